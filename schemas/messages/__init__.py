@@ -1,0 +1,1 @@
+"""Request and response definitions that kafka-python loads by package name."""

@@ -1,0 +1,1 @@
+"""The job, the tables and the commands of streams-groups."""

@@ -1,0 +1,1 @@
+"""A real Apache Kafka broker on this machine, from jars, for the demo and the tests."""

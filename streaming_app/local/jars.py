@@ -24,7 +24,7 @@ from streaming_app.local.java import find_java
 
 SCALA = "2.13"
 KAFKA_VERSION = "4.4.0"
-KAFKA = (f"org.apache.kafka:kafka_{SCALA}:{KAFKA_VERSION}",)
+LOG4J = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"  # without it, brokers and Streams applications log nothing
 KAFKA_EXCLUSIONS = ("org.apache.kafka:kafka-tools-api",)  # the broker's POM names it; 4.4.0 of it was not published
 SPARK_EXCLUSIONS = (  # what pyspark/jars holds already: a second copy on the class path is how Spark jobs break
     "com.google.code.findbugs:jsr305",
@@ -47,13 +47,16 @@ _ANY = "*"
 
 def kafka_coordinates(version: str = KAFKA_VERSION) -> tuple[str, ...]:
     """Name the coordinates of a whole broker; resolve them with `exclude=KAFKA_EXCLUSIONS`."""
-    return (f"org.apache.kafka:kafka_{SCALA}:{version}",)
+    return f"org.apache.kafka:kafka_{SCALA}:{version}", LOG4J
 
 
 def spark_coordinates() -> tuple[str, ...]:
     """Delta Lake and Spark's Kafka connector, for the pyspark and delta-spark installed here."""
     delta, spark = importlib.metadata.version("delta-spark"), importlib.metadata.version("pyspark")
     return f"io.delta:delta-spark_{SCALA}:{delta}", f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{spark}"
+
+
+KAFKA = kafka_coordinates()
 
 
 def cache_directory() -> Path:

@@ -1,1 +1,59 @@
-"""Bytes of `__consumer_offsets` to records, with Construct. No Spark and no I/O may live here."""
+"""Bytes of `__consumer_offsets` to records, with Construct. No Spark and no I/O may live here.
+
+`decode` is the fast path, generated from the definitions in `schemas`; `reference_decode` is Construct, which settles
+what is right; `encode` builds bytes with the same Constructs. The last two load Construct when first called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offsets_decoder.decoder import decode
+from offsets_decoder.errors import (
+    DecodeError,
+    EncodeError,
+    MalformedRecord,
+    UnknownDialectError,
+    UnknownRecordType,
+    UnknownValueVersion,
+)
+from offsets_decoder.json_form import error_json, error_kind, to_json
+from offsets_decoder.layout import SHIPPED, dialects
+from offsets_decoder.lines import decode_lines
+from offsets_decoder.record import Record, UnknownTag
+
+if TYPE_CHECKING:
+    from offsets_decoder.encoder import encode
+    from offsets_decoder.reference import reference_decode
+
+__all__ = [
+    "SHIPPED",
+    "DecodeError",
+    "EncodeError",
+    "MalformedRecord",
+    "Record",
+    "UnknownDialectError",
+    "UnknownRecordType",
+    "UnknownTag",
+    "UnknownValueVersion",
+    "decode",
+    "decode_lines",
+    "dialects",
+    "encode",
+    "error_json",
+    "error_kind",
+    "reference_decode",
+    "to_json",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+    if name == "encode":
+        from offsets_decoder.encoder import encode  # noqa: PLC0415 - Construct takes time to load
+
+        return encode
+    if name == "reference_decode":
+        from offsets_decoder.reference import reference_decode  # noqa: PLC0415
+
+        return reference_decode
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

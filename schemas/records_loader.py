@@ -1,0 +1,121 @@
+"""Loads the definitions of `schemas/records/*.toml`. What a definition says lives there; nothing here knows a record.
+
+A definition file is named after its type and holds `type`, `name`, `since`, `kip` and `about` of a record, and
+
+* `[key]` and `[value]`: `fields`, and for values `versions` ("0", "0-4") and `flexible` ("0+", "none"),
+* `[structs]`: lists of fields under the name that a field's `type` uses,
+* `[layouts."R"]`: the value as release R still wrote it, where a later release broke with it,
+* `[dialects.D]`: other tag numbers for the value's fields, for clusters built from another text than the release.
+
+A field that names no `since` or `kip` has its record's.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from schemas.definitions import Body, DefinitionError, Dialect, Field, RecordDefinition, Versions
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
+
+_NO_BODY = Body((), Versions.parse("none"), Versions.parse("none"))
+_INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "int64"})
+_FIELD_KEYS = frozenset(
+    {"name", "type", "about", "since", "kip", "versions", "tag", "default", "nullable", "ignorable"}
+)
+NO_UUID = "A" * 22
+"""The uuid of sixteen zero bytes, as Kafka prints it."""
+
+
+def records() -> Mapping[int, RecordDefinition]:
+    """Every definition by record type, ascending. Each file is read once, at its first use."""
+    loaded = ((number, record(number)) for number in sorted(_files()))
+    return MappingProxyType({number: definition for number, definition in loaded if definition is not None})
+
+
+@cache
+def record(record_type: int) -> RecordDefinition | None:
+    """Return the definition of one record type, or None. Reads one file, so that a short run does not pay for all."""
+    file = _files().get(record_type)
+    return None if file is None else _record(tomllib.loads(file.read_text(encoding="utf-8")), record_type)
+
+
+@cache
+def _files() -> Mapping[int, Traversable]:
+    folder = resources.files("schemas").joinpath("records")
+    return {int(file.name.split("_")[0]): file for file in folder.iterdir() if file.name.endswith(".toml")}
+
+
+def _record(data: dict[str, Any], number: int) -> RecordDefinition:
+    if data["type"] != number:
+        raise DefinitionError(f"the file of type {number} defines type {data['type']}")
+    return RecordDefinition(
+        type=number,
+        name=data["name"],
+        about=data["about"],
+        since=data.get("since", ""),
+        until=data.get("until", ""),
+        kip=data.get("kip"),
+        planned=data.get("planned", False),
+        key=_body(data.get("key"), data),
+        value=_body(data.get("value"), data),
+        structs={name: _fields(fields, data) for name, fields in data.get("structs", {}).items()},
+        layouts={name: _body(layout, data) for name, layout in data.get("layouts", {}).items()},
+        dialects={
+            name: Dialect(name, dialect["about"], dialect["tags"]) for name, dialect in data.get("dialects", {}).items()
+        },
+    )
+
+
+def _body(data: dict[str, Any] | None, record_data: dict[str, Any]) -> Body:
+    if data is None:
+        return _NO_BODY
+    return Body(
+        fields=_fields(data["fields"], record_data),
+        versions=Versions.parse(data.get("versions", "0")),
+        flexible=Versions.parse(data.get("flexible", "none")),
+    )
+
+
+def _fields(lines: list[dict[str, Any]], record_data: dict[str, Any]) -> tuple[Field, ...]:
+    return tuple(_field(line, record_data) for line in lines)
+
+
+def _field(line: dict[str, Any], record_data: dict[str, Any]) -> Field:
+    unknown = line.keys() - _FIELD_KEYS
+    if unknown:
+        raise DefinitionError(f"{record_data['name']}.{line.get('name')}: unknown {sorted(unknown)}")
+    return Field(
+        name=line["name"],
+        type=line["type"],
+        about=line["about"],
+        since=line.get("since", record_data["since"]),
+        kip=line.get("kip", record_data.get("kip")),
+        versions=Versions.parse(line.get("versions", "0+")),
+        tag=line.get("tag"),
+        default=_default(line),
+        nullable=line.get("nullable", False),
+        ignorable=line.get("ignorable", False),
+    )
+
+
+def _default(line: dict[str, Any]) -> int | str | None:
+    given = line.get("default")
+    if given == "null":
+        return None
+    if given is not None:
+        return given  # type: ignore[no-any-return]
+    if line["type"] in _INTEGERS:
+        return 0
+    return NO_UUID if line["type"] == "uuid" else ""

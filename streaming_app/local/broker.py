@@ -66,10 +66,13 @@ _DEFAULTS = {
     "auto.create.topics.enable": "false",  # a source topic that is missing must stay missing
     "group.initial.rebalance.delay.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "50",
+    "group.streams.assignment.interval.ms": "0",
     # Members that tests and the demo drive by hand beat when they are told to, not every five seconds.
     "group.streams.session.timeout.ms": "300000",
     "group.streams.max.session.timeout.ms": "3600000",
     "group.streams.heartbeat.interval.ms": "5000",
+    # Groups of the demo are held in states that pass, by group configs that no production broker would allow.
+    "group.streams.max.assignment.interval.ms": "86400000",
     # A broker that comes back after a crash waits until its former self is given up; the default is nine seconds.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",

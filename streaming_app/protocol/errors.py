@@ -1,0 +1,27 @@
+"""What a coordinator's error code means in Python."""
+
+from kafka.errors import for_code
+
+# Codes that kafka-python does not know yet. KIP-1071 (130 to 132), KIP-1331 (135).
+_NAMES = {
+    130: "STREAMS_INVALID_TOPOLOGY",
+    131: "STREAMS_INVALID_TOPOLOGY_EPOCH",
+    132: "STREAMS_TOPOLOGY_FENCED",
+    135: "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED",
+}
+
+
+class GroupError(Exception):
+    """A coordinator refused a request. `code` and `name` are Kafka's, `message` is what the coordinator said."""
+
+    def __init__(self, code: int, message: str | None = None) -> None:
+        self.code = code
+        self.name: str = _NAMES.get(code) or for_code(code).message or f"UNKNOWN_ERROR_{code}"
+        self.message = message or ""
+        super().__init__(f"{self.name}: {message}" if message else self.name)
+
+
+def raise_for_code(code: int, message: str | None = None) -> None:
+    """Raise GroupError unless the code is 0."""
+    if code:
+        raise GroupError(code, message)

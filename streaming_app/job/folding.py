@@ -1,0 +1,128 @@
+"""The Python stage of a batch: raw records and stored rows in, folded rows out. Runs in Spark's workers; no Spark here.
+
+Rows come sorted by group and offset, a group's stored row first (as offset -1). Per group one row goes out, with its
+events and its undecodable records nested, so that nothing decoded crosses Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from offsets_decoder import DecodeError, decode
+from schemas.table_definitions import table
+from streaming_app.core.fold import CLASSIC_GROUP, Fold, LogRecord
+from streaming_app.core.row import from_row, to_row
+
+STORED_OFFSET = -1
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_ROWS_A_BATCH = 200
+
+_EVENT = "struct<at:timestamp,kind:string,member_id:string,old:string,new:string,offset:bigint>"
+_UNDECODABLE = "struct<" + ",".join(f"{c.name}:{c.type}" for c in table("quarantine").columns[3:]) + ">"
+FOLDED_DDL = (
+    f"{table('groups').ddl}, events array<{_EVENT}>, retracted array<{_EVENT}>, undecodable array<{_UNDECODABLE}>, "
+    "decoded bigint, drifted bigint"
+)
+"""Columns of the folded rows; `group_id` is null where nothing but undecodable records came."""
+
+_Row = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
+
+
+def fold_stream(batches: Iterable[pa.RecordBatch], cluster: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `schema`."""
+    ready: list[dict[str, Any]] = []
+    for _, rows in groupby(_rows(batches), key=itemgetter(0)):
+        for folded in _fold_group(rows, cluster):
+            ready.append(folded)
+            if len(ready) >= _ROWS_A_BATCH:
+                yield pa.RecordBatch.from_pylist(ready, schema)
+                ready = []
+    if ready:
+        yield pa.RecordBatch.from_pylist(ready, schema)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _fold_group(rows: Iterator[_Row], cluster: str) -> Iterator[dict[str, Any]]:
+    """The folded row of one group, after rows of undecodable records alone where there are very many of those."""
+    fold: Fold | None = None
+    outcome = _Outcome()
+    for _, offset, partition, timestamp, key, value, stored in rows:
+        if stored is not None:
+            fold = Fold.of(stored["group_id"], stored["source_partition"], from_row(stored))
+            continue
+        at = timestamp if timestamp is not None and timestamp >= _EPOCH else None
+        if key is not None and key[:2] == CLASSIC_GROUP.to_bytes(2, "big"):
+            if fold:  # nothing but that a record is there, or a tombstone, is of interest
+                fold.add([LogRecord(offset, at, CLASSIC_GROUP, {}, None if value is None else {})])
+            continue
+        try:
+            record = decode(key, value)  # type: ignore[arg-type] # a null key is refused as any other bad one
+        except DecodeError as error:
+            outcome.refuse(error, partition, offset, at, key, value)
+            if len(outcome.undecodable) >= _ROWS_A_BATCH:
+                yield outcome.alone(cluster)
+            continue
+        outcome.decoded += 1
+        outcome.drifted += bool(record.unknown_tags)
+        fold = fold or Fold.of(record.key["group_id"], partition or 0, None)
+        fold.add([LogRecord(offset, at, record.record_type, record.key, record.value)])
+    if fold and fold.touched:
+        fold.close()
+        yield outcome.of(fold, cluster)
+    elif outcome.decoded or outcome.undecodable:
+        yield outcome.alone(cluster)
+
+
+class _Outcome:
+    """What came of a group's records besides its row."""
+
+    def __init__(self) -> None:
+        self.decoded = self.drifted = 0
+        self.undecodable: list[dict[str, Any]] = []
+
+    def refuse(  # noqa: PLR0913, PLR0917 - a record is what it is
+        self,
+        error: DecodeError,
+        partition: int | None,
+        offset: int,
+        timestamp: datetime | None,
+        key: bytes | None,
+        value: bytes | None,
+    ) -> None:
+        self.undecodable.append(
+            {
+                "partition": partition,
+                "offset": offset,
+                "timestamp": timestamp,
+                "key": key,
+                "value": value,
+                "error_kind": type(error).__name__,
+                "message": str(error),
+            }
+        )
+
+    def of(self, fold: Fold, cluster: str) -> dict[str, Any]:
+        return {
+            **to_row(cluster, fold.life),
+            "events": [event._asdict() for event in fold.events],
+            "retracted": [event._asdict() for event in fold.retracted],
+            **self._taken(),
+        }
+
+    def alone(self, cluster: str) -> dict[str, Any]:
+        return {"cluster": cluster, "group_id": None, "events": [], "retracted": [], **self._taken()}
+
+    def _taken(self) -> dict[str, Any]:
+        taken = {"undecodable": self.undecodable, "decoded": self.decoded, "drifted": self.drifted}
+        self.undecodable, self.decoded, self.drifted = [], 0, 0
+        return taken

@@ -1,0 +1,43 @@
+"""One job per warehouse and cluster: a lock file that ends with its process, and says who holds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from streaming_app.job.errors import JobError
+
+
+@contextmanager
+def only_job(directory: Path, cluster: str) -> Iterator[None]:
+    """Hold the lock of `cluster` below `directory`. Raises JobError, naming the holder, if another job has it."""
+    holder = directory / f"{cluster}.json"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with FileLock(directory / f"{cluster}.lock", timeout=0):
+            holder.write_text(json.dumps(_self()), "utf-8")
+            yield
+    except Timeout:
+        raise JobError(f"Another job already writes cluster {cluster!r} into this warehouse: {_told(holder)}") from None
+    except PermissionError as error:
+        raise JobError(f"Cannot write the warehouse: {error.strerror}: {error.filename}") from None
+
+
+def _self() -> dict[str, str | int]:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+
+
+def _told(holder: Path) -> str:
+    try:
+        told = json.loads(holder.read_text("utf-8"))
+        return f"process {told['pid']} on {told['host']}, since {told['since']}"
+    except (OSError, ValueError, KeyError):
+        return "it is just starting"

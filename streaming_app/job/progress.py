@@ -1,0 +1,76 @@
+"""One readable line per batch: what Spark's own progress report and the pipeline say of it together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from streaming_app.job.pipeline import BatchOutcome
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+
+class BatchLines(StreamingQueryListener):
+    """Writes the line of every batch that read anything."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._outcomes: dict[int, BatchOutcome] = {}
+
+    def done(self, batch_id: int, outcome: BatchOutcome) -> None:
+        """Take what the pipeline says of a batch; Spark's report of it comes after."""
+        self._outcomes[batch_id] = outcome
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Write the line of the batch that ended."""
+        progress = event.progress
+        outcome = self._outcomes.pop(progress.batchId, None)
+        if outcome and progress.numInputRows:
+            self._write(batch_line(progress.batchId, progress.numInputRows, progress.batchDuration / 1000, outcome, _behind(progress)))
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing: the job says itself that it started."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing: no news needs no line."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing: the job says itself why it ended."""
+
+
+def _behind(progress: StreamingQueryProgress) -> int:
+    """Offsets between where the batch ended and the end of the topic as it was then known."""
+    behind = 0
+    for source in progress.sources:
+        ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+        behind += sum(max(0, offset - ends.get(where, 0)) for where, offset in latest.items())
+    return behind
+
+
+def _offsets(spelled: str | None) -> dict[tuple[str, str], int]:
+    topics = json.loads(spelled) if spelled and spelled != "null" else {}
+    return {(topic, partition): offset for topic, by in topics.items() for partition, offset in by.items()}
+
+
+def batch_line(batch_id: int, seen: int, seconds: float, outcome: BatchOutcome, behind: int) -> str:
+    """One line: what was read, what came of it, how long it took, what is left."""
+    parts = [
+        f"{seen:,} records seen",
+        f"{outcome.decoded:,} decoded",
+        f"{outcome.groups:,} groups",
+        f"{outcome.quarantined:,} quarantined",
+        *([f"{outcome.drifted:,} with unknown tags"] if outcome.drifted else []),
+        f"{seconds:.1f} s",
+        f"{behind:,} behind",
+    ]
+    return f"batch {batch_id}: " + ", ".join(parts)

@@ -1,0 +1,139 @@
+"""The job from start to end: what is checked, what is started, and how it stops."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from streaming_app.job.errors import JobError
+from streaming_app.job.lock import only_job
+from streaming_app.job.session import start_spark
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_SECONDS = 0.25
+_FINISH_SECONDS = 60  # how long a batch in flight may take to end after SIGTERM
+
+
+class JobConfig(BaseModel):
+    """What the job is told."""
+
+    model_config = ConfigDict(frozen=True)
+
+    bootstrap_server: Annotated[str, StringConstraints(pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$|^\[.+\]:\d+$")]
+    warehouse: Path
+    cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")] = "default"
+    topic: Annotated[str, StringConstraints(min_length=1, max_length=249)] = "__consumer_offsets"
+    command_config: Path | None = None
+    once: bool = False
+    trigger_seconds: Annotated[float, Field(ge=0)] = 1.0
+    max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 5_000_000
+    spark_conf: Mapping[str, str] = {}
+
+
+def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | None = None) -> None:
+    """Run the job until `stop` is set or a signal asks for its end; with `once`, until what is there is processed.
+
+    `say` gets one line at a time. Raises JobError or LocalError, whose text is a line for the user.
+    """
+    stop = stop or threading.Event()
+    home = config.warehouse / "_jobs"
+    with only_job(home, config.cluster), _stopped_by_signals(stop):
+        say("Starting Spark ...")
+        log_file = home / f"{config.cluster}.spark.log"
+        spark = start_spark(log_file, conf=config.spark_conf, progress=say)
+        try:
+            run_with(spark, config, say, stop, log_file)
+        finally:
+            spark.stop()
+
+
+def run_with(
+    spark: SparkSession, config: JobConfig, say: Callable[[str], None], stop: threading.Event, log_file: Path
+) -> None:
+    """Run the job in a session that is there."""
+    # Loaded here: these load Spark, and a job that cannot start should say so sooner.
+    from streaming_app.job.pipeline import Pipeline  # noqa: PLC0415
+    from streaming_app.job.progress import BatchLines  # noqa: PLC0415
+    from streaming_app.job.source import client_properties, examine, read_stream  # noqa: PLC0415
+    from streaming_app.job.tables import Warehouse  # noqa: PLC0415
+
+    properties = client_properties(config.bootstrap_server, config.command_config)
+    topic = examine(spark, properties, config.topic)
+    warehouse = Warehouse(spark, str(config.warehouse), config.cluster)
+    warehouse.prepare()
+    checkpoint = config.warehouse / "_checkpoints" / config.cluster
+    how = "resuming from the checkpoint" if (checkpoint / "commits").exists() else "reading from the beginning"
+    say(f"{topic.name} at {config.bootstrap_server}: {topic.partitions} partitions, {topic.offsets:,} offsets; {how}")
+
+    lines = BatchLines(say)
+    pipeline = Pipeline(warehouse, config.cluster, topic.name, lines.done)
+    spark.streams.addListener(lines)
+    stream = read_stream(spark, properties, topic, config.max_offsets_per_trigger).writeStream
+    trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger_seconds} seconds"}
+    query = stream.foreachBatch(pipeline).option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+    try:
+        _wait(query, stop, log_file)
+        _flush_lines(spark)
+    finally:
+        spark.streams.removeListener(lines)
+    say("Stopped." if stop.is_set() else "Done: everything there was is processed.")
+
+
+def _wait(query: StreamingQuery, stop: threading.Event, log_file: Path) -> None:
+    while query.isActive and not stop.is_set():
+        stop.wait(_LOOK_SECONDS)
+    if stop.is_set():
+        _finish_batch(query)
+        query.stop()
+    elif failure := query.exception():
+        raise JobError(f"The stream failed: {_cause(str(failure))} (see {log_file})")
+
+
+def _finish_batch(query: StreamingQuery) -> None:
+    """Let the batch in flight end: stopping in its midst is safe, but reads the batch again at the next start."""
+    waited = threading.Event()
+    for _ in range(int(_FINISH_SECONDS / _LOOK_SECONDS)):
+        if not (query.isActive and query.status["isTriggerActive"]):
+            return
+        waited.wait(_LOOK_SECONDS)
+
+
+def _flush_lines(spark: SparkSession) -> None:
+    """Wait for Spark's reports of the last batches."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr] # noqa: SLF001 - no public way
+
+
+def _cause(failure: str) -> str:
+    """The line of a streaming failure that tells a person something."""
+    lines = [line.strip() for line in failure.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1].removeprefix("Caused by: ") if causes else lines[0])[:500]
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set `stop`; only a program's main thread may be told by signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def asked(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

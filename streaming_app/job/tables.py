@@ -1,0 +1,127 @@
+"""The Delta tables: made, checked, and written by the job. What a row means is said in `schemas/tables/`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from schemas.table_definitions import WAREHOUSE_FORMAT, Table, table, tables
+from streaming_app.job.errors import JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT_PROPERTY = "streams_groups.format"
+_PROPERTIES = {
+    FORMAT_PROPERTY: str(WAREHOUSE_FORMAT),
+    "delta.enableDeletionVectors": "true",  # a MERGE of a few groups then rewrites no file of many
+    "delta.autoOptimize.autoCompact": "true",  # batches are small, and so are their files
+}
+_LITERALS = 500  # so many groups are looked up by name, which lets Delta skip files; more are joined
+
+
+class Warehouse:
+    """The tables below `path` as the job writes them, for one cluster."""
+
+    def __init__(self, spark: SparkSession, path: str, cluster: str) -> None:
+        self._spark = spark
+        self._path = path.rstrip("/")
+        self._cluster = cluster
+
+    def prepare(self) -> None:
+        """Create what is missing. Raises JobError if the warehouse cannot be written or is of another format."""
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded by those who need it
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+
+        try:
+            for definition in tables():
+                self._spark.sql(self._create(definition))
+                self._check_format(definition)
+        except (PySparkException, Py4JJavaError) as error:
+            reason = _first_line(error)
+            raise JobError(f"Cannot write the warehouse {self._path}: {reason}") from None
+
+    def stored(self, group_keys: Sequence[bytes] | None) -> DataFrame:
+        """The rows of these groups (ids as bytes), or of all groups when None, which the caller then narrows."""
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+        rows = self._spark.read.format("delta").load(self._at("groups")).where(F.col("cluster") == self._cluster)
+        if group_keys is None:
+            return rows
+        return rows.where(F.col("group_id").isin([key.decode("utf-8", "replace") for key in group_keys]))
+
+    def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
+        """Append `rows` to table `name` once: the same writer and batch again is skipped by Delta."""
+        (
+            rows.write.format("delta")
+            .mode("append")
+            .option("txnAppId", f"{writer}-{name}")
+            .option("txnVersion", batch_id)
+            .save(self._at(name))
+        )
+
+    def rewrite_events(self, events: DataFrame, retracted: DataFrame) -> None:
+        """Take back the events of operations that a batch before saw only in part, and put in all of `events`.
+
+        By key, so that a second time changes nothing; rare, so that its cost does not matter.
+        """
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+        key = table("group_events").key
+        changes = retracted.withColumn("gone", F.lit(True)).unionByName(events.withColumn("gone", F.lit(False)))  # noqa: FBT003
+        columns = {column.name: f"s.{column.name}" for column in table("group_events").columns}
+        (
+            self._target("group_events")
+            .merge(changes.alias("s"), " AND ".join(f"t.{name} <=> s.{name}" for name in key))
+            .whenMatchedDelete("s.gone")
+            .whenNotMatchedInsert("NOT s.gone", values=columns)
+            .execute()
+        )
+
+    def merge_groups(self, rows: DataFrame, group_ids: Sequence[str] | None) -> None:
+        """Put the rows of groups in place of those that stand there. `group_ids`, if given, names all of them."""
+        condition = f"t.cluster = {_literal(self._cluster)} AND t.group_id = s.group_id"
+        if group_ids is not None and len(group_ids) <= _LITERALS:
+            condition += f" AND t.group_id IN ({', '.join(map(_literal, group_ids))})"
+        merge = self._target("groups").merge(rows.alias("s"), condition)
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+    def _target(self, name: str) -> Any:  # noqa: ANN401 - delta ships no types
+        from delta.tables import DeltaTable  # noqa: PLC0415 - loads Spark
+
+        return DeltaTable.forPath(self._spark, self._at(name)).alias("t")
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def _create(self, definition: Table) -> str:
+        columns = ", ".join(f"{c.name} {c.type} COMMENT {_literal(c.about)}" for c in definition.columns)
+        properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in _PROPERTIES.items())
+        return (
+            f"CREATE TABLE IF NOT EXISTS delta.`{self._at(definition.name)}` ({columns}) USING delta "
+            f"PARTITIONED BY (cluster) COMMENT {_literal(definition.about)} TBLPROPERTIES ({properties})"
+        )
+
+    def _check_format(self, definition: Table) -> None:
+        detail = self._spark.sql(f"DESCRIBE DETAIL delta.`{self._at(definition.name)}`").first()
+        made = (detail["properties"] if detail else {}).get(FORMAT_PROPERTY)
+        if made != str(WAREHOUSE_FORMAT):
+            other = "no streams-groups job" if made is None else f"a streams-groups of format {made}"
+            raise JobError(
+                f"{self._at(definition.name)} was made by {other}, and this one writes format {WAREHOUSE_FORMAT}: "
+                "choose another --warehouse, or the release that made it"
+            )
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _first_line(error: Exception) -> str:
+    """The line of a Spark or Java error that tells a person something."""
+    java = getattr(error, "java_exception", None)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    return str(java.getMessage() if java is not None else error).splitlines()[0]

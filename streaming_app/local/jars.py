@@ -97,7 +97,7 @@ def _recall(remembered: Path) -> list[Path]:
     """Read the jars resolved before; empty unless every one of them is still there."""
     try:
         jars = [Path(line) for line in remembered.read_text(encoding="utf-8").splitlines()]
-    except FileNotFoundError:
+    except OSError:
         return []
     return jars if all(jar.is_file() for jar in jars) else []
 
@@ -179,9 +179,9 @@ def _failure(said: str, coordinates: Sequence[str]) -> str:
             f"Cannot fetch {', '.join(coordinates)}: the repository does not answer{why}. "
             "The first run needs the network, later ones do not; STREAMS_GROUPS_IVY_SETTINGS names another repository"
         )
-    missing = re.findall(r":: ([^#\s]+)#([^;\s]+);([^:\s!]+)(?:!\S+)?: not found|\[FAILED +\] (\S+)", said)
-    if missing:
-        names = sorted({":".join(part for part in match if part) for match in missing})
+    _, _, verdict = said.partition(":: problems summary ::")
+    names = sorted({":".join(match) for match in re.findall(r":: ([^#\s]+)#([^;\s]+);([^:\s!]+)", verdict)})
+    if names:
         return f"The repository has no {', '.join(names)} (asked for by {', '.join(coordinates)}): check the version"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return f"Ivy could not resolve {', '.join(coordinates)}: {lines[-1] if lines else 'it said nothing'}"

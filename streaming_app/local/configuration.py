@@ -1,0 +1,64 @@
+"""The broker configurations that suit tests and the demo: one node, small, quick to answer, slow to expel."""
+
+from collections.abc import Mapping
+
+NODE_ID = 1
+_PLUGIN_CLASS = "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
+_FIRST_RELEASE_WITH_DESCRIPTIONS = (4, 4)
+
+_DEFAULTS = {
+    "process.roles": "broker,controller",
+    "node.id": str(NODE_ID),
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    # One node has no second replica, and fewer partitions are made sooner.
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "auto.create.topics.enable": "false",  # a source topic that is missing must stay missing
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "50",
+    "group.streams.assignment.interval.ms": "0",
+    # Members that tests and the demo drive by hand beat when they are told to, not every five seconds.
+    "group.streams.session.timeout.ms": "300000",
+    "group.streams.max.session.timeout.ms": "3600000",
+    "group.streams.heartbeat.interval.ms": "5000",
+    # Groups of the demo are held in states that pass, by group configs that no production broker would allow.
+    "group.streams.max.assignment.interval.ms": "86400000",
+    # A broker that comes back after a crash waits until its former self is given up; the default is nine seconds.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+_EARLY_ACCESS = {  # before 4.4, streams groups or the newest versions of their requests had to be asked for
+    "group.coordinator.rebalance.protocols": "classic,consumer,streams",
+    "unstable.api.versions.enable": "true",
+    "unstable.feature.versions.enable": "true",
+}
+
+
+def broker_configuration(
+    version: str, *, listeners: Mapping[str, str], advertised: str, properties: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the whole configuration of one node.
+
+    `listeners` gives `host:port` by listener, PLAINTEXT and CONTROLLER; `advertised` is the `host:port` that clients
+    are told. `properties` win over everything.
+    """
+    release = tuple(int(part) for part in version.split(".")[:2])
+    described = release >= _FIRST_RELEASE_WITH_DESCRIPTIONS
+    return {
+        **_DEFAULTS,
+        **({"group.streams.topology.description.plugin.class": _PLUGIN_CLASS} if described else _EARLY_ACCESS),
+        "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
+        "advertised.listeners": f"PLAINTEXT://{advertised}",
+        "controller.quorum.voters": f"{NODE_ID}@{listeners['CONTROLLER']}",
+        **properties,
+    }

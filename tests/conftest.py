@@ -1,0 +1,64 @@
+"""One broker for all tests, and brokers of their own for those that break theirs."""
+
+import itertools
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+# kafka-python 3.0 reads its definitions, on import, with a function that Python 3.11 and 3.12 called deprecated.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from streaming_app.local.broker import LocalBroker
+    from streaming_app.local.container import Broker, chosen_broker
+    from streaming_app.protocol.client import StreamsGroupClient
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the modules of kafka-python that tests import be read in the same way."""
+    config.addinivalue_line("filterwarnings", "ignore:read_text is deprecated:DeprecationWarning")
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka 4.4.0 broker that every test shares: use names of your own (see `unique`)."""
+    with chosen_broker(tmp_path_factory.mktemp("broker"), progress=print) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(broker: Broker) -> Iterator[StreamsGroupClient]:
+    """A client of the shared broker."""
+    with StreamsGroupClient(broker.bootstrap_server) as connected:
+        yield connected
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Makes a name that no other test uses: `unique("orders")`."""
+    test = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:40]
+    return lambda name: f"{name}-{test}-{next(_numbers)}"
+
+
+@pytest.fixture
+def group_id(unique: Callable[[str], str]) -> str:
+    """The id of a group that no other test uses."""
+    return unique("group")
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
+    """Starts a broker from jars that belongs to this test: `start_broker(version=…, properties=…)`."""
+    with ExitStack() as running:
+
+        def start(**settings: object) -> LocalBroker:
+            directory = tmp_path / f"broker-{next(_numbers)}"
+            return running.enter_context(LocalBroker(directory, **settings))  # type: ignore[arg-type]
+
+        yield start

@@ -1,0 +1,167 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming_app.local import broker as broker_module
+from streaming_app.local.answering import reserve
+from streaming_app.local.broker import LocalBroker
+from streaming_app.local.container import Broker, ContainerBroker, chosen_broker
+from streaming_app.local.errors import LocalError
+from streaming_app.protocol.client import StreamsGroupClient
+
+pytestmark = pytest.mark.broker
+
+
+def runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def test_a_broker_answers_once_it_is_started_and_logs_into_its_file(broker: Broker, client: StreamsGroupClient) -> None:
+    assert broker.bootstrap_server.startswith("127.0.0.1:")
+    assert client.admin.describe_cluster()["brokers"]
+    if isinstance(broker, LocalBroker):
+        assert broker.pid is not None
+        assert runs(broker.pid)
+        assert "Kafka Server started" in broker.log_file.read_text()
+
+
+def test_a_restart_or_a_crash_keeps_data_and_port_and_a_stop_ends_it(
+    start_broker: Callable[..., LocalBroker],
+) -> None:
+    own = start_broker()
+    first, server = own.pid, own.bootstrap_server
+    with StreamsGroupClient(server) as client:
+        client.create_topic("kept", 3)
+    own.restart()
+    second = own.pid
+    own.kill()
+    assert own.pid is None
+    own.start()
+    third = own.pid
+    with StreamsGroupClient(server) as client:
+        assert len(client.admin.describe_topics(["kept"])[0]["partitions"]) == 3
+    own.stop()
+    assert len({first, second, third}) == 3
+    assert not any(runs(pid) for pid in (first, second, third) if pid)
+
+
+def test_properties_win_over_the_defaults(start_broker: Callable[..., LocalBroker]) -> None:
+    own = start_broker(properties={"offsets.topic.num.partitions": "7"})
+    with StreamsGroupClient(own.bootstrap_server) as client:
+        client.describe(["any"])  # makes the broker create the topic
+        assert len(client.admin.describe_topics(["__consumer_offsets"])[0]["partitions"]) == 7
+
+
+def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
+    with reserve() as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalError, match=rf"^Port {port} on 127.0.0.1 cannot be had .*: choose another one$"):
+            LocalBroker(tmp_path, port=port).start()
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"offsets.topic.num.partitions": "none"}, "offsets.topic.num.partitions"),
+        ({"num.io.threads": "0"}, "num.io.threads"),
+    ],
+)
+def test_a_broker_that_dies_at_start_says_why_and_where_its_log_is(
+    properties: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    own = LocalBroker(tmp_path, properties=properties)
+    with pytest.raises(LocalError) as raised:
+        own.start()
+    line = str(raised.value)
+    assert reason in line
+    assert str(own.log_file) in line
+    assert "\n" not in line
+    assert own.pid is None
+
+
+def test_a_broker_that_starts_but_dies_before_it_answers_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalBroker(tmp_path):
+        pass  # the storage is formatted now, so the next start fails in the broker itself
+    own = LocalBroker(tmp_path, properties={"process.roles": "unheard-of"})
+    monkeypatch.setattr(broker_module, "START_SECONDS", 20.0)
+    with pytest.raises(LocalError, match=r"^The Kafka 4.4.0 broker died while starting: .*process.roles"):
+        own.start()
+
+
+def test_a_broker_that_never_answers_is_given_up_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "START_SECONDS", 0.01)
+    monkeypatch.setattr(LocalBroker, "_format", lambda *_arguments: None)
+    own = LocalBroker(tmp_path)
+    with pytest.raises(LocalError, match=r"^The Kafka 4.4.0 broker did not answer within 0 s: "):
+        own.start()
+    assert own.pid is None
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_a_parent_that_is_killed_leaves_no_broker_behind(ending: signal.Signals, tmp_path: Path) -> None:
+    program = f"""
+        import time
+        from pathlib import Path
+        from streaming_app.local.broker import LocalBroker
+        broker = LocalBroker(Path({str(tmp_path)!r}))
+        broker.start()
+        print(broker.pid, flush=True)
+        time.sleep(600)
+    """
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE)
+    assert parent.stdout
+    pid = int(parent.stdout.readline())
+    assert runs(pid)
+    os.kill(parent.pid, ending)
+    parent.communicate()
+    assert wait_until(lambda: not runs(pid))
+
+
+def test_a_program_that_ends_without_a_stop_leaves_no_broker_behind(tmp_path: Path) -> None:
+    program = f"""
+        from pathlib import Path
+        from streaming_app.local.broker import LocalBroker
+        broker = LocalBroker(Path({str(tmp_path)!r}))
+        broker.start()
+        print(broker.pid)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, check=True)
+    assert not runs(int(done.stdout))
+
+
+def test_docker_without_docker_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMS_GROUPS_BROKER", "docker")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    chosen = chosen_broker(tmp_path)
+    assert isinstance(chosen, ContainerBroker)
+    with pytest.raises(LocalError, match=r"^STREAMS_GROUPS_BROKER=docker, but Docker .*unset STREAMS_GROUPS_BROKER$"):
+        chosen.start()
+
+
+def test_a_setting_that_names_no_kind_of_broker_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMS_GROUPS_BROKER", "podman")
+    with pytest.raises(LocalError, match=r"^STREAMS_GROUPS_BROKER is 'podman': set it to jars or docker$"):
+        chosen_broker(tmp_path)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from streaming_app.core.group import RECORD_TYPES, ROLES, Group, Member, Tasks, apply
@@ -28,16 +29,16 @@ GROUP_METADATA = 17
 
 # What is compared before and after an operation, besides the members. "Unknown" is no state to tell of: it says that
 # records are still to come.
-_SCALARS = (
-    "group_epoch",
-    "assignment_epoch",
-    "topology_epoch",
-    "validated_topology_epoch",
-    "stored_description_epoch",
-    "failed_description_epoch",
-    "description_status",
-    "state",
-)
+_SCALARS = {
+    "group_epoch": attrgetter("group_epoch"),
+    "assignment_epoch": attrgetter("told_assignment_epoch"),
+    "topology_epoch": attrgetter("topology_epoch"),
+    "validated_topology_epoch": attrgetter("validated_topology_epoch"),
+    "stored_description_epoch": attrgetter("stored_description_epoch"),
+    "failed_description_epoch": attrgetter("failed_description_epoch"),
+    "description_status": attrgetter("description_status"),
+    "state": attrgetter("state"),
+}
 
 
 class LogRecord(NamedTuple):
@@ -137,7 +138,7 @@ class Fold:
         self._open_at(record.timestamp)
         if not self.exists or life.group.deleted:
             self._begin(record)
-        group = life.group
+        group = self.life.group
         descriptions = (group.stored_description_epoch, group.failed_description_epoch)
         self._remember_member(record)
         apply(group, record.record_type, record.key, record.value, record.timestamp)
@@ -239,8 +240,8 @@ class Fold:
     def _scalars(self) -> dict[_Subject, str | None]:
         group = self.life.group
         told: dict[_Subject, str | None] = {("group", None): group.group_type if self.exists and not group.deleted else None}
-        for name in _SCALARS:
-            told[name, None] = _text(getattr(group, name)) if self.exists else None
+        for name, value_of in _SCALARS.items():
+            told[name, None] = _text(value_of(group)) if self.exists else None
         return told
 
 

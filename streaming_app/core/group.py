@@ -93,6 +93,11 @@ class Group:
         return 1 if (self.group_epoch or 0) > 1 else 0
 
     @property
+    def told_assignment_epoch(self) -> int | None:
+        """The assignment epoch as Describe says it; None while no record tells of one."""
+        return self.assignment_epoch if self.group_epoch is None else self.assignment_epoch_or_first
+
+    @property
     def all_members_stable(self) -> bool:
         """Every member is STABLE at the assignment epoch."""
         return self._readiness[STABLE_MEMBER, self.assignment_epoch_or_first] == len(self.members)

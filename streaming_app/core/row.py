@@ -37,7 +37,7 @@ def to_row(cluster: str, life: Life) -> dict[str, Any]:
     stale = {m.member_id for m in group.members.values() if is_stale(group, m)}
     row |= {
         "cluster": cluster,
-        "assignment_epoch": None if group.group_epoch is None else group.assignment_epoch_or_first,
+        "assignment_epoch": group.told_assignment_epoch,
         "solicitable": is_solicitable(group),
         "member_count": len(group.members),
         "stale_member_count": len(stale),

@@ -1,0 +1,1 @@
+"""The `streams-groups` command: options, and who is called with them. What commands do lives elsewhere."""

@@ -153,7 +153,7 @@ def settle(
     timeout_seconds: float = 30.0,
     pause_seconds: float = 0.05,
 ) -> None:
-    """Make the members beat until a condition holds; by default until the groups of all of them are Stable.
+    """Make the members beat until a condition holds; by default until all are settled and their groups Stable.
 
     Raises TimeoutError with the states of the groups when it does not come to hold in time.
     """
@@ -163,7 +163,10 @@ def settle(
     def states() -> dict[str, str]:
         return {group["group_id"]: group["group_state"] for group in client.describe(group_ids)}
 
-    while not (until() if until else set(states().values()) == {"Stable"}):
+    def settled() -> bool:
+        return all(member.settled for member in members) and set(states().values()) == {"Stable"}
+
+    while not (until or settled)():
         if time.monotonic() >= deadline:
             raise TimeoutError(f"not settled within {timeout_seconds} s: {states()}")
         for member in members:

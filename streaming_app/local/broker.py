@@ -1,6 +1,5 @@
 """A real Apache Kafka broker in KRaft mode, from jars, on loopback, for the demo and the tests."""
 
-import os
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
@@ -14,35 +13,12 @@ from streaming_app.local import jars
 from streaming_app.local.answering import HOST, NotReadyError, await_answer, reserve
 from streaming_app.local.configuration import broker_configuration
 from streaming_app.local.errors import LocalError
-from streaming_app.local.java import find_java
+from streaming_app.local.jvm import jvm_command
 from streaming_app.local.process import Process, last_line
 
 START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
-# A small heap and a compiler that does not optimise for hours: a broker that answers soon beats one that is fast later.
-_JVM = (
-    "-Xmx512m",
-    "-Xms128m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-Djava.awt.headless=true",
-)
 _TROUBLE = ("Exception", "ERROR", "FATAL", "Error:")
-
-_LOG4J = """\
-status = error
-appender.stdout.type = Console
-appender.stdout.name = stdout
-appender.stdout.layout.type = PatternLayout
-appender.stdout.layout.pattern = [%d] %p %m (%c)%n
-rootLogger.level = info
-rootLogger.appenderRef.stdout.ref = stdout
-logger.state.name = state.change.logger
-logger.state.level = warn
-logger.config.name = org.apache.kafka.common.config.AbstractConfig
-logger.config.level = warn
-"""
 
 
 class LocalBroker:
@@ -114,7 +90,6 @@ class LocalBroker:
         """
         if self.pid is not None:
             return
-        java = find_java()
         class_path = jars.resolve(
             *jars.kafka_coordinates(self.version), exclude=jars.KAFKA_EXCLUSIONS, progress=self._progress
         )
@@ -122,9 +97,7 @@ class LocalBroker:
         with reserve(self.port) as client, reserve(self._controller_port) as controller:
             self.port, self._controller_port = client.getsockname()[1], controller.getsockname()[1]
         configuration = self._write_configuration()
-        run: list[str | Path] = [java, *_JVM, f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"]
-        run += ["-Dlog4j2.disableJmx=true", f"-Dkafka.logs.dir={self.directory}"]
-        run += ["-cp", os.pathsep.join(map(str, class_path))]
+        run = jvm_command(self.directory, class_path)
         if not self._meta_properties.exists():
             self._format([*run, "kafka.tools.StorageTool", "format", "-t", _new_cluster_id(), "-c", configuration])
         self._process = Process([*run, "kafka.Kafka", configuration], self.log_file, grace_seconds=_GRACE_SECONDS)
@@ -156,7 +129,6 @@ class LocalBroker:
         return self.directory / "data" / "meta.properties"
 
     def _write_configuration(self) -> Path:
-        (self.directory / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
         configuration = broker_configuration(
             self.version,
             listeners={"PLAINTEXT": self.bootstrap_server, "CONTROLLER": f"{HOST}:{self._controller_port}"},

@@ -1,0 +1,93 @@
+"""A real Kafka Streams application: Kafka's own WordCount example, told to use the streams group protocol."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import javaproperties
+from typing_extensions import Self
+
+from streaming_app.local import jars
+from streaming_app.local.errors import LocalError
+from streaming_app.local.jvm import jvm_command
+from streaming_app.local.process import Process, last_line
+
+COORDINATES = ("org.apache.kafka:kafka-streams-examples:4.3.1", jars.LOG4J)  # kafka-streams 4.4.0 did not resolve
+INPUT_TOPIC, OUTPUT_TOPIC = "streams-plaintext-input", "streams-wordcount-output"
+_MAIN = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+_GRACE_SECONDS = 10.0
+
+
+class WordCount:
+    """One instance of WordCount. Its two topics must exist. Use it as a context manager, or `start()` and `stop()`."""
+
+    def __init__(
+        self,
+        bootstrap_server: str,
+        directory: Path,
+        *,
+        application_id: str = "streams-wordcount",
+        properties: Mapping[str, str] | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prepare an instance with its state and log in `directory`. `application_id` is its group's id.
+
+        `properties` are Kafka Streams configurations that win over those of this module.
+        """
+        self.application_id = application_id
+        self.directory = directory.absolute()
+        self._configuration = {
+            "application.id": application_id,
+            "bootstrap.servers": bootstrap_server,
+            "group.protocol": "streams",
+            "state.dir": str(self.directory / "state"),
+            **(properties or {}),
+        }
+        self._progress = progress
+        self._process: Process | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def log_file(self) -> Path:
+        """Everything the application logs and prints."""
+        return self.directory / "wordcount.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the application; None while none runs."""
+        return self._process.pid if self._process and self._process.exit_code is None else None
+
+    def start(self) -> None:
+        """Start the application and return at once; it joins its group some seconds later.
+
+        Raises LocalError without Java, or without the network at the first time.
+        """
+        if self.pid is not None:
+            return
+        class_path = jars.resolve(*COORDINATES, progress=self._progress)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = self.directory / "streams.properties"
+        with settings.open("w", encoding="latin-1") as file:
+            javaproperties.dump(self._configuration, file, timestamp=False)
+        command = [*jvm_command(self.directory, class_path), _MAIN, settings]
+        self._process = Process(command, self.log_file, grace_seconds=_GRACE_SECONDS)
+
+    def check(self) -> None:
+        """Raise LocalError if the application has ended by itself."""
+        if self._process and self._process.exit_code is not None:
+            trouble = last_line(self.log_file, "Exception", "ERROR")
+            raise LocalError(f"WordCount ended: {trouble} (log: {self.log_file})")
+
+    def stop(self) -> None:
+        """End the application and wait until it is gone. Harmless when none runs."""
+        if self._process:
+            self._process.stop()
+            self._process = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from construct import Construct, Struct
 
 from offsets_decoder.layout import SHIPPED, Shape, Slot, element_min_size, key_shape, value_shape
-from offsets_decoder.shapes import TAGS, Optional, Plain, Series, Tags
+from offsets_decoder.shapes import ABSENT, ABSENT_IN_TAG, TAGS, Optional, Plain, Series, Tags
 from offsets_decoder.wire import NUMBERS, Blob, Number, Text, Uuid
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def _field(slot: Slot, *, flexible: bool) -> Construct:
 
 def _element(slot: Slot, *, flexible: bool, nullable: bool) -> Construct:
     if slot.shape is not None:
-        return Optional(struct_of(slot.shape)) if nullable else struct_of(slot.shape)
+        inner = struct_of(slot.shape)
+        return Optional(inner, ABSENT if slot.tag is None else ABSENT_IN_TAG) if nullable else inner
     if slot.element in NUMBERS:
         return Number(slot.element)
     if slot.element == "uuid":

@@ -135,7 +135,7 @@ class _Writer:
             self._row([slot], found)
             self.line(f"{target} = {found[slot.name]}")
         elif slot.shape is not None:
-            self._struct_field(slot.shape, target, path, nullable=nullable)
+            self._struct_field(slot, slot.shape, target, path, nullable=nullable)
         elif flexible:
             self._compact(target, _COMPACT[slot.element, nullable], "decode()" if slot.element == "string" else None)
         elif slot.element == "string" and not nullable:
@@ -161,12 +161,12 @@ class _Writer:
         with self.block("else:"):
             self.line(f"{target}, p = {slow}(buf, p)")
 
-    def _struct_field(self, shape: Shape, target: str, path: str, *, nullable: bool) -> None:
+    def _struct_field(self, slot: Slot, shape: Shape, target: str, path: str, *, nullable: bool) -> None:
         if not nullable:
             self.line(f"{target} = {self.struct(shape, path)}")
             return
         self.line(f"{target} = None")
-        self.line("there = present(buf, p)")
+        self.line(f"there = present(buf[p], {0xFF if slot.tag is None else 0})")
         self.line("p += 1")
         with self.block("if there:"):
             self.line(f"{target} = {self.struct(shape, path)}")

@@ -11,7 +11,9 @@ from offsets_decoder.record import UnknownTag
 from offsets_decoder.wire import Fault, read_length, read_uvarint, room, take, write_length, write_uvarint
 
 TAGS = "_tags"  # no name of Kafka's begins with an underscore
-_ABSENT, _PRESENT = 0xFF, 0x01
+_PRESENT = 0x01
+ABSENT = 0xFF
+ABSENT_IN_TAG = 0x00  # the byte before a struct is a varint there, as ConsumerGroupMemberMetadataValue (4.4.0) has it
 
 
 def need_room(stream: BytesIO, count: int, size: int, path: str, start: int) -> None:
@@ -20,11 +22,11 @@ def need_room(stream: BytesIO, count: int, size: int, path: str, start: int) -> 
         raise Fault(f"{count} elements are claimed, {room(stream)} bytes are left", path, start)
 
 
-def read_presence(stream: BytesIO, path: str) -> bool:
-    """Return the byte before a struct that may be null. Kafka reads any other byte as one of these, but writes none."""
+def read_presence(stream: BytesIO, path: str, absent: int) -> bool:
+    """Read the byte before a struct that may be null. Kafka takes any other byte for one of the two, but writes none."""
     start = stream.tell()
     byte = take(stream, 1, path)[0]
-    if byte not in {_ABSENT, _PRESENT}:
+    if byte not in {absent, _PRESENT}:
         raise Fault(f"neither null nor present: {byte:#04x}", path, start)
     return byte == _PRESENT
 
@@ -70,18 +72,23 @@ class Series(Subconstruct):  # type: ignore[misc]  # Construct has no types
 
 
 class Optional(Subconstruct):  # type: ignore[misc]
-    """A struct behind a byte that says whether it is there."""
+    """A struct behind a byte that says whether it is there; `absent` is the byte for null."""
+
+    def __init__(self, subcon: Construct, absent: int) -> None:
+        super().__init__(subcon)
+        self.absent = absent
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
-        return self.subcon._parsereport(stream, context, path) if read_presence(stream, path) else None  # noqa: SLF001
+        there = read_presence(stream, path, self.absent)
+        return self.subcon._parsereport(stream, context, path) if there else None  # noqa: SLF001
 
     def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
-        stream.write(bytes((_ABSENT if obj is None else _PRESENT,)))
+        stream.write(bytes((self.absent if obj is None else _PRESENT,)))
         return None if obj is None else self.subcon._build(obj, stream, context, path)  # noqa: SLF001
 
     def _emitparse(self, code: Any) -> str:  # noqa: ANN401
         code.append("from offsets_decoder.shapes import read_presence")
-        return f"({self.subcon._compileparse(code)} if read_presence(io, '') else None)"  # noqa: SLF001
+        return f"({self.subcon._compileparse(code)} if read_presence(io, '', {self.absent}) else None)"  # noqa: SLF001
 
 
 class Tags(Construct):  # type: ignore[misc]

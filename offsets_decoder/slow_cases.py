@@ -103,12 +103,11 @@ def old_count(buf: bytes, p: int) -> tuple[int, int]:
     return count + 1, p
 
 
-def present(buf: bytes, p: int) -> bool:
-    """Whether a struct that may be null is there."""
-    byte = buf[p]
-    if byte not in {0x01, 0xFF}:
+def present(byte: int, absent: int) -> bool:
+    """Tell whether a struct that may be null is there."""
+    if byte not in {1, absent}:
         raise Refused
-    return byte == 0x01
+    return byte == 1
 
 
 def uuid(data: bytes) -> str:

@@ -7,7 +7,9 @@ A definition file is named after its type and holds `type`, `name`, `since`, `ki
 * `[layouts."R"]`: the value as release R still wrote it, where a later release broke with it,
 * `[dialects.D]`: other tag numbers for the value's fields, for clusters built from another text than the release.
 
-A field that names no `since` or `kip` has its record's.
+A field that names no `since` or `kip` has its record's. One without `default` has its type's zero: arrays are empty,
+structs hold zeros. That is so for nullable ones too: what is null in Kafka is then written as null, and what is absent
+is empty. (Kafka's schemas give some of them the default null without quotes, which its generator takes for none.)
 """
 
 from __future__ import annotations
@@ -104,18 +106,18 @@ def _field(line: dict[str, Any], record_data: dict[str, Any]) -> Field:
         kip=line.get("kip", record_data.get("kip")),
         versions=Versions.parse(line.get("versions", "0+")),
         tag=line.get("tag"),
-        default=_default(line),
+        default=field_default(line["type"], line.get("default")),
         nullable=line.get("nullable", False),
         ignorable=line.get("ignorable", False),
     )
 
 
-def _default(line: dict[str, Any]) -> int | str | None:
-    given = line.get("default")
+def field_default(kind: str, given: int | str | None) -> int | str | None:
+    """Return what an absent field stands for; `given` is what a definition says ("null" for null) or None."""
     if given == "null":
         return None
     if given is not None:
-        return given  # type: ignore[no-any-return]
-    if line["type"] in _INTEGERS:
+        return given
+    if kind in _INTEGERS:
         return 0
-    return NO_UUID if line["type"] == "uuid" else ""
+    return NO_UUID if kind == "uuid" else ""

@@ -1,0 +1,88 @@
+"""Kafka's own generated classes and JSON converters, driven over py4j from the jars of a release. No Java source."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JError
+
+from streaming_app.local.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from subprocess import Popen
+
+_PACKAGE = "org.apache.kafka.coordinator.group.generated"
+
+
+class Refused(Exception):
+    """Kafka's class threw."""
+
+
+class Oracle:
+    """One JVM with one release's classes; `close` ends it.
+
+    Every call crosses to the JVM, at 0.1 to 0.3 ms: classes are looked up once.
+    """
+
+    def __init__(self, jars: Sequence[Path]) -> None:
+        bundled = next(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
+        port, token, self._process = _launch(bundled, jars)
+        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+        jvm = self._gateway.jvm
+        self._find = jvm.java.lang.Class.forName
+        self._message_util = jvm.org.apache.kafka.common.protocol.MessageUtil
+        self._accessor = jvm.org.apache.kafka.common.protocol.ByteBufferAccessor
+        self._wrap = jvm.java.nio.ByteBuffer.wrap
+        self._mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
+        self._classes: dict[str, Any] = {}
+
+    def close(self) -> None:
+        self._gateway.shutdown()
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+    def bytes_of(self, name: str, version: int, data: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+        """What Kafka writes for a message given in JSON (version first), and the JSON it prints of it."""
+        message, converter = self._class(name), self._class(f"{name}JsonConverter")
+        del message
+        try:
+            read = converter.read(self._mapper.readTree(json.dumps(data)), version)
+            written = bytes(self._message_util.toVersionPrefixedBytes(version, read))
+            return written, json.loads(converter.write(read, version).toString())
+        except Py4JError as error:
+            raise Refused(str(error)) from None
+
+    def json_of(self, name: str, version: int, body: bytes) -> dict[str, Any]:
+        """The JSON that Kafka prints of a message's bytes (without the version); raises Refused if it cannot read them."""
+        try:
+            message = self._class(name)(self._accessor(self._wrap(body)), version)
+            return json.loads(self._class(f"{name}JsonConverter").write(message, version).toString())
+        except Py4JError as error:
+            raise Refused(str(error)) from None
+
+    def _class(self, name: str) -> Any:
+        if name not in self._classes:
+            node = self._gateway.jvm
+            for part in f"{_PACKAGE}.{name}".split("."):
+                node = getattr(node, part)
+            self._classes[name] = node
+        return self._classes[name]
+
+
+def _launch(py4j_jar: Path, jars: Sequence[Path]) -> tuple[int, str, Popen[bytes]]:
+    port, token, process = launch_gateway(
+        jarpath=str(py4j_jar),
+        classpath=os.pathsep.join(map(str, jars)),
+        java_path=str(find_java()),
+        javaopts=["-Xmx256m"],
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    return port, token, process

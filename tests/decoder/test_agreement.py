@@ -1,0 +1,173 @@
+"""The generated readers against interpreted Construct, on records made up by the thousand and then broken."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import schemas
+from offsets_decoder import DecodeError, MalformedRecord, decode, encode, reference_decode
+from offsets_decoder import decoder as fast
+from tests.decoder.random_records import KINDS, damaged, kind_name, random_record
+
+DIALECTS = st.sampled_from(["shipped", "kip-1331"])
+RANDOM = st.randoms(use_true_random=False)
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=kind_name)
+
+
+def built(random, kind, dialect="shipped", longest=130):
+    key, value = random_record(random, kind, dialect, longest=longest)
+    return encode(kind[0], key, value, version=kind[1], dialect=dialect, layout=kind[2])
+
+
+def outcome(function, *args, **kwargs):
+    """A record, or what kind of DecodeError there was and all it says. Any other exception is a failure."""
+    try:
+        return function(*args, **kwargs)
+    except DecodeError as error:
+        return type(error), error.args
+
+
+def read_fast(key, value, dialect):
+    """Whether the generated readers alone take the record, without the referee's help."""
+    try:
+        plan = fast._plans[dialect][key[:2]]
+        plan.read_key(key, [])
+        plan.values[value[:2]][1](value, [])
+    except fast._REFUSALS:
+        return False
+    return True
+
+
+def agreed(key, value, dialect="shipped"):
+    """The outcome, once both ways of decoding are seen to have the same one."""
+    expected = outcome(reference_decode, key, value, dialect=dialect)
+    assert outcome(decode, key, value, dialect=dialect) == expected
+    in_default_layout = not isinstance(expected, tuple) and expected.layout is None
+    assert read_fast(key, value, dialect) == in_default_layout
+    return expected
+
+
+@given(random=RANDOM, kind=st.sampled_from(KINDS), dialect=DIALECTS)
+def test_what_is_built_decodes_to_what_it_was_built_from(random, kind, dialect):
+    key, value = random_record(random, kind, dialect)
+
+    record = decode(*encode(kind[0], key, value, version=kind[1], dialect=dialect, layout=kind[2]), dialect=dialect)
+
+    assert (record.record_type, record.value_version, record.layout) == kind
+    assert record.key == key
+    assert record.value == value
+    assert not record.drift
+
+
+@given(random=RANDOM, kind=st.sampled_from(KINDS), dialect=DIALECTS)
+def test_what_is_decoded_builds_the_bytes_it_was_decoded_from(random, kind, dialect):
+    key, value = built(random, kind, dialect)
+
+    record = agreed(key, value, dialect)
+
+    assert encode(kind[0], record.key, record.value, version=kind[1], dialect=dialect, layout=kind[2]) == (key, value)
+
+
+@given(random=RANDOM, kind=st.sampled_from(KINDS), dialect=DIALECTS)
+def test_damaged_records_have_one_outcome(random, kind, dialect):
+    key, value = built(random, kind, dialect)
+
+    agreed(key, damaged(random, value), dialect)
+    agreed(damaged(random, key), value, dialect)
+
+
+@given(
+    prefix=st.sampled_from(range(-1, 26)),
+    key=st.binary(max_size=40),
+    version=st.sampled_from(range(-1, 6)),
+    value=st.binary(max_size=80),
+    dialect=DIALECTS,
+)
+def test_any_bytes_at_all_have_one_outcome(prefix, key, version, value, dialect):
+    agreed(prefix.to_bytes(2, "big", signed=True) + key, version.to_bytes(2, "big", signed=True) + value, dialect)
+
+
+@given(key=st.binary(max_size=8), value=st.none() | st.binary(max_size=8))
+def test_short_keys_and_values_have_one_outcome(key, value):
+    assert outcome(decode, key, value) == outcome(reference_decode, key, value)
+
+
+@EVERY_KIND
+def test_a_record_cut_at_any_byte_is_malformed(kind):
+    key, value = built(Random(kind_name(kind)), kind, longest=6)
+
+    taken = [n for n in range(len(value)) if not is_malformed_or_older(agreed(key, value[:n]))]
+
+    assert taken == []
+
+
+def is_malformed_or_older(found):
+    """A cut type 11 can be a whole one of 4.0; the record then says so."""
+    return found[0] is MalformedRecord if isinstance(found, tuple) else found.layout == "4.0"
+
+
+@EVERY_KIND
+def test_a_key_cut_at_any_byte_is_malformed(kind):
+    key, value = built(Random(kind_name(kind)), kind, longest=6)
+
+    kinds = {agreed(key[:n], value)[0] for n in range(len(key))}
+
+    assert kinds == {MalformedRecord}
+
+
+@EVERY_KIND
+def test_a_record_with_any_one_byte_flipped_has_one_outcome(kind):
+    key, value = built(Random(kind_name(kind)), kind, longest=6)
+    flipped = [(at, mask) for at in range(len(value)) for mask in (0x01, 0x80, 0xFF)]
+
+    outcomes = [agreed(key, value[:at] + bytes((value[at] ^ mask,)) + value[at + 1 :]) for at, mask in flipped]
+
+    assert len(outcomes) == 3 * len(value) > 0
+
+
+@EVERY_KIND
+def test_a_trailing_byte_is_always_refused(kind):
+    key, value = built(Random(kind_name(kind)), kind, longest=6)
+
+    assert agreed(key, value + b"\0")[0] is MalformedRecord
+    assert agreed(key + b"\0", value)[0] is MalformedRecord
+
+
+@EVERY_KIND
+def test_the_values_of_all_other_types_have_one_outcome_each(kind):
+    random = Random(kind_name(kind))
+    key, _ = built(random, kind)
+    others = [built(random, other)[1] for other in KINDS if other[0] != kind[0]]
+
+    outcomes = [agreed(key, value) for value in others]
+
+    assert {MalformedRecord} <= {found[0] for found in outcomes if isinstance(found, tuple)}
+    assert {found.record_type for found in outcomes if not isinstance(found, tuple)} <= {kind[0]}
+
+
+OLDER = [kind for kind in KINDS if kind[2]]
+
+
+@pytest.mark.parametrize("kind", OLDER, ids=kind_name)
+@given(random=RANDOM)
+def test_no_bytes_of_an_older_layout_fit_the_newer_one_too(random, kind):
+    key, value = built(random, kind)
+
+    assert decode(key, value).layout == kind[2]
+    assert not read_fast(key, value, "shipped")
+
+
+@pytest.mark.parametrize("kind", OLDER, ids=kind_name)
+@given(random=RANDOM)
+def test_no_bytes_of_the_newer_layout_are_taken_for_the_older_one(random, kind):
+    key, value = built(random, (kind[0], kind[1], None))
+
+    assert decode(key, value).layout is None
+
+
+def test_every_record_that_shipped_is_among_those_made_up():
+    shipped = {number for number, definition in schemas.records().items() if not definition.planned}
+
+    assert {kind[0] for kind in KINDS} == shipped == set(range(24)) - {18}

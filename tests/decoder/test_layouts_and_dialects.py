@@ -1,0 +1,134 @@
+import pytest
+
+from offsets_decoder import MalformedRecord, UnknownTag, decode, dialects, encode, reference_decode
+
+BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])
+KEY_11 = bytes.fromhex("000b 0001 67")
+KEY_15 = bytes.fromhex("000f 0001 67")
+KEY_17 = bytes.fromhex("0011 0001 67")
+UUID = "00000000000000000000000000000001"
+TOPIC = {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "topic_name": "t"}
+STORED_5_FAILED_6_OF_KIP_1331 = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 04 04 00000006")
+
+
+@BOTH
+def test_type_11_of_4_0_is_read_by_its_own_layout_and_says_so(decoder):
+    record = decoder(KEY_11, bytes.fromhex("0000 00000007 00"))
+
+    assert (record.value, record.layout) == ({"epoch": 7}, "4.0")
+
+
+@BOTH
+def test_type_11_since_4_1_is_the_layout_that_needs_no_word(decoder):
+    record = decoder(KEY_11, bytes.fromhex("0000 00000007 0000000000000009 00"))
+
+    assert (record.value, record.layout) == ({"epoch": 7, "metadata_hash": 9}, None)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("value", "meaning"),
+    [
+        ("0000 01 01 00", {"initialized_topics": [], "deleting_topics": []}),
+        (
+            f"0000 02 {UUID} 0274 02 00000003 00 01 00",
+            {"initialized_topics": [TOPIC | {"partitions": [3]}], "deleting_topics": []},
+        ),
+        (
+            f"0000 01 02 {UUID} 0274 00 00",
+            {"initialized_topics": [], "deleting_topics": [TOPIC]},
+        ),
+    ],
+)
+def test_type_15_of_4_0_is_read_by_its_own_layout_and_says_so(decoder, value, meaning):
+    record = decoder(KEY_15, bytes.fromhex(value))
+
+    assert (record.value, record.layout) == (meaning, "4.0")
+
+
+@BOTH
+def test_type_15_since_4_1_is_the_layout_that_needs_no_word(decoder):
+    record = decoder(KEY_15, bytes.fromhex(f"0000 01 02 {UUID} 0274 02 00000003 00 01 00"))
+
+    assert record.layout is None
+    assert record.value == {
+        "initializing_topics": [],
+        "initialized_topics": [TOPIC | {"partitions": [3]}],
+        "deleting_topics": [],
+    }
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("key", "value", "path"),
+    [
+        (KEY_11, "0000 00000007 01 09 00", "value.metadataHash"),  # fits 4.0 but for a tag, which no 4.0 broker wrote
+        (KEY_11, "0000 00000007", "value.metadataHash"),
+        (KEY_15, "0000 01 01 00 00", "value.deletingTopics"),
+    ],
+)
+def test_bytes_that_fit_no_layout_get_the_error_of_the_newer_one(decoder, key, value, path):
+    with pytest.raises(MalformedRecord) as caught:
+        decoder(key, bytes.fromhex(value))
+
+    assert caught.value.path == path
+
+
+@BOTH
+def test_the_tag_numbers_of_kip_1331_are_used_when_asked_for(decoder):
+    record = decoder(KEY_17, STORED_5_FAILED_6_OF_KIP_1331, dialect="kip-1331")
+
+    assert record.value["stored_description_topology_epoch"] == 5
+    assert record.value["failed_description_topology_epoch"] == 6
+    assert not record.drift
+
+
+@BOTH
+def test_a_tag_that_the_shipped_layout_does_not_have_is_kept_and_is_drift(decoder):
+    record = decoder(KEY_17, STORED_5_FAILED_6_OF_KIP_1331)
+
+    assert record.value["failed_description_topology_epoch"] == 5  # tag 3, as shipped: nothing is guessed
+    assert record.unknown_tags == [UnknownTag("value", 4, bytes.fromhex("00000006"))]
+    assert record.drift
+
+
+@BOTH
+def test_a_shipped_tag_that_the_kip_does_not_have_is_kept_and_is_drift(decoder):
+    record = decoder(KEY_17, bytes.fromhex("0000 00000002 0000000000000000 01 02 04 00000005"), dialect="kip-1331")
+
+    assert record.value["stored_description_topology_epoch"] == -1
+    assert record.unknown_tags == [UnknownTag("value", 2, bytes.fromhex("00000005"))]
+
+
+@BOTH
+def test_unknown_tags_are_kept_at_every_depth_with_the_struct_that_holds_them(decoder):
+    key = bytes.fromhex("0016 0001 67 0001 6d")
+    value = "0000 00000001 00000001 01 03 0230 01 00 0231 01 02 00 01 00 8001 01 aa 01 01 01 01 01 01 ffffffff0f 00"
+
+    record = decoder(key, bytes.fromhex(value))
+
+    assert record.value["active_tasks"][1] == {"subtopology_id": "1", "partitions": [], "assignment_epochs": None}
+    assert record.unknown_tags == [
+        UnknownTag("value.activeTasks[1]", 128, b"\xaa"),
+        UnknownTag("value", 0xFFFFFFFF, b""),
+    ]
+
+
+@BOTH
+def test_a_tag_past_the_known_ones_in_a_struct_without_known_tags_is_kept(decoder):
+    key = bytes.fromhex("0015 0001 67 0001 6d")
+
+    record = decoder(key, bytes.fromhex("0000 02 0230 01 01 07 02 beef 01 01 00"))
+
+    assert record.unknown_tags == [UnknownTag("value.activeTasks[0]", 7, b"\xbe\xef")]
+
+
+def test_the_dialects_can_be_listed():
+    assert dialects() == ("kip-1331",)
+
+
+def test_a_record_can_be_built_in_a_dialect_and_in_an_older_layout():
+    fields = {"epoch": 2, "stored_description_topology_epoch": 5, "failed_description_topology_epoch": 6}
+
+    assert encode(17, {"group_id": "g"}, fields, dialect="kip-1331") == (KEY_17, STORED_5_FAILED_6_OF_KIP_1331)
+    assert encode(11, {"group_id": "g"}, {"epoch": 7}, layout="4.0") == (KEY_11, bytes.fromhex("0000 00000007 00"))

@@ -1,0 +1,121 @@
+"""Kafka's own classes judge the decoder: their bytes must be their JSON here, and our bytes must be read by them.
+
+The jars are those of the broker. A jar that cannot be had is an error, never a skip. ORACLE_MESSAGES says how many
+random messages there are for each version of each record (4.4.0; a fifth of it for other releases).
+"""
+
+import os
+from random import Random
+
+import pytest
+
+import schemas
+from offsets_decoder import DecodeError, decode, encode, to_json
+from schemas.conformance import kafka_schemas, record_types
+from streaming_app.local.jars import resolve
+from tests.decoder.kafka_oracle import Oracle, Refused
+from tests.decoder.random_records import KINDS, damaged, kind_name, random_kafka_json, random_record
+
+NEWEST = "4.4.0"
+RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", NEWEST]
+MESSAGES = int(os.environ.get("ORACLE_MESSAGES", "50"))
+OLDER_ONLY = 9  # its classes are gone since 4.1
+WRITTEN_TODAY = [kind for kind in KINDS if kind[2] is None and kind[0] != OLDER_ONLY]
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    """The newest release's classes."""
+    oracle = Oracle(resolve(f"org.apache.kafka:kafka-group-coordinator:{NEWEST}"))
+    yield oracle
+    oracle.close()
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request):
+    """A release: its name, its schemas, and its classes in a JVM of their own."""
+    jars = resolve(f"org.apache.kafka:kafka-group-coordinator:{request.param}")
+    oracle = Oracle(jars)
+    jar = next(jar for jar in jars if jar.name.startswith("kafka-group-coordinator-4"))
+    yield request.param, kafka_schemas(jar), oracle
+    oracle.close()
+
+
+def kafka_version(key_schema, record_type):
+    """The version to write a key in: until 4.0 the record type was the key's version."""
+    return 0 if "apiKey" in key_schema else record_type
+
+
+@pytest.mark.parametrize("record_type", [number for number in range(24) if number != 18])
+def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release, record_type):
+    name, schemas_of_release, oracle = release
+    base = schemas.records()[record_type].name
+    if not any(record_type in record_types(s) for n, s in schemas_of_release.items() if n.endswith("Key")):
+        assert not expected_in(record_type, name)
+        return
+    key_schema, value_schema = schemas_of_release[f"{base}Key"], schemas_of_release[f"{base}Value"]
+    random = Random(f"{name} {record_type}")
+    count = MESSAGES if name == NEWEST else MESSAGES // 5
+    cases = [version for version in schemas.Versions.parse(value_schema["validVersions"]) for _ in range(count)]
+
+    for version in cases:
+        key_version = kafka_version(key_schema, record_type)
+        key, key_json = oracle.bytes_of(f"{base}Key", key_version, random_kafka_json(random, key_schema, key_version))
+        value, value_json = oracle.bytes_of(f"{base}Value", version, random_kafka_json(random, value_schema, version))
+        record = decode(record_type.to_bytes(2, "big") + key[2:], value)
+
+        printed = to_json(record)
+
+        assert printed["key"] == {"type": record_type, "data": key_json}
+        assert printed["value"] == {"version": version, "data": value_json}
+        assert list(printed["value"]["data"]) == list(value_json)
+        assert (record.drift, record.layout) == (False, "4.0" if name < "4.1" and record_type in {11, 15} else None)
+    assert cases
+
+
+def expected_in(record_type, release):
+    """Whether a release has classes for the record type, by what the definitions say."""
+    if record_type == 0:
+        return release >= "4.1"  # before, types 0 and 1 shared their classes
+    definition = schemas.records()[record_type]
+    since, until = definition.since, definition.until
+    return (since < "4" or since <= release) and (not until or release.startswith(until))
+
+
+@pytest.mark.parametrize("kind", WRITTEN_TODAY, ids=kind_name)
+def test_bytes_built_here_are_read_by_kafka_and_written_by_it_byte_for_byte(kafka, kind):
+    number, version, _ = kind
+    name = f"{schemas.records()[number].name}Value"
+    random = Random(kind_name(kind))
+
+    for _ in range(MESSAGES):
+        key, value = encode(number, *random_record(random, kind), version=version)
+        printed = to_json(decode(key, value))["value"]["data"]
+
+        assert kafka.json_of(name, version, value[2:]) == printed
+        assert kafka.bytes_of(name, version, printed) == (value, printed)
+
+
+@pytest.mark.parametrize("kind", WRITTEN_TODAY, ids=kind_name)
+def test_damaged_bytes_that_are_taken_here_mean_the_same_to_kafka(kafka, kind):
+    number, version, _ = kind
+    name = f"{schemas.records()[number].name}Value"
+    random = Random(f"damaged {kind_name(kind)}")
+    taken = 0
+
+    for _ in range(4 * MESSAGES):
+        key, value = encode(number, *random_record(random, kind, longest=5), version=version)
+        broken = damaged(random, value)
+        try:
+            record = decode(key, broken)
+        except DecodeError:
+            continue
+        if record.value_version == version and record.layout is None:
+            taken += 1
+            assert kafka.json_of(name, version, broken[2:]) == to_json(record)["value"]["data"]
+    assert taken > 0
+
+
+def test_kafka_refuses_what_it_cannot_read_so_that_the_oracle_can_fail(kafka):
+    with pytest.raises(Refused):
+        kafka.json_of("StreamsGroupMetadataValue", 0, b"\0\0")

@@ -1,0 +1,247 @@
+import pytest
+
+from offsets_decoder import (
+    DecodeError,
+    MalformedRecord,
+    UnknownDialectError,
+    UnknownRecordType,
+    UnknownValueVersion,
+    decode,
+    reference_decode,
+)
+
+BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])
+GROUP_KEY = "0011 0001 67"
+MEMBER_KEY = "0016 0001 67 0001 6d"
+OFFSET_KEY = "0001 0001 67 0001 74 00000003"
+HEAD_17 = "0000 00000002 0000000000000000"
+HEAD_22 = "0000 00000001 00000001 01"
+
+BROKEN_KEYS = {
+    "no bytes": ("", "key", 0, "a record type takes 2 bytes, there are 0"),
+    "one byte": ("00", "key", 0, "a record type takes 2 bytes, there are 1"),
+    "no group id": ("0011", "key.groupId", 2, "2 bytes are claimed, 0 are left"),
+    "half a length": ("0011 00", "key.groupId", 2, "2 bytes are claimed, 1 are left"),
+    "a group id past the end": ("0011 0005 67", "key.groupId", 4, "5 bytes are claimed, 1 are left"),
+    "a null group id": ("0011 ffff", "key.groupId", 2, "null where there must be a value"),
+    "a negative length": ("0011 fffe", "key.groupId", 2, "negative size -2"),
+    "bad UTF-8": ("0011 0002 67ff", "key.groupId", 5, "not UTF-8"),
+    "a surrogate in UTF-8": ("0011 0003 eda080", "key.groupId", 4, "not UTF-8"),
+    "a trailing byte": ("0011 0001 67 00", "key", 5, "1 bytes too many"),
+    "a missing member id": ("0016 0001 67", "key.memberId", 5, "2 bytes are claimed, 0 are left"),
+    "a cut partition": ("0001 0001 67 0001 74 0000", "key.partition", 8, "4 bytes are needed, 2 are left"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize(("key", "path", "offset", "reason"), BROKEN_KEYS.values(), ids=BROKEN_KEYS)
+def test_a_broken_key_is_refused_with_its_field_and_offset(decoder, key, path, offset, reason):
+    with pytest.raises(MalformedRecord) as caught:
+        decoder(bytes.fromhex(key), None)
+
+    assert (caught.value.path, caught.value.offset, caught.value.reason) == (path, offset, reason)
+    assert str(caught.value) == f"{path}: {reason} (byte {offset})"
+
+
+BROKEN_VALUES = {
+    "the empty value": (GROUP_KEY, "", "value", 0, "a version takes 2 bytes, there are 0"),
+    "half a version": (GROUP_KEY, "00", "value", 0, "a version takes 2 bytes, there are 1"),
+    "a cut number": (GROUP_KEY, "0000 000000", "value.epoch", 2, "4 bytes are needed, 3 are left"),
+    "no tag section": (GROUP_KEY, HEAD_17, "value", 14, "the bytes end inside a varint"),
+    "a trailing byte": (GROUP_KEY, f"{HEAD_17} 00 00", "value", 15, "1 bytes too many"),
+    "a two-byte varint for zero": (GROUP_KEY, f"{HEAD_17} 8000", "value", 14, "over-long varint"),
+    "a varint of six bytes": (GROUP_KEY, f"{HEAD_17} 808080808001", "value", 14, "over-long varint"),
+    "a varint above 32 bits": (GROUP_KEY, f"{HEAD_17} ffffffff1f", "value", 14, "over-long varint"),
+    "an unending varint": (GROUP_KEY, f"{HEAD_17} ff", "value", 14, "the bytes end inside a varint"),
+    "more tags than there are": (
+        GROUP_KEY,
+        f"{HEAD_17} 02 00 04 00000001",
+        "value",
+        21,
+        "the bytes end inside a varint",
+    ),
+    "a tag twice": (GROUP_KEY, f"{HEAD_17} 02 00 04 00000001 00 04 00000001", "value", 21, "tag 0 after tag 0"),
+    "tags out of order": (GROUP_KEY, f"{HEAD_17} 02 02 04 00000001 00 04 00000001", "value", 21, "tag 0 after tag 2"),
+    "an unknown tag twice": (GROUP_KEY, f"{HEAD_17} 02 09 00 09 00", "value", 17, "tag 9 after tag 9"),
+    "a tag past the end": (GROUP_KEY, f"{HEAD_17} 01 09 05 00", "value", 17, "tag 9 claims 5 bytes, 1 are left"),
+    "a tag of 2 GB": (
+        GROUP_KEY,
+        f"{HEAD_17} 01 09 ffffffff07 00",
+        "value",
+        21,
+        "tag 9 claims 2147483647 bytes, 1 are left",
+    ),
+    "a tag larger than its field": (
+        GROUP_KEY,
+        f"{HEAD_17} 01 00 05 00000001 00",
+        "value.validatedTopologyEpoch",
+        17,
+        "tag 0 claims 5 bytes, its field takes 4",
+    ),
+    "a tag smaller than its field": (
+        GROUP_KEY,
+        f"{HEAD_17} 01 00 03 00000001",
+        "value.validatedTopologyEpoch",
+        17,
+        "tag 0 claims 3 bytes, its field takes 4",
+    ),
+    "a string of 2 GB": (
+        MEMBER_KEY,
+        f"{HEAD_22} 02 ffffffff07 30",
+        "value.activeTasks[0].subtopologyId",
+        12,
+        "a string of 2147483646 bytes, 32767 is the most",
+    ),
+    "a string past the end": (
+        MEMBER_KEY,
+        f"{HEAD_22} 02 09 303030",
+        "value.activeTasks[0].subtopologyId",
+        13,
+        "8 bytes are claimed, 3 are left",
+    ),
+    "a null string": (
+        MEMBER_KEY,
+        f"{HEAD_22} 02 00 01 00",
+        "value.activeTasks[0].subtopologyId",
+        12,
+        "null where there must be a value",
+    ),
+    "bad UTF-8 in the second task": (
+        MEMBER_KEY,
+        f"{HEAD_22} 03 0230 01 00 0330ff 01 00",
+        "value.activeTasks[1].subtopologyId",
+        18,
+        "not UTF-8",
+    ),
+    "a null array": (MEMBER_KEY, f"{HEAD_22} 00", "value.activeTasks", 11, "null where there must be a value"),
+    "2 billion structs": (
+        MEMBER_KEY,
+        f"{HEAD_22} ffffffff07 0230 01 00",
+        "value.activeTasks",
+        11,
+        "2147483646 elements are claimed, 4 bytes are left",
+    ),
+    "2 billion numbers": (
+        MEMBER_KEY,
+        f"{HEAD_22} 02 0230 ffffffff07 00000001",
+        "value.activeTasks[0].partitions",
+        14,
+        "2147483646 elements are claimed, 4 bytes are left",
+    ),
+    "a negative count before flexible versions": (
+        "0002 0001 67",
+        "0000 0000 00000001 ffff ffff fffffffe",
+        "value.members",
+        12,
+        "negative size -2",
+    ),
+    "bytes of 2 GB before flexible versions": (
+        "0002 0001 67",
+        "0000 0000 00000001 ffff ffff 00000001 0001 6d 0001 63 0001 68 00002710 7fffffff aa",
+        "value.members[0].subscription",
+        33,
+        "2147483647 bytes are claimed, 1 are left",
+    ),
+    "null bytes": (
+        "0002 0001 67",
+        "0000 0000 00000001 ffff ffff 00000001 0001 6d 0001 63 0001 68 00002710 ffffffff 00000000",
+        "value.members[0].subscription",
+        29,
+        "null where there must be a value",
+    ),
+    "a presence that is neither": (
+        "0013 0001 67 0001 6d",
+        "0000 00 00 0263 0268 0000afc8 00000000 0270 02 01 00",
+        "value.userEndpoint",
+        18,
+        "neither null nor present: 0x02",
+    ),
+    "a cut uuid": (
+        OFFSET_KEY,
+        "0004" + "00" * 12 + "01" + "00" * 8 + "01 00 04 00000000",
+        "value.topicId",
+        26,
+        "16 bytes are claimed, 4 are left",
+    ),
+    "tags where there are none yet": (
+        OFFSET_KEY,
+        "0003" + "00" * 12 + "0000" + "00" * 8 + "00",
+        "value",
+        24,
+        "1 bytes too many",
+    ),
+}
+
+
+@BOTH
+@pytest.mark.parametrize(("key", "value", "path", "offset", "reason"), BROKEN_VALUES.values(), ids=BROKEN_VALUES)
+def test_a_broken_value_is_refused_with_its_field_and_offset(decoder, key, value, path, offset, reason):
+    with pytest.raises(MalformedRecord) as caught:
+        decoder(bytes.fromhex(key), bytes.fromhex(value))
+
+    assert (caught.value.path, caught.value.offset, caught.value.reason) == (path, offset, reason)
+
+
+@BOTH
+@pytest.mark.parametrize("record_type", [-32768, -1, 24, 25, 255, 4352, 32767])
+def test_a_record_type_that_no_release_has_is_unknown_even_where_its_bytes_make_no_sense(decoder, record_type):
+    with pytest.raises(UnknownRecordType, match=f"record type {record_type}: not a record") as caught:
+        decoder(record_type.to_bytes(2, "big", signed=True) + b"\xff", b"")
+
+    assert caught.value.record_type == record_type
+
+
+@BOTH
+def test_type_18_is_named_as_planned_and_never_shipped(decoder):
+    with pytest.raises(
+        UnknownRecordType, match="StreamsGroupPartitionMetadata was planned by KIP-1071 and never shipped"
+    ):
+        decoder(bytes.fromhex("0012 0001 67"), bytes.fromhex("0000 01 00"))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("key", "version", "known"),
+    [(GROUP_KEY, 1, "0"), (GROUP_KEY, -1, "0"), (OFFSET_KEY, 5, "0-4"), ("0000" + OFFSET_KEY[4:], 1, "0")],
+)
+def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_named(decoder, key, version, known):
+    with pytest.raises(UnknownValueVersion, match=f"value version {version} is unknown, known: {known}") as caught:
+        decoder(bytes.fromhex(key), version.to_bytes(2, "big", signed=True))
+
+    assert caught.value.version == version
+
+
+@BOTH
+@pytest.mark.parametrize("key", [None, 17, "0011", [0, 17], object()])
+def test_a_key_that_is_not_bytes_is_malformed(decoder, key):
+    with pytest.raises(MalformedRecord, match="key: "):
+        decoder(key, b"")
+
+
+@BOTH
+@pytest.mark.parametrize("value", [0, 17, "0000", [0, 0], object(), True])
+def test_a_value_that_is_not_bytes_is_malformed(decoder, value):
+    with pytest.raises(MalformedRecord, match="value: .*, not bytes"):
+        decoder(bytes.fromhex(GROUP_KEY), value)
+
+
+@BOTH
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_whatever_holds_bytes_decodes_as_bytes_do(decoder, kind):
+    key, value = bytes.fromhex(GROUP_KEY), bytes.fromhex(f"{HEAD_17} 01 09 02 aabb")
+
+    record = decoder(kind(key), kind(value))
+
+    assert record == decode(key, value)
+    assert type(record.unknown_tags[0].data) is bytes
+
+
+@BOTH
+def test_a_dialect_nobody_defined_is_a_decode_error_that_names_those_there_are(decoder):
+    with pytest.raises(UnknownDialectError, match="no dialect 'kip-1332'; there are shipped, kip-1331"):
+        decoder(bytes.fromhex(GROUP_KEY), None, dialect="kip-1332")
+
+
+@pytest.mark.parametrize("kind", [UnknownRecordType, UnknownValueVersion, MalformedRecord, UnknownDialectError])
+def test_every_error_is_a_decode_error(kind):
+    assert issubclass(kind, DecodeError)

@@ -1,0 +1,345 @@
+"""Bytes written by hand, field by field, against what they mean. The only tests that rest on no code of ours or Kafka's."""
+
+import pytest
+
+from offsets_decoder import decode, encode, reference_decode
+
+GROUP = "0001 67"  # "g"
+MEMBER = "0001 6d"  # "m"
+UUID = "00000000000000000000000000000001"
+UUID_TEXT = "AAAAAAAAAAAAAAAAAAAAAQ"
+TASKS_0 = {"subtopology_id": "0", "partitions": [0, 1], "assignment_epochs": []}
+
+CASES = {
+    "17 of 4.1, without tags": (
+        f"0011 {GROUP}",
+        "0000 00000002 2152202a89c42935 00",
+        {
+            "epoch": 2,
+            "metadata_hash": 0x2152202A89C42935,
+            "validated_topology_epoch": -1,
+            "last_assignment_configs": [],
+            "stored_description_topology_epoch": -1,
+            "failed_description_topology_epoch": -1,
+        },
+    ),
+    "17 of a live 4.4.0 broker, description never stored": (
+        "0011 0007 672d7075736832",
+        "0000 00000002 2152202a89c42935 02 00 04 00000003 01 19 02 156e756d2e7374616e6462792e7265706c69636173 0230 00",
+        {
+            "epoch": 2,
+            "metadata_hash": 0x2152202A89C42935,
+            "validated_topology_epoch": 3,
+            "last_assignment_configs": [{"key": "num.standby.replicas", "value": "0"}],
+            "stored_description_topology_epoch": -1,
+            "failed_description_topology_epoch": -1,
+        },
+    ),
+    "17 of a live 4.4.0 broker, a description on its way": (
+        "0011 0007 672d7075736832",
+        "0000 00000002 2152202a89c42935 03 00 04 00000003 01 19 02 156e756d2e7374616e6462792e7265706c69636173 0230 00"
+        "02 04 fffffffe",
+        {
+            "epoch": 2,
+            "metadata_hash": 0x2152202A89C42935,
+            "validated_topology_epoch": 3,
+            "last_assignment_configs": [{"key": "num.standby.replicas", "value": "0"}],
+            "stored_description_topology_epoch": -2,
+            "failed_description_topology_epoch": -1,
+        },
+    ),
+    "17 of a live 4.4.0 broker, description stored": (
+        "0011 0007 672d7075736832",
+        "0000 00000002 2152202a89c42935 03 00 04 00000003 01 19 02 156e756d2e7374616e6462792e7265706c69636173 0230 00"
+        "02 04 00000003",
+        {
+            "epoch": 2,
+            "metadata_hash": 0x2152202A89C42935,
+            "validated_topology_epoch": 3,
+            "last_assignment_configs": [{"key": "num.standby.replicas", "value": "0"}],
+            "stored_description_topology_epoch": 3,
+            "failed_description_topology_epoch": -1,
+        },
+    ),
+    "17 with every tag, configs null": (
+        f"0011 {GROUP}",
+        "0000 00000001 ffffffffffffffff 04 00 04 00000000 01 01 00 02 04 00000005 03 04 00000006",
+        {
+            "epoch": 1,
+            "metadata_hash": -1,
+            "validated_topology_epoch": 0,
+            "last_assignment_configs": None,
+            "stored_description_topology_epoch": 5,
+            "failed_description_topology_epoch": 6,
+        },
+    ),
+    "19 of a member with nothing optional": (
+        f"0013 {GROUP} {MEMBER}",
+        "0000 00 00 0263 0268 0000afc8 00000000 0270 ff 01 00",
+        {
+            "instance_id": None,
+            "rack_id": None,
+            "client_id": "c",
+            "client_host": "h",
+            "rebalance_timeout_ms": 45000,
+            "topology_epoch": 0,
+            "process_id": "p",
+            "user_endpoint": None,
+            "client_tags": [],
+        },
+    ),
+    "19 of a static member with an endpoint and a tag": (
+        f"0013 {GROUP} {MEMBER}",
+        "0000 0269 0272 01 01 ffffffff 00000002 0270 01 0268 ffff 00 02 026b 03c3a9 00 00",
+        {
+            "instance_id": "i",
+            "rack_id": "r",
+            "client_id": "",
+            "client_host": "",
+            "rebalance_timeout_ms": -1,
+            "topology_epoch": 2,
+            "process_id": "p",
+            "user_endpoint": {"host": "h", "port": 65535},
+            "client_tags": [{"key": "k", "value": "é"}],
+        },
+    ),
+    "20 of 4.2, without a timestamp": (
+        f"0014 {GROUP}",
+        "0000 00000007 00",
+        {"assignment_epoch": 7, "assignment_timestamp": 0},
+    ),
+    "20 of 4.3": (
+        f"0014 {GROUP}",
+        "0000 00000007 01 00 08 000001921f2e3d4c",
+        {"assignment_epoch": 7, "assignment_timestamp": 0x01921F2E3D4C},
+    ),
+    "21": (
+        f"0015 {GROUP} {MEMBER}",
+        "0000 02 0230 03 00000000 00000001 00 01 02 0231 01 00 00",
+        {
+            "active_tasks": [{"subtopology_id": "0", "partitions": [0, 1]}],
+            "standby_tasks": [],
+            "warmup_tasks": [{"subtopology_id": "1", "partitions": []}],
+        },
+    ),
+    "22 of 4.1, without assignment epochs": (
+        f"0016 {GROUP} {MEMBER}",
+        "0000 00000003 00000002 01 02 0230 03 00000000 00000001 00 01 01 01 01 01 00",
+        {
+            "member_epoch": 3,
+            "previous_member_epoch": 2,
+            "state": 1,
+            "active_tasks": [TASKS_0],
+            "standby_tasks": [],
+            "warmup_tasks": [],
+            "active_tasks_pending_revocation": [],
+            "standby_tasks_pending_revocation": [],
+            "warmup_tasks_pending_revocation": [],
+        },
+    ),
+    "22 of 4.2, with assignment epochs and a static member away": (
+        f"0016 {GROUP} {MEMBER}",
+        "0000 fffffffe 00000002 7f 02 0230 03 00000000 00000001 01 00 09 03 00000003 00000004"
+        "02 0231 02 00000005 01 00 01 00 01 01 01 01 00",
+        {
+            "member_epoch": -2,
+            "previous_member_epoch": 2,
+            "state": 127,
+            "active_tasks": [{"subtopology_id": "0", "partitions": [0, 1], "assignment_epochs": [3, 4]}],
+            "standby_tasks": [{"subtopology_id": "1", "partitions": [5], "assignment_epochs": None}],
+            "warmup_tasks": [],
+            "active_tasks_pending_revocation": [],
+            "standby_tasks_pending_revocation": [],
+            "warmup_tasks_pending_revocation": [],
+        },
+    ),
+    "23": (
+        f"0017 {GROUP}",
+        "0000 00000001 02 0230 02 0261 02 0372 2a 02 0263 00000000 0001 02 026b 0276 00 00 02 0273"
+        "02 0270 00000004 ffff 01 00 02 02 0000 01 02 0001 00 00 00",
+        {
+            "epoch": 1,
+            "subtopologies": [
+                {
+                    "subtopology_id": "0",
+                    "source_topics": ["a"],
+                    "source_topic_regex": ["r*"],
+                    "state_changelog_topics": [
+                        {
+                            "name": "c",
+                            "partitions": 0,
+                            "replication_factor": 1,
+                            "topic_configs": [{"key": "k", "value": "v"}],
+                        }
+                    ],
+                    "repartition_sink_topics": ["s"],
+                    "repartition_source_topics": [
+                        {"name": "p", "partitions": 4, "replication_factor": -1, "topic_configs": []}
+                    ],
+                    "copartition_groups": [
+                        {"source_topics": [0], "source_topic_regex": [], "repartition_source_topics": [1]}
+                    ],
+                }
+            ],
+        },
+    ),
+    "0": (
+        f"0000 {GROUP} 0001 74 00000003",
+        "0000 0000000000000009 0000 00000000000003e8",
+        {"offset": 9, "metadata": "", "commit_timestamp": 1000},
+    ),
+    "1 in version 0": (
+        f"0001 {GROUP} 0001 74 00000003",
+        "0000 0000000000000009 0001 78 00000000000003e8",
+        {
+            "offset": 9,
+            "leader_epoch": -1,
+            "metadata": "x",
+            "commit_timestamp": 1000,
+            "expire_timestamp": -1,
+            "topic_id": "A" * 22,
+        },
+    ),
+    "1 in version 1, with a retention time": (
+        f"0001 {GROUP} 0001 74 00000003",
+        "0001 0000000000000009 0001 78 00000000000003e8 00000000000007d0",
+        {
+            "offset": 9,
+            "leader_epoch": -1,
+            "metadata": "x",
+            "commit_timestamp": 1000,
+            "expire_timestamp": 2000,
+            "topic_id": "A" * 22,
+        },
+    ),
+    "1 in version 3": (
+        f"0001 {GROUP} 0001 74 00000003",
+        "0003 0000000000000009 00000005 0000 00000000000003e8",
+        {
+            "offset": 9,
+            "leader_epoch": 5,
+            "metadata": "",
+            "commit_timestamp": 1000,
+            "expire_timestamp": -1,
+            "topic_id": "A" * 22,
+        },
+    ),
+    "1 in version 4, flexible, with a topic id": (
+        f"0001 {GROUP} 0001 74 00000003",
+        f"0004 0000000000000009 00000005 01 00000000000003e8 01 00 10 {UUID}",
+        {
+            "offset": 9,
+            "leader_epoch": 5,
+            "metadata": "",
+            "commit_timestamp": 1000,
+            "expire_timestamp": -1,
+            "topic_id": UUID_TEXT,
+        },
+    ),
+    "2 in version 0, empty": (
+        f"0002 {GROUP}",
+        "0000 0000 00000001 ffff ffff 00000000",
+        {
+            "protocol_type": "",
+            "generation": 1,
+            "protocol": None,
+            "leader": None,
+            "current_state_timestamp": -1,
+            "members": [],
+        },
+    ),
+    "2 in version 3, with a member": (
+        f"0002 {GROUP}",
+        "0003 0008 636f6e73756d6572 00000001 0001 70 0001 6d 00000000000003e8 00000001"
+        f"{MEMBER} ffff 0001 63 0001 68 0000ea60 00002710 00000002 aabb 00000000",
+        {
+            "protocol_type": "consumer",
+            "generation": 1,
+            "protocol": "p",
+            "leader": "m",
+            "current_state_timestamp": 1000,
+            "members": [
+                {
+                    "member_id": "m",
+                    "group_instance_id": None,
+                    "client_id": "c",
+                    "client_host": "h",
+                    "rebalance_timeout": 60000,
+                    "session_timeout": 10000,
+                    "subscription": b"\xaa\xbb",
+                    "assignment": b"",
+                }
+            ],
+        },
+    ),
+    "5 with a classic member behind tag 0": (
+        f"0005 {GROUP} {MEMBER}",
+        "0000 00 00 0263 0268 01 00 ffffffff 00 01 00 0d 01 00000005 02 0261 03aabb 00 00",
+        {
+            "instance_id": None,
+            "rack_id": None,
+            "client_id": "c",
+            "client_host": "h",
+            "subscribed_topic_names": [],
+            "subscribed_topic_regex": None,
+            "rebalance_timeout_ms": -1,
+            "server_assignor": None,
+            "classic_member_metadata": {
+                "session_timeout_ms": 5,
+                "supported_protocols": [{"name": "a", "metadata": b"\xaa\xbb"}],
+            },
+        },
+    ),
+    "9 of 4.0": (
+        f"0009 {GROUP}",
+        f"0000 02 {UUID} 0274 00000001 02 00000000 02 0272 00 00 00",
+        {
+            "topics": [
+                {
+                    "topic_id": UUID_TEXT,
+                    "topic_name": "t",
+                    "num_partitions": 1,
+                    "partition_metadata": [{"partition": 0, "racks": ["r"]}],
+                }
+            ]
+        },
+    ),
+    "16": (
+        f"0010 {GROUP} 0002 612a",
+        "0000 02 0361 62 0000000000000007 00000000000003e8 00",
+        {"topics": ["ab"], "version": 7, "timestamp": 1000},
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "value", "meaning"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("decoder", [decode, reference_decode])
+def test_hand_written_bytes_mean_what_they_say(decoder, key, value, meaning):
+    record = decoder(bytes.fromhex(key), bytes.fromhex(value))
+
+    assert record.value == meaning
+    assert list(record.value) == list(meaning)
+    assert (record.unknown_tags, record.drift, record.layout) == ([], False, None)
+
+
+@pytest.mark.parametrize(("key", "value", "meaning"), CASES.values(), ids=CASES)
+def test_what_they_mean_builds_the_same_bytes(key, value, meaning):
+    record = decode(bytes.fromhex(key), bytes.fromhex(value))
+
+    built = encode(record.record_type, record.key, meaning, version=record.value_version)
+
+    assert built == (bytes.fromhex(key), bytes.fromhex(value))
+
+
+def test_a_key_of_two_strings_and_a_number_is_read_in_full():
+    record = decode(bytes.fromhex("0001 0002 6731 0003 c3a974 ffffffff"), None)
+
+    assert (record.record_type, record.name) == (1, "OffsetCommit")
+    assert record.key == {"group": "g1", "topic": "ét", "partition": -1}
+
+
+def test_a_tombstone_has_a_key_and_nothing_else():
+    record = decode(bytes.fromhex(f"0016 {GROUP} {MEMBER}"), None)
+
+    assert record.key == {"group_id": "g", "member_id": "m"}
+    assert (record.value, record.value_version, record.unknown_tags) == (None, None, [])

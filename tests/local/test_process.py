@@ -1,0 +1,65 @@
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from streaming_app.local.errors import LocalError
+from streaming_app.local.process import Process, last_line
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def test_a_program_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match=r"^/no/such/program could not be started: .*No such file.*log\)$"):
+        Process(["/no/such/program"], tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    ("program", "code"), [("pass", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
+def test_the_exit_code_is_the_programs_own(program: str, code: int, tmp_path: Path) -> None:
+    process = Process(python(program), tmp_path / "log")
+    assert process.wait(10) == code
+    process.stop()
+    assert process.exit_code == code
+
+
+def test_output_and_errors_go_to_the_log(tmp_path: Path) -> None:
+    process = Process(python("import sys; print('out'); print('err', file=sys.stderr)"), tmp_path / "log")
+    process.wait(10)
+    process.stop()
+    assert sorted((tmp_path / "log").read_text().split()) == ["err", "out"]
+
+
+def test_a_program_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
+    process = Process(python(STUBBORN), tmp_path / "log", grace_seconds=0.3)
+    while "up" not in (tmp_path / "log").read_text():
+        time.sleep(0.01)
+    started = time.monotonic()
+    process.stop()
+    assert process.exit_code == 128 + signal.SIGKILL
+    assert 0.3 <= time.monotonic() - started < 5
+
+
+def test_to_stop_twice_or_after_a_kill_is_harmless(tmp_path: Path) -> None:
+    process = Process(python("import time; time.sleep(60)"), tmp_path / "log")
+    process.kill(signal.SIGKILL)
+    process.stop()
+    process.stop()
+    process.kill(signal.SIGKILL)
+    assert process.exit_code == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [("a\nan ERROR b\nc\n", "an ERROR b"), ("a\n\nb\n\n", "b"), ("", "nothing was logged")],
+)
+def test_the_last_line_of_a_log_is_one_that_matters(log: str, line: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(log)
+    assert last_line(tmp_path / "log", "ERROR") == line

@@ -177,7 +177,7 @@ class _Writer:
         self.unpackers[table] = slow_cases.unpackers(code)
         self.line("n = buf[p]")
         with self.block(f"if 0 < n <= {slow_cases.SMALL}:"):
-            self.line(f"{target} = list({table}[n](buf, p + 1))")
+            self.line(f"{target} = [*{table}[n](buf, p + 1)]")
             size = calcsize(">" + code)
             self.line(f"p += {size} * n - {size - 1}")
         with self.block("else:"):

@@ -11,6 +11,7 @@ cannot be read by anyone. With a formatter they print JSON that is decoded alrea
 from __future__ import annotations
 
 import json
+import string
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder.decoder import decode
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _TOMBSTONES = ("", "null")
+_HEX = frozenset(string.hexdigits)
 
 
 def decode_lines(lines: Iterable[str], *, dialect: str = SHIPPED) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -61,9 +63,6 @@ def _unhex(text: str, part: str, number: int) -> bytes:
     digits = text.strip()
     try:
         return bytes.fromhex(digits[2:] if digits[:2] in {"0x", "0X"} else digits)
-    except ValueError as error:
-        raise MalformedRecord(f"line {number} is not KEYHEX<TAB>VALUEHEX: {_reason(error)}", part, 0) from None
-
-
-def _reason(error: ValueError) -> str:
-    return "not hexadecimal" if "non-hexadecimal" in str(error) else "an odd number of hexadecimal digits"
+    except ValueError:
+        wrong = "an odd number of hexadecimal digits" if _HEX.issuperset(digits) else "not hexadecimal"
+        raise MalformedRecord(f"line {number} is not KEYHEX<TAB>VALUEHEX: {wrong}", part, 0) from None

@@ -143,7 +143,12 @@ def tag_head(buf: bytes, p: int, last: int) -> tuple[int, int, int]:
     size = buf[p]
     p += 1
     if size > SMALL:
-        size, p = uvarint(buf, p - 1)
+        high = buf[p]
+        if 0 < high <= SMALL:  # two bytes, as the epochs of 32 to 4,000 tasks take
+            size = high << 7 | size & SMALL
+            p += 1
+        else:
+            size, p = uvarint(buf, p - 1)
     if tag <= last:
         raise Refused
     return tag, p, p + size

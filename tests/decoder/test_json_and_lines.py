@@ -1,0 +1,194 @@
+import json
+
+import pytest
+
+from offsets_decoder import (
+    DecodeError,
+    MalformedRecord,
+    UnknownDialectError,
+    decode,
+    decode_lines,
+    encode,
+    error_json,
+    error_kind,
+    to_json,
+)
+
+KEY_17 = "001100026731"
+VALUE_17 = "0000000000020000000000000000010004" + "00000003"
+JSON_17 = {
+    "key": {"type": 17, "data": {"groupId": "g1"}},
+    "value": {"version": 0, "data": {"epoch": 2, "metadataHash": 0, "validatedTopologyEpoch": 3}},
+}
+
+
+def lines(*given, **kwargs):
+    return list(decode_lines(given, **kwargs))
+
+
+def test_a_record_is_printed_as_kafkas_formatters_print_it():
+    assert to_json(decode(bytes.fromhex(KEY_17), bytes.fromhex(VALUE_17))) == JSON_17
+
+
+def test_a_tombstone_is_printed_with_a_null_value():
+    assert to_json(decode(bytes.fromhex(KEY_17), None)) == {"key": JSON_17["key"], "value": None}
+
+
+def test_bytes_are_printed_in_base64_and_fields_of_other_versions_left_out():
+    member = {"member_id": "m", "subscription": b"\xff\xfe", "assignment": b""}
+    record = decode(*encode(2, {"group": "g"}, {"members": [member]}, version=1))
+
+    assert to_json(record)["value"]["data"]["members"] == [
+        {
+            "memberId": "m",
+            "clientId": "",
+            "clientHost": "",
+            "rebalanceTimeout": -1,
+            "sessionTimeout": 0,
+            "subscription": "//4=",
+            "assignment": "",
+        }
+    ]
+
+
+def test_unknown_tags_are_printed_in_hex_with_their_path():
+    printed = to_json(decode(bytes.fromhex(KEY_17), bytes.fromhex("0000 00000002 0000000000000000 01 09 02 beef")))
+
+    assert printed["unknownTags"] == [{"path": "value", "tag": 9, "data": "beef"}]
+
+
+def test_an_older_layout_is_named():
+    printed = to_json(decode(bytes.fromhex("000b 0001 67"), bytes.fromhex("0000 00000007 00")))
+
+    assert printed == {
+        "key": {"type": 11, "data": {"groupId": "g"}},
+        "value": {"version": 0, "data": {"epoch": 7}},
+        "layout": "4.0",
+    }
+
+
+@pytest.mark.parametrize("record_type", [0, 1, 2, 17, 19, 20, 21, 22, 23])
+def test_what_is_printed_is_json_and_nothing_but_defaults_is_lost(record_type):
+    key = {"group_id": "g"} if record_type in {17, 20, 23} else {}
+    record = decode(*encode(record_type, key, {}))
+
+    assert json.loads(json.dumps(to_json(record))) == to_json(record)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("0018", "", "UnknownRecordType"),
+        ("0012", "", "UnknownRecordType"),
+        (KEY_17, "0001", "UnknownValueVersion"),
+        (KEY_17, "0000ff", "MalformedRecord"),
+    ],
+)
+def test_what_cannot_be_decoded_is_printed_with_its_kind_and_its_bytes(key, value, kind):
+    [(printed, good)] = lines(f"{key}\t{value}\n")
+
+    assert not good
+    assert (printed["error"]["kind"], printed["key"], printed["value"]) == (kind, key, value or None)
+    assert printed["error"]["message"]
+
+
+def test_an_error_without_bytes_is_printed_too():
+    error = MalformedRecord("null", "key", 0)
+
+    assert error_json(None, b"\1", error) == {
+        "error": {"kind": "MalformedRecord", "message": "key: null (byte 0)"},
+        "key": None,
+        "value": "01",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(UnknownDialectError("x"), "UnknownDialectError"), (DecodeError(), "DecodeError")]
+)
+def test_an_error_outside_the_contract_has_its_own_name(error, kind):
+    assert error_kind(error) == kind
+
+
+@pytest.mark.parametrize("line", ["", "\n", "\r\n", "   ", "\t"])
+def test_blank_lines_are_skipped(line):
+    assert lines(line) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{KEY_17}\t{VALUE_17}",
+        f"{KEY_17}\t{VALUE_17}\n",
+        f"{KEY_17}\t{VALUE_17}\r\n",
+        f"{KEY_17.upper()}\t{VALUE_17.upper()}",
+        f"0x{KEY_17}\t0X{VALUE_17}",
+        f"  {KEY_17} \t {VALUE_17} ",
+        json.dumps({"error": {"kind": "UnknownValueVersion"}, "key": KEY_17, "value": VALUE_17}),
+    ],
+)
+def test_a_line_is_read_in_each_of_its_forms(line):
+    assert lines(line) == [(JSON_17, True)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [KEY_17, f"{KEY_17}\t", f"{KEY_17}\tnull", json.dumps({"key": KEY_17, "value": None}), json.dumps({"key": KEY_17})],
+)
+def test_a_line_without_a_value_is_a_tombstone(line):
+    assert lines(line) == [({"key": JSON_17["key"], "value": None}, True)]
+
+
+@pytest.mark.parametrize(
+    ("line", "part", "reason"),
+    [
+        ("hello\tworld", "key", "not hexadecimal"),
+        (f"{KEY_17}0\t", "key", "an odd number of hexadecimal digits"),
+        (f"{KEY_17}\t0", "value", "an odd number of hexadecimal digits"),
+        (f"{KEY_17}\t{VALUE_17}\tmore", "value", "not hexadecimal"),
+        ("é\t00", "key", "not hexadecimal"),
+        ("{", "key", "not hexadecimal"),
+        ("{}", "key", "not hexadecimal"),
+        ('{"key": 5}', "key", "not hexadecimal"),
+        ('{"key": "00", "value": [1]}', "key", "not hexadecimal"),
+        ("[" * 100_000, "key", "not hexadecimal"),
+        ('{"a":' * 100_000, "key", "not hexadecimal"),
+    ],
+)
+def test_a_line_that_is_not_hex_is_malformed_and_says_what_is_wrong(line, part, reason):
+    [(printed, good)] = lines("\n", line)
+
+    assert not good
+    assert printed["error"]["kind"] == "MalformedRecord"
+    assert printed["error"]["message"] == f"{part}: line 2 is not KEYHEX<TAB>VALUEHEX: {reason} (byte 0)"
+    assert (printed["key"] + printed["value"]).replace("\t", "") in line.replace("\t", "")
+
+
+def test_good_lines_come_out_between_bad_ones():
+    found = lines(f"{KEY_17}\t{VALUE_17}", "zz", f"{KEY_17}\t{VALUE_17}00", f"{KEY_17}\t", "0018\t00")
+
+    assert [good for _, good in found] == [True, False, False, True, False]
+    assert found[0][0] == JSON_17
+
+
+def test_what_could_not_be_decoded_can_be_fed_in_again():
+    [(failed, _)] = lines(f"{KEY_17}\t0001")
+
+    assert lines(json.dumps(failed)) == [(failed, False)]
+
+
+def test_lines_are_read_one_by_one():
+    def endless():
+        while True:
+            yield f"{KEY_17}\t{VALUE_17}"
+
+    assert next(decode_lines(endless())) == (JSON_17, True)
+
+
+def test_lines_can_be_read_in_a_dialect():
+    value = "0000 00000002 0000000000000000 01 04 04 00000006".replace(" ", "")
+
+    [(printed, good)] = lines(f"{KEY_17}\t{value}", dialect="kip-1331")
+
+    assert good
+    assert printed["value"]["data"]["failedDescriptionTopologyEpoch"] == 6
+    assert "unknownTags" not in printed

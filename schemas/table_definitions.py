@@ -39,6 +39,11 @@ class Table:
     nested: bool
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
     def ddl(self) -> str:
         """The columns as Spark SQL's DDL: ``name type, ...``."""
         return ", ".join(f"{column.name} {column.type}" for column in self.columns)

@@ -117,9 +117,8 @@ class Pipeline:
         if counts["quarantined"]:
             self._warehouse.append("quarantine", self._undecodable(folded), writer, batch_id)
         if counts["groups"]:
-            columns = [column.name for column in table("groups").columns]
             ids = None if named is None else [key.decode("utf-8", "replace") for key in named]
-            self._warehouse.merge_groups(folded.where("group_id IS NOT NULL").select(*columns), ids)
+            self._warehouse.merge_groups(folded.where("group_id IS NOT NULL").select(*table("groups").names), ids)
 
     def _undecodable(self, folded: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
@@ -131,6 +130,5 @@ class Pipeline:
 
 
 def _events(folded: DataFrame, name: str) -> DataFrame:
-    columns = [column.name for column in table("group_events").columns]
     exploded: Any = folded.selectExpr("cluster", "group_id", "source_partition", f"explode({name}) AS event")
-    return exploded.select("cluster", "group_id", "source_partition", "event.*").select(*columns)
+    return exploded.select("cluster", "group_id", "source_partition", "event.*").select(*table("group_events").names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -117,8 +118,9 @@ def _flush_lines(spark: SparkSession) -> None:
 def _cause(failure: str) -> str:
     """The line of a streaming failure that tells a person something."""
     lines = [line.strip() for line in failure.splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    return (causes[-1].removeprefix("Caused by: ") if causes else lines[0])[:500]
+    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return ([*python, *causes] or lines)[-1][:500]
 
 
 @contextmanager

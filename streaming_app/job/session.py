@@ -44,6 +44,7 @@ _CONF = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and computes the same again
     "spark.sql.streaming.minBatchesToRetain": "20",  # bounds the checkpoint
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -18,6 +18,7 @@ _PROPERTIES = {
     "delta.enableDeletionVectors": "true",  # a MERGE of a few groups then rewrites no file of many
     "delta.autoOptimize.autoCompact": "true",  # batches are small, and so are their files
 }
+_SKIPPED_BY = {"group_id"}  # what tables are looked up by: statistics of more only cost time
 _LITERALS = 500  # so many groups are looked up by name, which lets Delta skip files; more are joined
 
 
@@ -30,17 +31,29 @@ class Warehouse:
         self._cluster = cluster
 
     def prepare(self) -> None:
-        """Create what is missing. Raises JobError if the warehouse cannot be written or is of another format."""
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded by those who need it
-        from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+        """Create what is missing. Raises JobError if the warehouse cannot be written or is of another format.
 
-        try:
-            for definition in tables():
-                self._spark.sql(self._create(definition))
-                self._check_format(definition)
-        except (PySparkException, Py4JJavaError) as error:
-            reason = _first_line(error)
-            raise JobError(f"Cannot write the warehouse {self._path}: {reason}") from None
+        What is there is checked by delta-rs: four tables in a blink, where Spark takes a job for each.
+        """
+        from deltalake import DeltaTable  # noqa: PLC0415 - the workers import this module, and need no delta-rs
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded by those who need it
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        for definition in tables():
+            location = self._at(definition.name)
+            try:
+                if not DeltaTable.is_deltatable(location):
+                    self._create(location, definition)
+                made = DeltaTable(location).metadata().configuration.get(FORMAT_PROPERTY)
+            except (DeltaError, OSError, PySparkException, Py4JJavaError) as error:
+                raise JobError(f"Cannot write the warehouse {self._path}: {_first_line(error)}") from None
+            if made != str(WAREHOUSE_FORMAT):
+                other = "no streams-groups job" if made is None else f"a streams-groups of format {made}"
+                raise JobError(
+                    f"{location} was made by {other}, and this one writes format {WAREHOUSE_FORMAT}: "
+                    "choose another --warehouse, or the release that made it"
+                )
 
     def stored(self, group_keys: Sequence[bytes] | None) -> DataFrame:
         """The rows of these groups (ids as bytes), or of all groups when None, which the caller then narrows."""
@@ -95,23 +108,18 @@ class Warehouse:
     def _at(self, name: str) -> str:
         return f"{self._path}/{name}"
 
-    def _create(self, definition: Table) -> str:
+    def _create(self, location: str, definition: Table) -> None:
+        """Spark creates: delta-rs would ask for table features that Delta 4.0 does not need."""
         columns = ", ".join(f"{c.name} {c.type} COMMENT {_literal(c.about)}" for c in definition.columns)
-        properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in _PROPERTIES.items())
-        return (
-            f"CREATE TABLE IF NOT EXISTS delta.`{self._at(definition.name)}` ({columns}) USING delta "
+        skipped_by = ",".join(name for name in definition.names if name in _SKIPPED_BY)
+        properties = ", ".join(
+            f"{_literal(name)} = {_literal(value)}"
+            for name, value in {**_PROPERTIES, "delta.dataSkippingStatsColumns": skipped_by}.items()
+        )
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({columns}) USING delta "
             f"PARTITIONED BY (cluster) COMMENT {_literal(definition.about)} TBLPROPERTIES ({properties})"
         )
-
-    def _check_format(self, definition: Table) -> None:
-        detail = self._spark.sql(f"DESCRIBE DETAIL delta.`{self._at(definition.name)}`").first()
-        made = (detail["properties"] if detail else {}).get(FORMAT_PROPERTY)
-        if made != str(WAREHOUSE_FORMAT):
-            other = "no streams-groups job" if made is None else f"a streams-groups of format {made}"
-            raise JobError(
-                f"{self._at(definition.name)} was made by {other}, and this one writes format {WAREHOUSE_FORMAT}: "
-                "choose another --warehouse, or the release that made it"
-            )
 
 
 def _literal(text: str) -> str:

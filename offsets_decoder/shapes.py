@@ -23,7 +23,7 @@ def need_room(stream: BytesIO, count: int, size: int, path: str, start: int) -> 
 
 
 def read_presence(stream: BytesIO, path: str, absent: int) -> bool:
-    """Read the byte before a struct that may be null. Kafka takes any other byte for one of the two, but writes none."""
+    """Read the byte before a struct that may be null. Kafka takes other bytes for one of the two, but writes none."""
     start = stream.tell()
     byte = take(stream, 1, path)[0]
     if byte not in {absent, _PRESENT}:

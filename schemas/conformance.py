@@ -1,7 +1,7 @@
-"""Holds the definitions against the message schemas inside Kafka's own jars. Comparison only; fetching is not done here.
+"""Holds the definitions against the message schemas inside Kafka's own jars. Comparison only; nothing is fetched.
 
-Run as `python -m schemas.conformance JAR RELEASE` with a `kafka-group-coordinator` jar, it prints each difference: for a
-new release, that is what it adds.
+Run as `python -m schemas.conformance JAR RELEASE` with a `kafka-group-coordinator` jar, it prints each difference: for
+a new release, that is what it adds.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _LEGACY = 0  # until 4.0 types 0 and 1 shared one schema; what 4.1 made of type 
 def differences(jar: Path, release: str) -> list[str]:
     """Each way in which the definitions, as of `release` ("4.3.1"), are not what the jar says; empty if they agree."""
     theirs, ours = kafka_facts(jar), own_facts(release)
-    lines = []
-    for path in sorted(theirs.keys() | ours.keys(), key=_by_type):
-        if theirs.get(path) != ours.get(path):
-            lines.append(f"{path}: Kafka {release} has {theirs.get(path)}, the definitions have {ours.get(path)}")
-    return lines
+    return [
+        f"{path}: Kafka {release} has {theirs.get(path)}, the definitions have {ours.get(path)}"
+        for path in sorted(theirs.keys() | ours.keys(), key=_by_type)
+        if theirs.get(path) != ours.get(path)
+    ]
 
 
 def own_facts(release: str) -> Facts:
-    """What the definitions say about the records of a release."""
+    """Collect what the definitions say about the records of a release."""
     facts: Facts = {}
     for definition in records().values():
         if _written_in(definition, release):
@@ -51,7 +51,7 @@ def own_facts(release: str) -> Facts:
 
 
 def kafka_facts(jar: Path) -> Facts:
-    """What the schemas in a `kafka-group-coordinator` jar say."""
+    """Collect what the schemas in a `kafka-group-coordinator` jar say."""
     schemas = kafka_schemas(jar)
     facts: Facts = {}
     for name, key in schemas.items():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PACKAGE = "org.apache.kafka.coordinator.group.generated"
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 - an answer, not an error
     """Kafka's class threw."""
 
 
@@ -35,7 +35,6 @@ class Oracle:
         port, token, self._process = _launch(bundled, jars)
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
         jvm = self._gateway.jvm
-        self._find = jvm.java.lang.Class.forName
         self._message_util = jvm.org.apache.kafka.common.protocol.MessageUtil
         self._accessor = jvm.org.apache.kafka.common.protocol.ByteBufferAccessor
         self._wrap = jvm.java.nio.ByteBuffer.wrap
@@ -49,8 +48,7 @@ class Oracle:
 
     def bytes_of(self, name: str, version: int, data: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
         """What Kafka writes for a message given in JSON (version first), and the JSON it prints of it."""
-        message, converter = self._class(name), self._class(f"{name}JsonConverter")
-        del message
+        converter = self._class(f"{name}JsonConverter")
         try:
             read = converter.read(self._mapper.readTree(json.dumps(data)), version)
             written = bytes(self._message_util.toVersionPrefixedBytes(version, read))
@@ -59,14 +57,14 @@ class Oracle:
             raise Refused(str(error)) from None
 
     def json_of(self, name: str, version: int, body: bytes) -> dict[str, Any]:
-        """The JSON that Kafka prints of a message's bytes (without the version); raises Refused if it cannot read them."""
+        """The JSON that Kafka prints of a message's bytes (without the version), or Refused if it cannot read them."""
         try:
             message = self._class(name)(self._accessor(self._wrap(body)), version)
             return json.loads(self._class(f"{name}JsonConverter").write(message, version).toString())
         except Py4JError as error:
             raise Refused(str(error)) from None
 
-    def _class(self, name: str) -> Any:
+    def _class(self, name: str) -> Any:  # noqa: ANN401 - py4j has no types
         if name not in self._classes:
             node = self._gateway.jvm
             for part in f"{_PACKAGE}.{name}".split("."):

@@ -1,27 +1,34 @@
 """The generated readers against interpreted Construct, on records made up by the thousand and then broken."""
 
+# ruff: noqa: S311 - a seeded Random is what makes a failure come back
+
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from offsets_decoder import DecodeError, MalformedRecord, decode, encode, reference_decode
+from offsets_decoder import DecodeError, MalformedRecord, Record, decode, encode, reference_decode
 from offsets_decoder import decoder as fast
-from tests.decoder.random_records import KINDS, damaged, kind_name, random_record
+from tests.decoder.random_records import KINDS, Kind, damaged, kind_name, random_record
+
+Outcome = Any
+"""A Record, or the class of a DecodeError and its arguments."""
 
 DIALECTS = st.sampled_from(["shipped", "kip-1331"])
 RANDOM = st.randoms(use_true_random=False)
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=kind_name)
 
 
-def built(random, kind, dialect="shipped", longest=130):
+def built(random: Random, kind: Kind, dialect: str = "shipped", longest: int = 130) -> tuple[bytes, bytes]:
     key, value = random_record(random, kind, dialect, longest=longest)
     return encode(kind[0], key, value, version=kind[1], dialect=dialect, layout=kind[2])
 
 
-def outcome(function, *args, **kwargs):
+def outcome(function: Callable[..., Record], *args: object, **kwargs: object) -> Outcome:
     """A record, or what kind of DecodeError there was and all it says. Any other exception is a failure."""
     try:
         return function(*args, **kwargs)
@@ -29,7 +36,7 @@ def outcome(function, *args, **kwargs):
         return type(error), error.args
 
 
-def read_fast(key, value, dialect):
+def read_fast(key: bytes, value: bytes | None, dialect: str) -> bool:
     """Whether the generated readers alone take the record, without the referee's help."""
     try:
         plan = fast._plans[dialect][key[:2]]
@@ -40,7 +47,7 @@ def read_fast(key, value, dialect):
     return True
 
 
-def agreed(key, value, dialect="shipped"):
+def agreed(key: bytes, value: bytes | None, dialect: str = "shipped") -> Outcome:
     """The outcome, once both ways of decoding are seen to have the same one."""
     expected = outcome(reference_decode, key, value, dialect=dialect)
     assert outcome(decode, key, value, dialect=dialect) == expected
@@ -50,7 +57,7 @@ def agreed(key, value, dialect="shipped"):
 
 
 @given(random=RANDOM, kind=st.sampled_from(KINDS), dialect=DIALECTS)
-def test_what_is_built_decodes_to_what_it_was_built_from(random, kind, dialect):
+def test_what_is_built_decodes_to_what_it_was_built_from(random: Random, kind: Kind, dialect: str) -> None:
     key, value = random_record(random, kind, dialect)
 
     record = decode(*encode(kind[0], key, value, version=kind[1], dialect=dialect, layout=kind[2]), dialect=dialect)
@@ -62,7 +69,7 @@ def test_what_is_built_decodes_to_what_it_was_built_from(random, kind, dialect):
 
 
 @given(random=RANDOM, kind=st.sampled_from(KINDS), dialect=DIALECTS)
-def test_what_is_decoded_builds_the_bytes_it_was_decoded_from(random, kind, dialect):
+def test_what_is_decoded_builds_the_bytes_it_was_decoded_from(random: Random, kind: Kind, dialect: str) -> None:
     key, value = built(random, kind, dialect)
 
     record = agreed(key, value, dialect)
@@ -71,7 +78,7 @@ def test_what_is_decoded_builds_the_bytes_it_was_decoded_from(random, kind, dial
 
 
 @given(random=RANDOM, kind=st.sampled_from(KINDS), dialect=DIALECTS)
-def test_damaged_records_have_one_outcome(random, kind, dialect):
+def test_damaged_records_have_one_outcome(random: Random, kind: Kind, dialect: str) -> None:
     key, value = built(random, kind, dialect)
 
     agreed(key, damaged(random, value), dialect)
@@ -85,17 +92,19 @@ def test_damaged_records_have_one_outcome(random, kind, dialect):
     value=st.binary(max_size=80),
     dialect=DIALECTS,
 )
-def test_any_bytes_at_all_have_one_outcome(prefix, key, version, value, dialect):
+def test_any_bytes_at_all_have_one_outcome(
+    prefix: int, key: bytes, version: int, value: bytes | None, dialect: str
+) -> None:
     agreed(prefix.to_bytes(2, "big", signed=True) + key, version.to_bytes(2, "big", signed=True) + value, dialect)
 
 
 @given(key=st.binary(max_size=8), value=st.none() | st.binary(max_size=8))
-def test_short_keys_and_values_have_one_outcome(key, value):
+def test_short_keys_and_values_have_one_outcome(key: bytes, value: bytes | None) -> None:
     assert outcome(decode, key, value) == outcome(reference_decode, key, value)
 
 
 @EVERY_KIND
-def test_a_record_cut_at_any_byte_is_malformed(kind):
+def test_a_record_cut_at_any_byte_is_malformed(kind: Kind) -> None:
     key, value = built(Random(kind_name(kind)), kind, longest=6)
 
     taken = [n for n in range(len(value)) if not is_malformed_or_older(agreed(key, value[:n]))]
@@ -103,13 +112,13 @@ def test_a_record_cut_at_any_byte_is_malformed(kind):
     assert taken == []
 
 
-def is_malformed_or_older(found):
+def is_malformed_or_older(found: Outcome) -> bool:
     """A cut type 11 can be a whole one of 4.0; the record then says so."""
     return found[0] is MalformedRecord if isinstance(found, tuple) else found.layout == "4.0"
 
 
 @EVERY_KIND
-def test_a_key_cut_at_any_byte_is_malformed(kind):
+def test_a_key_cut_at_any_byte_is_malformed(kind: Kind) -> None:
     key, value = built(Random(kind_name(kind)), kind, longest=6)
 
     kinds = {agreed(key[:n], value)[0] for n in range(len(key))}
@@ -118,7 +127,7 @@ def test_a_key_cut_at_any_byte_is_malformed(kind):
 
 
 @EVERY_KIND
-def test_a_record_with_any_one_byte_flipped_has_one_outcome(kind):
+def test_a_record_with_any_one_byte_flipped_has_one_outcome(kind: Kind) -> None:
     key, value = built(Random(kind_name(kind)), kind, longest=6)
     flipped = [(at, mask) for at in range(len(value)) for mask in (0x01, 0x80, 0xFF)]
 
@@ -128,7 +137,7 @@ def test_a_record_with_any_one_byte_flipped_has_one_outcome(kind):
 
 
 @EVERY_KIND
-def test_a_trailing_byte_is_always_refused(kind):
+def test_a_trailing_byte_is_always_refused(kind: Kind) -> None:
     key, value = built(Random(kind_name(kind)), kind, longest=6)
 
     assert agreed(key, value + b"\0")[0] is MalformedRecord
@@ -136,7 +145,7 @@ def test_a_trailing_byte_is_always_refused(kind):
 
 
 @EVERY_KIND
-def test_the_values_of_all_other_types_have_one_outcome_each(kind):
+def test_the_values_of_all_other_types_have_one_outcome_each(kind: Kind) -> None:
     random = Random(kind_name(kind))
     key, _ = built(random, kind)
     others = [built(random, other)[1] for other in KINDS if other[0] != kind[0]]
@@ -152,7 +161,7 @@ OLDER = [kind for kind in KINDS if kind[2]]
 
 @pytest.mark.parametrize("kind", OLDER, ids=kind_name)
 @given(random=RANDOM)
-def test_no_bytes_of_an_older_layout_fit_the_newer_one_too(random, kind):
+def test_no_bytes_of_an_older_layout_fit_the_newer_one_too(random: Random, kind: Kind) -> None:
     key, value = built(random, kind)
 
     assert decode(key, value).layout == kind[2]
@@ -161,13 +170,13 @@ def test_no_bytes_of_an_older_layout_fit_the_newer_one_too(random, kind):
 
 @pytest.mark.parametrize("kind", OLDER, ids=kind_name)
 @given(random=RANDOM)
-def test_no_bytes_of_the_newer_layout_are_taken_for_the_older_one(random, kind):
+def test_no_bytes_of_the_newer_layout_are_taken_for_the_older_one(random: Random, kind: Kind) -> None:
     key, value = built(random, (kind[0], kind[1], None))
 
     assert decode(key, value).layout is None
 
 
-def test_every_record_that_shipped_is_among_those_made_up():
+def test_every_record_that_shipped_is_among_those_made_up() -> None:
     shipped = {number for number, definition in schemas.records().items() if not definition.planned}
 
     assert {kind[0] for kind in KINDS} == shipped == set(range(24)) - {18}

@@ -1,4 +1,6 @@
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,19 +24,19 @@ JSON_17 = {
 }
 
 
-def lines(*given, **kwargs):
+def lines(*given: str, **kwargs: str) -> list[tuple[dict[str, Any], bool]]:
     return list(decode_lines(given, **kwargs))
 
 
-def test_a_record_is_printed_as_kafkas_formatters_print_it():
+def test_a_record_is_printed_as_kafkas_formatters_print_it() -> None:
     assert to_json(decode(bytes.fromhex(KEY_17), bytes.fromhex(VALUE_17))) == JSON_17
 
 
-def test_a_tombstone_is_printed_with_a_null_value():
+def test_a_tombstone_is_printed_with_a_null_value() -> None:
     assert to_json(decode(bytes.fromhex(KEY_17), None)) == {"key": JSON_17["key"], "value": None}
 
 
-def test_bytes_are_printed_in_base64_and_fields_of_other_versions_left_out():
+def test_bytes_are_printed_in_base64_and_fields_of_other_versions_left_out() -> None:
     member = {"member_id": "m", "subscription": b"\xff\xfe", "assignment": b""}
     record = decode(*encode(2, {"group": "g"}, {"members": [member]}, version=1))
 
@@ -51,13 +53,13 @@ def test_bytes_are_printed_in_base64_and_fields_of_other_versions_left_out():
     ]
 
 
-def test_unknown_tags_are_printed_in_hex_with_their_path():
+def test_unknown_tags_are_printed_in_hex_with_their_path() -> None:
     printed = to_json(decode(bytes.fromhex(KEY_17), bytes.fromhex("0000 00000002 0000000000000000 01 09 02 beef")))
 
     assert printed["unknownTags"] == [{"path": "value", "tag": 9, "data": "beef"}]
 
 
-def test_an_older_layout_is_named():
+def test_an_older_layout_is_named() -> None:
     printed = to_json(decode(bytes.fromhex("000b 0001 67"), bytes.fromhex("0000 00000007 00")))
 
     assert printed == {
@@ -68,7 +70,7 @@ def test_an_older_layout_is_named():
 
 
 @pytest.mark.parametrize("record_type", [0, 1, 2, 17, 19, 20, 21, 22, 23])
-def test_what_is_printed_is_json_and_nothing_but_defaults_is_lost(record_type):
+def test_what_is_printed_is_json_and_nothing_but_defaults_is_lost(record_type: int) -> None:
     key = {"group_id": "g"} if record_type in {17, 20, 23} else {}
     record = decode(*encode(record_type, key, {}))
 
@@ -84,7 +86,7 @@ def test_what_is_printed_is_json_and_nothing_but_defaults_is_lost(record_type):
         (KEY_17, "0000ff", "MalformedRecord"),
     ],
 )
-def test_what_cannot_be_decoded_is_printed_with_its_kind_and_its_bytes(key, value, kind):
+def test_what_cannot_be_decoded_is_printed_with_its_kind_and_its_bytes(key: str, value: str, kind: str) -> None:
     [(printed, good)] = lines(f"{key}\t{value}\n")
 
     assert not good
@@ -92,7 +94,7 @@ def test_what_cannot_be_decoded_is_printed_with_its_kind_and_its_bytes(key, valu
     assert printed["error"]["message"]
 
 
-def test_an_error_without_bytes_is_printed_too():
+def test_an_error_without_bytes_is_printed_too() -> None:
     error = MalformedRecord("null", "key", 0)
 
     assert error_json(None, b"\1", error) == {
@@ -105,12 +107,12 @@ def test_an_error_without_bytes_is_printed_too():
 @pytest.mark.parametrize(
     ("error", "kind"), [(UnknownDialectError("x"), "UnknownDialectError"), (DecodeError(), "DecodeError")]
 )
-def test_an_error_outside_the_contract_has_its_own_name(error, kind):
+def test_an_error_outside_the_contract_has_its_own_name(error: DecodeError, kind: str) -> None:
     assert error_kind(error) == kind
 
 
 @pytest.mark.parametrize("line", ["", "\n", "\r\n", "   ", "\t"])
-def test_blank_lines_are_skipped(line):
+def test_blank_lines_are_skipped(line: str) -> None:
     assert lines(line) == []
 
 
@@ -126,7 +128,7 @@ def test_blank_lines_are_skipped(line):
         json.dumps({"error": {"kind": "UnknownValueVersion"}, "key": KEY_17, "value": VALUE_17}),
     ],
 )
-def test_a_line_is_read_in_each_of_its_forms(line):
+def test_a_line_is_read_in_each_of_its_forms(line: str) -> None:
     assert lines(line) == [(JSON_17, True)]
 
 
@@ -134,7 +136,7 @@ def test_a_line_is_read_in_each_of_its_forms(line):
     "line",
     [KEY_17, f"{KEY_17}\t", f"{KEY_17}\tnull", json.dumps({"key": KEY_17, "value": None}), json.dumps({"key": KEY_17})],
 )
-def test_a_line_without_a_value_is_a_tombstone(line):
+def test_a_line_without_a_value_is_a_tombstone(line: str) -> None:
     assert lines(line) == [({"key": JSON_17["key"], "value": None}, True)]
 
 
@@ -154,7 +156,7 @@ def test_a_line_without_a_value_is_a_tombstone(line):
         ('{"a":' * 100_000, "key", "not hexadecimal"),
     ],
 )
-def test_a_line_that_is_not_hex_is_malformed_and_says_what_is_wrong(line, part, reason):
+def test_a_line_that_is_not_hex_is_malformed_and_says_what_is_wrong(line: str, part: str, reason: str) -> None:
     [(printed, good)] = lines("\n", line)
 
     assert not good
@@ -163,28 +165,28 @@ def test_a_line_that_is_not_hex_is_malformed_and_says_what_is_wrong(line, part, 
     assert (printed["key"] + printed["value"]).replace("\t", "") in line.replace("\t", "")
 
 
-def test_good_lines_come_out_between_bad_ones():
+def test_good_lines_come_out_between_bad_ones() -> None:
     found = lines(f"{KEY_17}\t{VALUE_17}", "zz", f"{KEY_17}\t{VALUE_17}00", f"{KEY_17}\t", "0018\t00")
 
     assert [good for _, good in found] == [True, False, False, True, False]
     assert found[0][0] == JSON_17
 
 
-def test_what_could_not_be_decoded_can_be_fed_in_again():
+def test_what_could_not_be_decoded_can_be_fed_in_again() -> None:
     [(failed, _)] = lines(f"{KEY_17}\t0001")
 
     assert lines(json.dumps(failed)) == [(failed, False)]
 
 
-def test_lines_are_read_one_by_one():
-    def endless():
+def test_lines_are_read_one_by_one() -> None:
+    def endless() -> Iterator[str]:
         while True:
             yield f"{KEY_17}\t{VALUE_17}"
 
     assert next(decode_lines(endless())) == (JSON_17, True)
 
 
-def test_lines_can_be_read_in_a_dialect():
+def test_lines_can_be_read_in_a_dialect() -> None:
     value = "0000 00000002 0000000000000000 01 04 04 00000006".replace(" ", "")
 
     [(printed, good)] = lines(f"{KEY_17}\t{value}", dialect="kip-1331")

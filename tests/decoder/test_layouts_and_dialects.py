@@ -1,7 +1,11 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from offsets_decoder import MalformedRecord, UnknownTag, decode, dialects, encode, reference_decode
+from offsets_decoder import MalformedRecord, Record, UnknownTag, decode, dialects, encode, reference_decode
 
+Decoder = Callable[..., Record]
 BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])
 KEY_11 = bytes.fromhex("000b 0001 67")
 KEY_15 = bytes.fromhex("000f 0001 67")
@@ -12,14 +16,14 @@ STORED_5_FAILED_6_OF_KIP_1331 = bytes.fromhex("0000 00000002 0000000000000000 02
 
 
 @BOTH
-def test_type_11_of_4_0_is_read_by_its_own_layout_and_says_so(decoder):
+def test_type_11_of_4_0_is_read_by_its_own_layout_and_says_so(decoder: Decoder) -> None:
     record = decoder(KEY_11, bytes.fromhex("0000 00000007 00"))
 
     assert (record.value, record.layout) == ({"epoch": 7}, "4.0")
 
 
 @BOTH
-def test_type_11_since_4_1_is_the_layout_that_needs_no_word(decoder):
+def test_type_11_since_4_1_is_the_layout_that_needs_no_word(decoder: Decoder) -> None:
     record = decoder(KEY_11, bytes.fromhex("0000 00000007 0000000000000009 00"))
 
     assert (record.value, record.layout) == ({"epoch": 7, "metadata_hash": 9}, None)
@@ -40,14 +44,16 @@ def test_type_11_since_4_1_is_the_layout_that_needs_no_word(decoder):
         ),
     ],
 )
-def test_type_15_of_4_0_is_read_by_its_own_layout_and_says_so(decoder, value, meaning):
+def test_type_15_of_4_0_is_read_by_its_own_layout_and_says_so(
+    decoder: Decoder, value: str, meaning: dict[str, Any]
+) -> None:
     record = decoder(KEY_15, bytes.fromhex(value))
 
     assert (record.value, record.layout) == (meaning, "4.0")
 
 
 @BOTH
-def test_type_15_since_4_1_is_the_layout_that_needs_no_word(decoder):
+def test_type_15_since_4_1_is_the_layout_that_needs_no_word(decoder: Decoder) -> None:
     record = decoder(KEY_15, bytes.fromhex(f"0000 01 02 {UUID} 0274 02 00000003 00 01 00"))
 
     assert record.layout is None
@@ -67,7 +73,9 @@ def test_type_15_since_4_1_is_the_layout_that_needs_no_word(decoder):
         (KEY_15, "0000 01 01 00 00", "value.deletingTopics"),
     ],
 )
-def test_bytes_that_fit_no_layout_get_the_error_of_the_newer_one(decoder, key, value, path):
+def test_bytes_that_fit_no_layout_get_the_error_of_the_newer_one(
+    decoder: Decoder, key: bytes, value: str, path: str
+) -> None:
     with pytest.raises(MalformedRecord) as caught:
         decoder(key, bytes.fromhex(value))
 
@@ -75,7 +83,7 @@ def test_bytes_that_fit_no_layout_get_the_error_of_the_newer_one(decoder, key, v
 
 
 @BOTH
-def test_the_tag_numbers_of_kip_1331_are_used_when_asked_for(decoder):
+def test_the_tag_numbers_of_kip_1331_are_used_when_asked_for(decoder: Decoder) -> None:
     record = decoder(KEY_17, STORED_5_FAILED_6_OF_KIP_1331, dialect="kip-1331")
 
     assert record.value["stored_description_topology_epoch"] == 5
@@ -84,7 +92,7 @@ def test_the_tag_numbers_of_kip_1331_are_used_when_asked_for(decoder):
 
 
 @BOTH
-def test_a_tag_that_the_shipped_layout_does_not_have_is_kept_and_is_drift(decoder):
+def test_a_tag_that_the_shipped_layout_does_not_have_is_kept_and_is_drift(decoder: Decoder) -> None:
     record = decoder(KEY_17, STORED_5_FAILED_6_OF_KIP_1331)
 
     assert record.value["failed_description_topology_epoch"] == 5  # tag 3, as shipped: nothing is guessed
@@ -93,7 +101,7 @@ def test_a_tag_that_the_shipped_layout_does_not_have_is_kept_and_is_drift(decode
 
 
 @BOTH
-def test_a_shipped_tag_that_the_kip_does_not_have_is_kept_and_is_drift(decoder):
+def test_a_shipped_tag_that_the_kip_does_not_have_is_kept_and_is_drift(decoder: Decoder) -> None:
     record = decoder(KEY_17, bytes.fromhex("0000 00000002 0000000000000000 01 02 04 00000005"), dialect="kip-1331")
 
     assert record.value["stored_description_topology_epoch"] == -1
@@ -101,7 +109,7 @@ def test_a_shipped_tag_that_the_kip_does_not_have_is_kept_and_is_drift(decoder):
 
 
 @BOTH
-def test_unknown_tags_are_kept_at_every_depth_with_the_struct_that_holds_them(decoder):
+def test_unknown_tags_are_kept_at_every_depth_with_the_struct_that_holds_them(decoder: Decoder) -> None:
     key = bytes.fromhex("0016 0001 67 0001 6d")
     value = "0000 00000001 00000001 01 03 0230 01 00 0231 01 02 00 01 00 8001 01 aa 01 01 01 01 01 01 ffffffff0f 00"
 
@@ -115,7 +123,7 @@ def test_unknown_tags_are_kept_at_every_depth_with_the_struct_that_holds_them(de
 
 
 @BOTH
-def test_a_tag_past_the_known_ones_in_a_struct_without_known_tags_is_kept(decoder):
+def test_a_tag_past_the_known_ones_in_a_struct_without_known_tags_is_kept(decoder: Decoder) -> None:
     key = bytes.fromhex("0015 0001 67 0001 6d")
 
     record = decoder(key, bytes.fromhex("0000 02 0230 01 01 07 02 beef 01 01 00"))
@@ -123,11 +131,11 @@ def test_a_tag_past_the_known_ones_in_a_struct_without_known_tags_is_kept(decode
     assert record.unknown_tags == [UnknownTag("value.activeTasks[0]", 7, b"\xbe\xef")]
 
 
-def test_the_dialects_can_be_listed():
+def test_the_dialects_can_be_listed() -> None:
     assert dialects() == ("kip-1331",)
 
 
-def test_a_record_can_be_built_in_a_dialect_and_in_an_older_layout():
+def test_a_record_can_be_built_in_a_dialect_and_in_an_older_layout() -> None:
     fields = {"epoch": 2, "stored_description_topology_epoch": 5, "failed_description_topology_epoch": 6}
 
     assert encode(17, {"group_id": "g"}, fields, dialect="kip-1331") == (KEY_17, STORED_5_FAILED_6_OF_KIP_1331)

@@ -4,8 +4,12 @@ The jars are those of the broker. A jar that cannot be had is an error, never a 
 random messages there are for each version of each record (4.4.0; a fifth of it for other releases).
 """
 
+# ruff: noqa: S311 - a seeded Random is what makes a failure come back
+
 import os
+from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -14,8 +18,9 @@ from offsets_decoder import DecodeError, decode, encode, to_json
 from schemas.conformance import kafka_schemas, record_types
 from streaming_app.local.jars import resolve
 from tests.decoder.kafka_oracle import Oracle, Refused
-from tests.decoder.random_records import KINDS, damaged, kind_name, random_kafka_json, random_record
+from tests.decoder.random_records import KINDS, Kind, damaged, kind_name, random_kafka_json, random_record
 
+Release = tuple[str, dict[str, dict[str, Any]], Oracle]
 NEWEST = "4.4.0"
 RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", NEWEST]
 MESSAGES = int(os.environ.get("ORACLE_MESSAGES", "50"))
@@ -24,7 +29,7 @@ WRITTEN_TODAY = [kind for kind in KINDS if kind[2] is None and kind[0] != OLDER_
 
 
 @pytest.fixture(scope="module")
-def kafka():
+def kafka() -> Iterator[Oracle]:
     """The newest release's classes."""
     oracle = Oracle(resolve(f"org.apache.kafka:kafka-group-coordinator:{NEWEST}"))
     yield oracle
@@ -32,7 +37,7 @@ def kafka():
 
 
 @pytest.fixture(scope="module", params=RELEASES)
-def release(request):
+def release(request: pytest.FixtureRequest) -> Iterator[Release]:
     """A release: its name, its schemas, and its classes in a JVM of their own."""
     jars = resolve(f"org.apache.kafka:kafka-group-coordinator:{request.param}")
     oracle = Oracle(jars)
@@ -41,13 +46,13 @@ def release(request):
     oracle.close()
 
 
-def kafka_version(key_schema, record_type):
+def kafka_version(key_schema: dict[str, Any], record_type: int) -> int:
     """The version to write a key in: until 4.0 the record type was the key's version."""
     return 0 if "apiKey" in key_schema else record_type
 
 
 @pytest.mark.parametrize("record_type", [number for number in range(24) if number != 18])
-def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release, record_type):
+def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release: Release, record_type: int) -> None:
     name, schemas_of_release, oracle = release
     base = schemas.records()[record_type].name
     if not any(record_type in record_types(s) for n, s in schemas_of_release.items() if n.endswith("Key")):
@@ -73,7 +78,7 @@ def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release, record
     assert cases
 
 
-def expected_in(record_type, release):
+def expected_in(record_type: int, release: Release) -> bool:
     """Whether a release has classes for the record type, by what the definitions say."""
     if record_type == 0:
         return release >= "4.1"  # before, types 0 and 1 shared their classes
@@ -83,7 +88,7 @@ def expected_in(record_type, release):
 
 
 @pytest.mark.parametrize("kind", WRITTEN_TODAY, ids=kind_name)
-def test_bytes_built_here_are_read_by_kafka_and_written_by_it_byte_for_byte(kafka, kind):
+def test_bytes_built_here_are_read_by_kafka_and_written_by_it_byte_for_byte(kafka: Oracle, kind: Kind) -> None:
     number, version, _ = kind
     name = f"{schemas.records()[number].name}Value"
     random = Random(kind_name(kind))
@@ -97,7 +102,7 @@ def test_bytes_built_here_are_read_by_kafka_and_written_by_it_byte_for_byte(kafk
 
 
 @pytest.mark.parametrize("kind", WRITTEN_TODAY, ids=kind_name)
-def test_damaged_bytes_that_are_taken_here_mean_the_same_to_kafka(kafka, kind):
+def test_damaged_bytes_that_are_taken_here_mean_the_same_to_kafka(kafka: Oracle, kind: Kind) -> None:
     number, version, _ = kind
     name = f"{schemas.records()[number].name}Value"
     random = Random(f"damaged {kind_name(kind)}")
@@ -116,6 +121,6 @@ def test_damaged_bytes_that_are_taken_here_mean_the_same_to_kafka(kafka, kind):
     assert taken > 0
 
 
-def test_kafka_refuses_what_it_cannot_read_so_that_the_oracle_can_fail(kafka):
+def test_kafka_refuses_what_it_cannot_read_so_that_the_oracle_can_fail(kafka: Oracle) -> None:
     with pytest.raises(Refused):
         kafka.json_of("StreamsGroupMetadataValue", 0, b"\0\0")

@@ -7,10 +7,13 @@ import pytest
 import offsets_decoder
 from offsets_decoder import EncodeError, MalformedRecord, UnknownRecordType, UnknownValueVersion, decode
 
-DECODE_ONE = "from offsets_decoder import decode; import sys; decode(bytes.fromhex('0014000167'), bytes.fromhex('00000000000700'))"
+DECODE_ONE = (
+    "from offsets_decoder import decode; import sys;"
+    "decode(bytes.fromhex('0014000167'), bytes.fromhex('00000000000700'))"
+)
 
 
-def test_construct_is_not_loaded_to_decode_a_good_record():
+def test_construct_is_not_loaded_to_decode_a_good_record() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", f"{DECODE_ONE}; print('construct' in sys.modules)"],
         capture_output=True,
@@ -21,7 +24,7 @@ def test_construct_is_not_loaded_to_decode_a_good_record():
     assert loaded.stdout.strip() == "False"
 
 
-def test_only_the_definition_that_is_needed_is_read():
+def test_only_the_definition_that_is_needed_is_read() -> None:
     read = subprocess.run(
         [sys.executable, "-c", f"{DECODE_ONE}; from schemas import record; print(record.cache_info().currsize)"],
         capture_output=True,
@@ -41,19 +44,19 @@ def test_only_the_definition_that_is_needed_is_read():
         EncodeError("no"),
     ],
 )
-def test_errors_travel_between_processes(error):
-    copy = pickle.loads(pickle.dumps(error))
+def test_errors_travel_between_processes(error: Exception) -> None:
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
 
     assert (type(copy), copy.args, str(copy), vars(copy)) == (type(error), error.args, str(error), vars(error))
 
 
-def test_a_record_travels_between_processes():
+def test_a_record_travels_between_processes() -> None:
     record = decode(bytes.fromhex("0011 0001 67"), bytes.fromhex("0000 00000002 0000000000000000 01 09 01 aa"))
 
-    assert pickle.loads(pickle.dumps(record)) == record
+    assert pickle.loads(pickle.dumps(record)) == record  # noqa: S301
 
 
-def test_defaults_are_not_shared_between_records():
+def test_defaults_are_not_shared_between_records() -> None:
     first, second = (
         decode(bytes.fromhex("0011 0001 67"), bytes.fromhex("0000 00000002 0000000000000000 00")) for _ in "ab"
     )
@@ -64,7 +67,7 @@ def test_defaults_are_not_shared_between_records():
     assert (second.value["last_assignment_configs"], second.unknown_tags) == ([], [])
 
 
-def test_a_record_has_no_attributes_but_its_own():
+def test_a_record_has_no_attributes_but_its_own() -> None:
     record = decode(bytes.fromhex("0011 0001 67"), None)
 
     with pytest.raises(AttributeError):
@@ -72,12 +75,12 @@ def test_a_record_has_no_attributes_but_its_own():
 
 
 @pytest.mark.parametrize("name", offsets_decoder.__all__)
-def test_every_public_name_is_there_and_explained(name):
+def test_every_public_name_is_there_and_explained(name: str) -> None:
     public = getattr(offsets_decoder, name)
 
     assert isinstance(public, str) or public.__doc__
 
 
-def test_a_name_that_is_not_public_is_an_attribute_error():
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         offsets_decoder.nonsense  # noqa: B018

@@ -1,8 +1,11 @@
+from collections.abc import Callable
+
 import pytest
 
 from offsets_decoder import (
     DecodeError,
     MalformedRecord,
+    Record,
     UnknownDialectError,
     UnknownRecordType,
     UnknownValueVersion,
@@ -10,6 +13,7 @@ from offsets_decoder import (
     reference_decode,
 )
 
+Decoder = Callable[..., Record]
 BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])
 GROUP_KEY = "0011 0001 67"
 MEMBER_KEY = "0016 0001 67 0001 6d"
@@ -35,7 +39,9 @@ BROKEN_KEYS = {
 
 @BOTH
 @pytest.mark.parametrize(("key", "path", "offset", "reason"), BROKEN_KEYS.values(), ids=BROKEN_KEYS)
-def test_a_broken_key_is_refused_with_its_field_and_offset(decoder, key, path, offset, reason):
+def test_a_broken_key_is_refused_with_its_field_and_offset(
+    decoder: Decoder, key: str, path: str, offset: int, reason: str
+) -> None:
     with pytest.raises(MalformedRecord) as caught:
         decoder(bytes.fromhex(key), None)
 
@@ -175,7 +181,9 @@ BROKEN_VALUES = {
 
 @BOTH
 @pytest.mark.parametrize(("key", "value", "path", "offset", "reason"), BROKEN_VALUES.values(), ids=BROKEN_VALUES)
-def test_a_broken_value_is_refused_with_its_field_and_offset(decoder, key, value, path, offset, reason):
+def test_a_broken_value_is_refused_with_its_field_and_offset(  # noqa: PLR0913, PLR0917 - a table's columns
+    decoder: Decoder, key: str, value: str, path: str, offset: int, reason: str
+) -> None:
     with pytest.raises(MalformedRecord) as caught:
         decoder(bytes.fromhex(key), bytes.fromhex(value))
 
@@ -184,7 +192,9 @@ def test_a_broken_value_is_refused_with_its_field_and_offset(decoder, key, value
 
 @BOTH
 @pytest.mark.parametrize("record_type", [-32768, -1, 24, 25, 255, 4352, 32767])
-def test_a_record_type_that_no_release_has_is_unknown_even_where_its_bytes_make_no_sense(decoder, record_type):
+def test_a_record_type_that_no_release_has_is_unknown_even_where_its_bytes_make_no_sense(
+    decoder: Decoder, record_type: int
+) -> None:
     with pytest.raises(UnknownRecordType, match=f"record type {record_type}: not a record") as caught:
         decoder(record_type.to_bytes(2, "big", signed=True) + b"\xff", b"")
 
@@ -192,7 +202,7 @@ def test_a_record_type_that_no_release_has_is_unknown_even_where_its_bytes_make_
 
 
 @BOTH
-def test_type_18_is_named_as_planned_and_never_shipped(decoder):
+def test_type_18_is_named_as_planned_and_never_shipped(decoder: Decoder) -> None:
     with pytest.raises(
         UnknownRecordType, match="StreamsGroupPartitionMetadata was planned by KIP-1071 and never shipped"
     ):
@@ -204,7 +214,9 @@ def test_type_18_is_named_as_planned_and_never_shipped(decoder):
     ("key", "version", "known"),
     [(GROUP_KEY, 1, "0"), (GROUP_KEY, -1, "0"), (OFFSET_KEY, 5, "0-4"), ("0000" + OFFSET_KEY[4:], 1, "0")],
 )
-def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_named(decoder, key, version, known):
+def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_named(
+    decoder: Decoder, key: str, version: int, known: str
+) -> None:
     with pytest.raises(UnknownValueVersion, match=f"value version {version} is unknown, known: {known}") as caught:
         decoder(bytes.fromhex(key), version.to_bytes(2, "big", signed=True))
 
@@ -213,21 +225,21 @@ def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_named(d
 
 @BOTH
 @pytest.mark.parametrize("key", [None, 17, "0011", [0, 17], object()])
-def test_a_key_that_is_not_bytes_is_malformed(decoder, key):
+def test_a_key_that_is_not_bytes_is_malformed(decoder: Decoder, key: object) -> None:
     with pytest.raises(MalformedRecord, match="key: "):
         decoder(key, b"")
 
 
 @BOTH
 @pytest.mark.parametrize("value", [0, 17, "0000", [0, 0], object(), True])
-def test_a_value_that_is_not_bytes_is_malformed(decoder, value):
-    with pytest.raises(MalformedRecord, match="value: .*, not bytes"):
+def test_a_value_that_is_not_bytes_is_malformed(decoder: Decoder, value: object) -> None:
+    with pytest.raises(MalformedRecord, match=r"value: .*, not bytes"):
         decoder(bytes.fromhex(GROUP_KEY), value)
 
 
 @BOTH
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
-def test_whatever_holds_bytes_decodes_as_bytes_do(decoder, kind):
+def test_whatever_holds_bytes_decodes_as_bytes_do(decoder: Decoder, kind: type) -> None:
     key, value = bytes.fromhex(GROUP_KEY), bytes.fromhex(f"{HEAD_17} 01 09 02 aabb")
 
     record = decoder(kind(key), kind(value))
@@ -237,11 +249,11 @@ def test_whatever_holds_bytes_decodes_as_bytes_do(decoder, kind):
 
 
 @BOTH
-def test_a_dialect_nobody_defined_is_a_decode_error_that_names_those_there_are(decoder):
+def test_a_dialect_nobody_defined_is_a_decode_error_that_names_those_there_are(decoder: Decoder) -> None:
     with pytest.raises(UnknownDialectError, match="no dialect 'kip-1332'; there are shipped, kip-1331"):
         decoder(bytes.fromhex(GROUP_KEY), None, dialect="kip-1332")
 
 
 @pytest.mark.parametrize("kind", [UnknownRecordType, UnknownValueVersion, MalformedRecord, UnknownDialectError])
-def test_every_error_is_a_decode_error(kind):
+def test_every_error_is_a_decode_error(kind: type) -> None:
     assert issubclass(kind, DecodeError)

@@ -4,6 +4,7 @@ KAFKA_RELEASES names further releases ("4.5.0"): the test fails with what they a
 """
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,24 +14,24 @@ from streaming_app.local.jars import resolve
 RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0"]
 
 
-def jar_of(release):
+def jar_of(release: str) -> Path:
     jars = resolve(f"org.apache.kafka:kafka-group-coordinator:{release}")
     return next(jar for jar in jars if jar.name == f"kafka-group-coordinator-{release}.jar")
 
 
 @pytest.mark.parametrize("release", RELEASES + os.environ.get("KAFKA_RELEASES", "").split())
-def test_the_definitions_say_what_the_schemas_in_the_jar_say(release):
+def test_the_definitions_say_what_the_schemas_in_the_jar_say(release: str) -> None:
     found = differences(jar_of(release), release)
 
     assert not found, "\n".join(["", *found])
 
 
 @pytest.mark.parametrize(("release", "fields"), [("4.0.1", 80), ("4.1.2", 160), ("4.4.0", 170)])
-def test_there_is_much_to_compare(release, fields):
+def test_there_is_much_to_compare(release: str, fields: int) -> None:
     assert len(kafka_facts(jar_of(release))) == len(own_facts(release)) > fields
 
 
-def test_what_a_release_adds_is_named_field_by_field():
+def test_what_a_release_adds_is_named_field_by_field() -> None:
     found = differences(jar_of("4.4.0"), "4.3.1")
 
     assert [line.split(":")[0] for line in found] == [
@@ -40,7 +41,7 @@ def test_what_a_release_adds_is_named_field_by_field():
     assert "int32, versions [0], tag 3, default -1, nullable False, ignorable False" in found[0]
 
 
-def test_what_a_release_does_not_have_yet_is_named_too():
+def test_what_a_release_does_not_have_yet_is_named_too() -> None:
     found = differences(jar_of("4.2.1"), "4.3.1")
 
     assert [line.split(":")[0] for line in found if line.endswith("nullable False, ignorable True")] == [
@@ -51,6 +52,8 @@ def test_what_a_release_does_not_have_yet_is_named_too():
 
 
 @pytest.mark.parametrize(("release", "status", "lines"), [("4.4.0", 0, 0), ("4.3.1", 1, 2)])
-def test_the_command_prints_the_differences_and_says_so_in_its_status(release, status, lines, capsys):
+def test_the_command_prints_the_differences_and_says_so_in_its_status(
+    release: str, status: int, lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([str(jar_of("4.4.0")), release]) == status
     assert len(capsys.readouterr().out.splitlines()) == lines

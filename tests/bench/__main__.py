@@ -1,0 +1,5 @@
+"""`make bench`: every benchmark, one after the other."""
+
+from tests.bench import decode
+
+decode.run()

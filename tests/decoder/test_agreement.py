@@ -156,6 +156,32 @@ def test_the_values_of_all_other_types_have_one_outcome_each(kind: Kind) -> None
     assert {found.record_type for found in outcomes if not isinstance(found, tuple)} <= {kind[0]}
 
 
+def member_named(length: int) -> tuple[bytes, bytes]:
+    """A type 19 whose client id has a length that `encode` would refuse."""
+    size = length + 1
+    varint = bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14))
+    text = varint + b"c" * length
+    return bytes.fromhex("0013 0001 67 0001 6d"), b"\0\0\0\0" + text + bytes.fromhex("01 00000000 00000000 01 ff 01 00")
+
+
+@pytest.mark.parametrize(("length", "is_read"), [(0x7FFE, True), (0x7FFF, True), (0x8000, False), (0xFFFF, False)])
+def test_a_string_is_read_up_to_the_length_that_kafka_reads(length: int, is_read: bool) -> None:  # noqa: FBT001
+    found = agreed(*member_named(length))
+
+    assert isinstance(found, tuple) != is_read
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 126, 127, 128, 4095, 4096, 16382, 16383, 16384])
+def test_arrays_and_tags_are_read_at_every_length_where_their_varints_grow(count: int) -> None:
+    tasks = [{"subtopology_id": "s" * count, "partitions": [count] * count, "assignment_epochs": [1] * count}]
+    value = {"active_tasks": tasks, "standby_tasks": [{"subtopology_id": "0"}] * count}
+
+    record = agreed(*encode(22, {"group_id": "g" * count, "member_id": "m"}, value))
+
+    assert record.value["active_tasks"] == tasks
+    assert len(record.value["standby_tasks"]) == count
+
+
 OLDER = [kind for kind in KINDS if kind[2]]
 
 

@@ -29,6 +29,12 @@ BROKEN_KEYS = {
     "a group id past the end": ("0011 0005 67", "key.groupId", 4, "5 bytes are claimed, 1 are left"),
     "a null group id": ("0011 ffff", "key.groupId", 2, "null where there must be a value"),
     "a negative length": ("0011 fffe", "key.groupId", 2, "negative size -2"),
+    "a negative length with bytes to go on": (
+        "0011 8000" + "67" * 0x8000,
+        "key.groupId",
+        2,
+        "negative size -32768",
+    ),
     "bad UTF-8": ("0011 0002 67ff", "key.groupId", 5, "not UTF-8"),
     "a surrogate in UTF-8": ("0011 0003 eda080", "key.groupId", 4, "not UTF-8"),
     "a trailing byte": ("0011 0001 67 00", "key", 5, "1 bytes too many"),
@@ -59,6 +65,20 @@ BROKEN_VALUES = {
     "a varint of six bytes": (GROUP_KEY, f"{HEAD_17} 808080808001", "value", 14, "over-long varint"),
     "a varint above 32 bits": (GROUP_KEY, f"{HEAD_17} ffffffff1f", "value", 14, "over-long varint"),
     "an unending varint": (GROUP_KEY, f"{HEAD_17} ff", "value", 14, "the bytes end inside a varint"),
+    "a tag's size in two bytes that fits one": (
+        GROUP_KEY,
+        f"{HEAD_17} 01 00 8400 00000001",
+        "value",
+        16,
+        "over-long varint",
+    ),
+    "a tag's number in two bytes that fits one": (
+        GROUP_KEY,
+        f"{HEAD_17} 01 8000 04 00000001",
+        "value",
+        15,
+        "over-long varint",
+    ),
     "more tags than there are": (
         GROUP_KEY,
         f"{HEAD_17} 02 00 04 00000001",

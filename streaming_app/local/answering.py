@@ -3,11 +3,11 @@
 import socket
 from collections.abc import Callable
 
-from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streaming_app.local.errors import LocalError
+from streaming_app.protocol.admin import Admin
 
 HOST = "127.0.0.1"
 _REQUEST_MS = 5000
@@ -50,8 +50,11 @@ def await_answer(port: int, cluster_id: str | None, seconds: float, still_alive:
 
 def _ask(port: int, cluster_id: str | None) -> None:
     socket.create_connection((HOST, port), timeout=1).close()  # a quiet refusal, before any Kafka client complains
-    admin = KafkaAdminClient(
-        bootstrap_servers=f"{HOST}:{port}", request_timeout_ms=_REQUEST_MS, bootstrap_timeout_ms=_REQUEST_MS
+    admin = Admin(
+        bootstrap_servers=f"{HOST}:{port}",
+        request_timeout_ms=_REQUEST_MS,
+        bootstrap_timeout_ms=_REQUEST_MS,
+        reconnect_backoff_max_ms=200,  # a broker that is still fenced answers, but lists no broker
     )
     try:
         answered = admin.describe_cluster()["cluster_id"]

@@ -7,19 +7,18 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError, KafkaError, RetriableError
 from kafka.protocol.consumer.group import OffsetCommitRequest
-from kafka.protocol.metadata.find_coordinator import CoordinatorType
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 from typing_extensions import Self
 
 from streaming_app.protocol import messages
-from streaming_app.protocol.errors import GroupError, raise_for_code
+from streaming_app.protocol.admin import Admin
+from streaming_app.protocol.errors import COORDINATOR_CODES, GroupError, raise_for_code
 from streaming_app.protocol.messages import Fields, build
 
 RETRY_SECONDS = 30.0
-_COORDINATOR_CODES = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 _LAST_COMMIT_BY_NAME = 9  # OffsetCommit v10 names topics by id
 
 
@@ -32,7 +31,7 @@ class StreamsGroupClient:
 
     def __init__(self, bootstrap_server: str, **security: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
         """Connect. `security` are kafka-python's settings, such as `security_protocol` and `sasl_mechanism`."""
-        self.admin = _Admin(bootstrap_servers=bootstrap_server, client_id="streams-groups", **security)
+        self.admin = Admin(bootstrap_servers=bootstrap_server, client_id="streams-groups", **security)
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +129,7 @@ class StreamsGroupClient:
             answer = self.admin.ask_coordinator(group_id, request)
             for part in [answer, *answer.get("groups", [])]:
                 code = part.get("error_code", 0)
-                if code and (part is answer or code in _COORDINATOR_CODES):
+                if code and (part is answer or code in COORDINATOR_CODES):
                     raise GroupError(code, part.get("error_message"))
             return answer
 
@@ -149,34 +148,8 @@ class StreamsGroupClient:
         return Retrying(retry=retry_if_exception(again), stop=ends, wait=waits, reraise=True)(call)
 
 
-class _Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
-    """Adds to kafka-python's admin client what needs its connections."""
-
-    def ask_coordinator(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
-        """Send a request to the coordinator of a group, without a retry."""
-
-        async def ask() -> Fields:
-            node_id = await self._find_coordinator_id(group_id)
-            response = await self._manager.send(request, node_id=node_id)
-            return response.to_dict()  # type: ignore[no-any-return] # kafka-python is untyped
-
-        return self._manager.run(ask)  # type: ignore[no-any-return] # kafka-python is untyped
-
-    def delete_group(self, group_id: str) -> int:
-        """Send a DeleteGroups for one group and return its error code."""
-        request = self._delete_groups_request([group_id])
-        code: int = self.ask_coordinator(group_id, request)["results"][0]["error_code"]
-        if code in _COORDINATOR_CODES:
-            raise GroupError(code)
-        return code
-
-    def forget_coordinator(self, group_id: str | None) -> None:
-        """Look the coordinator up again at the next request."""
-        self._manager.cluster._coordinators.pop((CoordinatorType.GROUP, group_id), None)  # noqa: SLF001 - no public way
-
-
 def _passes(error: BaseException) -> bool:
     """Tell whether the same request may do in a moment."""
     if isinstance(error, GroupError):
-        return error.code in _COORDINATOR_CODES
+        return error.code in COORDINATOR_CODES
     return isinstance(error, (RetriableError, KafkaConnectionError)) and isinstance(error, KafkaError)

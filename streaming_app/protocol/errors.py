@@ -1,6 +1,9 @@
 """What a coordinator's error code means in Python."""
 
-from kafka.errors import for_code
+from kafka.errors import kafka_errors
+
+COORDINATOR_CODES = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: the same request may do in a moment."""
 
 # Codes that kafka-python does not know yet. KIP-1071 (130 to 132), KIP-1331 (135).
 _NAMES = {
@@ -16,7 +19,8 @@ class GroupError(Exception):
 
     def __init__(self, code: int, message: str | None = None) -> None:
         self.code = code
-        self.name: str = _NAMES.get(code) or for_code(code).message or f"UNKNOWN_ERROR_{code}"
+        known = kafka_errors.get(code)
+        self.name: str = _NAMES.get(code) or (known.message if known else f"UNKNOWN_ERROR_{code}")
         self.message = message or ""
         super().__init__(f"{self.name}: {message}" if message else self.name)
 

@@ -1,4 +1,5 @@
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -54,6 +55,22 @@ def test_to_stop_twice_or_after_a_kill_is_harmless(tmp_path: Path) -> None:
     process.stop()
     process.kill(signal.SIGKILL)
     assert process.exit_code == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("ending", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os._exit(1)", "pass"])
+def test_an_owner_that_ends_in_any_way_leaves_no_program_behind(ending: str, tmp_path: Path) -> None:
+    owner = f"""
+import os, pathlib, sys
+from streaming_app.local.process import Process
+process = Process([sys.executable, "-c", "import time; time.sleep(60)"], pathlib.Path({str(tmp_path / "log")!r}))
+print(process.pid, flush=True)
+{ending}
+"""
+    pid = int(subprocess.run(python(owner), stdout=subprocess.PIPE, check=False).stdout)
+    deadline = time.monotonic() + 10
+    while (alive := Path(f"/proc/{pid}").exists()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def topic(client: StreamsGroupClient, unique: Callable[[str], str]) -> str:
 def member(client: StreamsGroupClient, group_id: str, topic: str) -> Callable[..., Member]:
     """Makes members of one group that reads one topic."""
 
-    def make(**settings: Any) -> Member:  # noqa: ANN401 - Member's own settings
+    def make(**settings: Any) -> Member:
         return Member(client, group_id, topology(subtopology("0", source_topics=[topic])), **settings)
 
     return make

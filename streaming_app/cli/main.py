@@ -23,8 +23,21 @@ def main() -> None:
 @located
 @click.option("--topic", default="__consumer_offsets", show_default=True, help="The topic to read.")
 @click.option("--once", is_flag=True, help="Process what is there, then exit.")
-@click.option("--trigger", default=1.0, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS", help="Least time between batches.")
-@click.option("--max-offsets-per-trigger", default=5_000_000, show_default=True, type=click.IntRange(min=1), help="Bounds a batch while catching up.")
+@click.option(
+    "--trigger",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Least time between batches.",
+)
+@click.option(
+    "--max-offsets-per-trigger",
+    default=5_000_000,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Bounds a batch while catching up.",
+)
 @click.option("--conf", "spark_conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit.")
 @explained
 def run(trigger: float, spark_conf: tuple[str, ...], **settings: Any) -> None:  # noqa: ANN401 - as declared above
@@ -62,7 +75,15 @@ def demo(warehouse: Path, cluster: str, seconds: float) -> None:
 
 @main.command("list")
 @located
-@click.option("--state", "states", is_flag=False, flag_value="", default=None, metavar="[STATE,...]", help="Show states; only the named ones, if any.")
+@click.option(
+    "--state",
+    "states",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[STATE,...]",
+    help="Show states; only the named ones, if any.",
+)
 @explained
 def list_groups(warehouse: Path, cluster: str, states: str | None) -> None:
     """List the streams groups, like kafka-streams-groups.sh --list."""
@@ -86,7 +107,13 @@ def list_groups(warehouse: Path, cluster: str, states: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
 @explained
 def describe(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Path, cluster: str, group_ids: tuple[str, ...], all_groups: bool, aspect: str, verbose: bool, as_json: bool  # noqa: FBT001
+    warehouse: Path,
+    cluster: str,
+    group_ids: tuple[str, ...],
+    all_groups: bool,
+    aspect: str,
+    verbose: bool,
+    as_json: bool,  # noqa: FBT001
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     from streaming_app.serve import groups, printing  # noqa: PLC0415 - --help needs none of these

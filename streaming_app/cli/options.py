@@ -32,7 +32,9 @@ def located(command: Command) -> Command:
 
 def connected(command: Command) -> Command:
     """Add --bootstrap-server and --command-config."""
-    server = click.option("--bootstrap-server", required=True, metavar="HOST:PORT,...", help="The Kafka brokers to ask first.")
+    server = click.option(
+        "--bootstrap-server", required=True, metavar="HOST:PORT,...", help="The Kafka brokers to ask first."
+    )
     config = click.option(
         "--command-config",
         type=click.Path(path_type=Path, dir_okay=False),

@@ -210,7 +210,7 @@ class Fold:
         """Turn what differs between before and now into events, and the newest state into times."""
         life = self.life
         now = self._scalars()
-        for what, member_id in self._before:
+        for _, member_id in self._before:
             if member_id is not None:
                 now.update(_member_subjects(member_id, life.group.members.get(member_id)))
         if self._reopened:
@@ -239,7 +239,9 @@ class Fold:
 
     def _scalars(self) -> dict[_Subject, str | None]:
         group = self.life.group
-        told: dict[_Subject, str | None] = {("group", None): group.group_type if self.exists and not group.deleted else None}
+        told: dict[_Subject, str | None] = {
+            ("group", None): group.group_type if self.exists and not group.deleted else None
+        }
         for name, value_of in _SCALARS.items():
             told[name, None] = _text(value_of(group)) if self.exists else None
         return told
@@ -251,7 +253,7 @@ def _text(value: object) -> str | None:
 
 def _member_subjects(member_id: str, member: Member | None) -> dict[_Subject, str | None]:
     return {
-        ("member", member_id): member and (member.client_id or ""),
+        ("member", member_id): (member.client_id or "") if member else None,
         ("assignment", member_id): tasks_text(member.current) if member and member.current else None,
     }
 

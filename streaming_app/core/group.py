@@ -143,7 +143,9 @@ class Group:
         known.setdefault(step, at)
 
 
-def apply(group: Group, record_type: int, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+def apply(
+    group: Group, record_type: int, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None
+) -> None:
     """Let one record of a type in `RECORD_TYPES` change the group, as the broker's replay would."""
     _APPLY[record_type](group, key, value, at)
 
@@ -176,7 +178,15 @@ def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at:
         group.remove(key["member_id"])
         return
     member = group.member(key["member_id"], at)
-    for name in ("instance_id", "rack_id", "client_id", "client_host", "rebalance_timeout_ms", "topology_epoch", "process_id"):
+    for name in (
+        "instance_id",
+        "rack_id",
+        "client_id",
+        "client_host",
+        "rebalance_timeout_ms",
+        "topology_epoch",
+        "process_id",
+    ):
         setattr(member, name, value[name])
     endpoint = value["user_endpoint"]
     member.user_endpoint = endpoint and f"{endpoint['host']}:{endpoint['port']}"
@@ -184,9 +194,11 @@ def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at:
 
 
 def _assignment_epoch(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
-    group.assignment_epoch = value and value["assignment_epoch"]
+    group.assignment_epoch = value["assignment_epoch"] if value else None
     assigned_ms = value["assignment_timestamp"] if value else 0  # since 4.3; 0 once the last member left
-    group.assigned_at = datetime.fromtimestamp(assigned_ms / 1000, timezone.utc) if assigned_ms else value and at
+    group.assigned_at = (
+        datetime.fromtimestamp(assigned_ms / 1000, timezone.utc) if assigned_ms else at if value else None
+    )
 
 
 def _target(group: Group, key: dict[str, Any], value: dict[str, Any] | None, _at: datetime | None) -> None:

@@ -25,12 +25,14 @@ _GROUP_SCALARS = (
     "subtopologies",
 )
 _LIFE_SCALARS = tuple(f.name for f in fields(Life) if f.name not in ("group", "last_changes"))
-_MEMBER_SCALARS = tuple(f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation"))
+_MEMBER_SCALARS = tuple(
+    f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation")
+)
 _EPOCH_STEPS = ("first_seen_at", "validated_at", "description_stored_at", "description_failed_at")
 
 
 def to_row(cluster: str, life: Life) -> dict[str, Any]:
-    """The row of `groups` for a group; nested values are lists and dicts, maps are lists of pairs, as Arrow has them."""
+    """The row of `groups`: nested values are lists and dicts, maps are lists of pairs, as Arrow has them."""
     group = life.group
     row = {name: getattr(group, name) for name in _GROUP_SCALARS}
     row.update({name: getattr(life, name) for name in _LIFE_SCALARS})
@@ -78,7 +80,7 @@ def is_stale(group: Group, member: Member) -> bool:
 
 
 def is_solicitable(group: Group) -> bool:
-    """The broker would ask some active member for the description, if it has a plugin and no back-off runs (KIP-1331)."""
+    """The broker would ask some active member for the description, given a plugin and no back-off (KIP-1331)."""
     return group.description_status in WOULD_BE_ASKED_FOR and any(
         member.is_active and not is_stale(group, member) for member in group.members.values()
     )

@@ -57,10 +57,17 @@ def show(warehouse: Path, cluster: str, say: Callable[[str], None], *, extra_sec
                 groups = create_living_groups(client, say)
                 with _beating(groups):
                     name = f"{cluster}-{os.getpid()}" if (warehouse / "_checkpoints" / cluster).exists() else cluster
-                    run(JobConfig(bootstrap_server=broker.bootstrap_server, warehouse=warehouse, cluster=name, once=True), say)
+                    run(
+                        JobConfig(
+                            bootstrap_server=broker.bootstrap_server, warehouse=warehouse, cluster=name, once=True
+                        ),
+                        say,
+                    )
                     threading.Event().wait(extra_seconds)
     _print_tables(Warehouse(warehouse), name)
-    say(f"\nDone in {time.monotonic() - started:.0f} s; the broker and its groups are stopped, the tables stay. Ask them:")
+    say(
+        f"\nDone in {time.monotonic() - started:.0f} s; all that was started is stopped, the tables stay. Ask them:"
+    )
     for question in ("list --state", "describe --all-groups --members", 'sql "SELECT * FROM group_events LIMIT 20"'):
         say(f"  streams-groups {question} --warehouse {warehouse} --cluster {name}")
 

@@ -40,7 +40,9 @@ class BatchOutcome:
 class Pipeline:
     """Called by Spark with every micro-batch; hands what came of it to `done`."""
 
-    def __init__(self, warehouse: Warehouse, cluster: str, topic: str, done: Callable[[int, BatchOutcome], None]) -> None:
+    def __init__(
+        self, warehouse: Warehouse, cluster: str, topic: str, done: Callable[[int, BatchOutcome], None]
+    ) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
@@ -48,14 +50,16 @@ class Pipeline:
         self._cluster = cluster
         self._topic = topic
         self._done = done
-        schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))
+        schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
         self._fold = partial(fold_stream, cluster=cluster, schema=schema)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Take one micro-batch of the Kafka source into the tables."""
         started = time.monotonic()
         writer = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
-        raw = batch.where(WANTED).selectExpr(f"{GROUP_BYTES} AS group_bytes", "offset", "partition", "timestamp", "key", "value")
+        raw = batch.where(WANTED).selectExpr(
+            f"{GROUP_BYTES} AS group_bytes", "offset", "partition", "timestamp", "key", "value"
+        )
         raw = raw.persist()
         try:
             outcome = self._take(raw, f"{self._cluster}-{writer}", batch_id)
@@ -123,12 +127,11 @@ class Pipeline:
     def _undecodable(self, folded: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
-        return (
-            folded.selectExpr("cluster", "group_id", "explode(undecodable) AS record")
-            .select("cluster", "group_id", F.lit(self._topic).alias("topic"), "record.*")
+        return folded.selectExpr("cluster", "group_id", "explode(undecodable) AS record").select(
+            "cluster", "group_id", F.lit(self._topic).alias("topic"), "record.*"
         )
 
 
 def _events(folded: DataFrame, name: str) -> DataFrame:
-    exploded: Any = folded.selectExpr("cluster", "group_id", "source_partition", f"explode({name}) AS event")
+    exploded = folded.selectExpr("cluster", "group_id", "source_partition", f"explode({name}) AS event")
     return exploded.select("cluster", "group_id", "source_partition", "event.*").select(*table("group_events").names)

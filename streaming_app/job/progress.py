@@ -36,7 +36,11 @@ class BatchLines(StreamingQueryListener):
         progress = event.progress
         outcome = self._outcomes.pop(progress.batchId, None)
         if outcome and progress.numInputRows:
-            self._write(batch_line(progress.batchId, progress.numInputRows, progress.batchDuration / 1000, outcome, _behind(progress)))
+            self._write(
+                batch_line(
+                    progress.batchId, progress.numInputRows, progress.batchDuration / 1000, outcome, _behind(progress)
+                )
+            )
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing: the job says itself that it started."""

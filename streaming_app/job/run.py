@@ -112,7 +112,7 @@ def _finish_batch(query: StreamingQuery) -> None:
 
 def _flush_lines(spark: SparkSession) -> None:
     """Wait for Spark's reports of the last batches."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr] # noqa: SLF001 - no public way
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - no public way
 
 
 def _cause(failure: str) -> str:

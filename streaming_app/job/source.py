@@ -1,4 +1,4 @@
-"""The offsets topic as a stream: what must hold before it is read, and the filter that keeps Python out of most of it."""
+"""The offsets topic as a stream: what must hold before it is read, and the filter that spares Python most of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ANSWER_MS = 15_000
 _READ = "READ"
 
-# Key bytes sort as unsigned, so types compare as bytes: 2 (classic group metadata, which takes a group id over), 17 and
+# Key bytes sort as unsigned, so types compare as bytes: 2 (a classic group, which takes a group id over), 17 and
 # up, and keys too short to hold a type. Offset commits and the other groups' records never leave the JVM.
 WANTED = "key IS NULL OR key < X'0000' OR key >= X'0011' OR (key >= X'0002' AND key < X'0003')"
 
@@ -124,7 +124,9 @@ def read_stream(spark: SparkSession, properties: Mapping[str, str], topic: Topic
 
     Partitions are assigned: subscribing would make Spark join a consumer group, which writes into this very topic.
     """
-    return spark.readStream.format("kafka").options(**_options(properties, topic), maxOffsetsPerTrigger=max_offsets).load()
+    return (
+        spark.readStream.format("kafka").options(**_options(properties, topic), maxOffsetsPerTrigger=max_offsets).load()
+    )
 
 
 def _options(properties: Mapping[str, str], topic: Topic) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What `list` and `describe` tell of groups, as rows under Kafka's own column names (`kafka-streams-groups.sh`, 4.3.1)."""
+"""What `list` and `describe` tell of groups, as rows under the column names of Kafka's tools (4.3.1)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def found(warehouse: Warehouse, cluster: str, group_ids: Iterable[str] | None) -
     missing = set(wanted or ()) - {row["group_id"] for row in rows}
     if missing:
         names = ", ".join(repr(name) for name in sorted(missing))
-        raise WarehouseError(f"No streams group {names} in cluster {cluster!r}: `streams-groups list` shows what there is")
+        raise WarehouseError(
+            f"No streams group {names} in cluster {cluster!r}: `streams-groups list` shows what there is"
+        )
     return rows
 
 

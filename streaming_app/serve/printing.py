@@ -29,7 +29,9 @@ def columns(rows: Rows) -> str:
 
 def box(names: Sequence[str], rows: Rows, title: str | None = None) -> Table:
     """A table for the terminal."""
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    table = Table(
+        box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False
+    )
     for name in names:
         table.add_column(name, overflow="fold")
     for row in rows:

@@ -1,4 +1,4 @@
-"""Opens a warehouse with delta-rs and answers SQL (DataFusion's) over its tables and views, in a fraction of a second."""
+"""Opens a warehouse with delta-rs and answers SQL (DataFusion's) over its tables and views, without a JVM."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _open(path: Path, name: str) -> DeltaTable:
         raise WarehouseError(f"Cannot read {path / name}: {' '.join(str(error).split())}") from None
     made = opened.metadata().configuration.get(FORMAT_PROPERTY)
     if made != str(WAREHOUSE_FORMAT):
-        raise WarehouseError(f"{path / name} is of format {made}, this release reads {WAREHOUSE_FORMAT}: use the release that made it")
+        raise WarehouseError(
+            f"{path / name} is of format {made}, this release reads {WAREHOUSE_FORMAT}: use the release that made it"
+        )
     return opened
 
 

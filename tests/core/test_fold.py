@@ -20,7 +20,9 @@ def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
-def metadata(epoch: int = 2, validated: int = 0, stored: int = -1, failed: int = -1, configs: Any = ()) -> dict[str, Any]:
+def metadata(
+    epoch: int = 2, validated: int = 0, stored: int = -1, failed: int = -1, configs: Any = ()
+) -> dict[str, Any]:
     return {
         "epoch": epoch,
         "metadata_hash": 7,
@@ -45,7 +47,9 @@ def member(topology_epoch: int = 0) -> dict[str, Any]:
     }
 
 
-def current(epoch: int = 2, state: int = 1, active: list[int] | None = None, pending: list[int] | None = None) -> dict[str, Any]:
+def current(
+    epoch: int = 2, state: int = 1, active: list[int] | None = None, pending: list[int] | None = None
+) -> dict[str, Any]:
     tasks = [{"subtopology_id": "0", "partitions": active, "assignment_epochs": None}] if active else []
     revoked = [{"subtopology_id": "0", "partitions": pending, "assignment_epochs": None}] if pending else []
     return {
@@ -144,7 +148,9 @@ def test_the_last_leave_makes_the_group_empty() -> None:
 
 def test_a_deleted_group_keeps_its_row_and_a_new_life_starts_afresh() -> None:
     life = fold(log(*FIRST_JOIN)).life
-    deleted = fold(log((at(9), 20, GROUP, None), (at(9), 17, GROUP, None), (at(9), 23, GROUP, None), first=7), life).life
+    deleted = fold(
+        log((at(9), 20, GROUP, None), (at(9), 17, GROUP, None), (at(9), 23, GROUP, None), first=7), life
+    ).life
     assert (deleted.state, deleted.deleted_at) == ("Dead", at(9))
     reborn = fold(log(*[(at(20 + (w - START).seconds), t, k, v) for w, t, k, v in FIRST_JOIN], first=10), deleted)
     assert (reborn.life.state, reborn.life.deleted_at, reborn.life.first_seen_at) == ("Stable", None, at(20))
@@ -230,7 +236,11 @@ def test_pushes_that_nobody_asked_for_are_counted(stored: list[int], unsolicited
 
 
 def test_a_clean_up_of_an_empty_group_is_no_push() -> None:
-    empty = [(at(0), 23, GROUP, TOPOLOGY), (at(0), 17, GROUP, metadata(stored=0)), (at(9), 17, GROUP, metadata(stored=-2))]
+    empty = [
+        (at(0), 23, GROUP, TOPOLOGY),
+        (at(0), 17, GROUP, metadata(stored=0)),
+        (at(9), 17, GROUP, metadata(stored=-2)),
+    ]
     assert fold(log(*empty)).life.unsolicited_pushes == 0
 
 

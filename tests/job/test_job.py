@@ -67,7 +67,7 @@ def test_tables_agree_with_the_broker_and_a_second_run_doubles_nothing(
     created = "SELECT count(*) AS n FROM group_events WHERE kind = 'created' AND group_id = " + quoted(stable)
     assert Warehouse(tmp_path).rows(created) == [{"n": 1}]
     assert Warehouse(tmp_path).rows(events)[0]["n"] > told_once[0]["n"]
-    doubled = "SELECT count(*) AS n FROM group_events GROUP BY group_id, \"offset\", kind, member_id HAVING count(*) > 1"
+    doubled = 'SELECT count(*) AS n FROM group_events GROUP BY group_id, "offset", kind, member_id HAVING count(*) > 1'
     assert Warehouse(tmp_path).rows(doubled) == []
 
 

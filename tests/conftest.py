@@ -3,7 +3,7 @@
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -25,10 +25,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:read_text is deprecated:DeprecationWarning")
 
 
+_broker_log: list[Path] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the shared broker said last beneath a test that failed: a log in CI is gone when one asks."""
+    report = yield
+    if report.failed and call.when == "call" and "broker" in getattr(item, "fixturenames", ()) and _broker_log:
+        said = [line for line in _broker_log[0].read_text("utf-8", "replace").splitlines() if " INFO " not in line]
+        report.sections.append(("the shared broker's last warnings and errors", "\n".join(said[-40:])))
+    return report
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka 4.4.0 broker that every test shares: use names of your own (see `unique`)."""
     with chosen_broker(tmp_path_factory.mktemp("broker"), progress=print) as running:
+        if isinstance(running, LocalBroker):
+            _broker_log.append(running.log_file)
         yield running
 
 

@@ -65,9 +65,7 @@ def show(warehouse: Path, cluster: str, say: Callable[[str], None], *, extra_sec
                     )
                     threading.Event().wait(extra_seconds)
     _print_tables(Warehouse(warehouse), name)
-    say(
-        f"\nDone in {time.monotonic() - started:.0f} s; all that was started is stopped, the tables stay. Ask them:"
-    )
+    say(f"\nDone in {time.monotonic() - started:.0f} s; all that was started is stopped, the tables stay. Ask them:")
     for question in ("list --state", "describe --all-groups --members", 'sql "SELECT * FROM group_events LIMIT 20"'):
         say(f"  streams-groups {question} --warehouse {warehouse} --cluster {name}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from schemas.table_definitions import table
 from streaming_app.job.folding import FOLDED_DDL, STORED_OFFSET, fold_stream

@@ -9,13 +9,17 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
 from streaming_app.protocol import topology as topologies
 from streaming_app.protocol.client import StreamsGroupClient
+from streaming_app.protocol.errors import UNKNOWN, GroupError
 from streaming_app.protocol.messages import Fields
 
 Tasks = dict[str, dict[str, list[int]]]
 """By role (`active`, `standby`, `warmup`), then by subtopology id: sorted partitions."""
 
+_TOPIC_HEARD_OF_SECONDS = 3.0
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
 ROLES = ("active", "standby", "warmup")
 STATUSES = (
@@ -87,7 +91,7 @@ class Member:
         """Join, or rejoin as the same member, and return the response."""
         self.epoch, self.assignment, self.owned = JOIN, _no_tasks(), _no_tasks()
         endpoint = dict(zip(("host", "port"), self.user_endpoint, strict=True)) if self.user_endpoint else None
-        return self.heartbeat(
+        return self._beat_to_join(
             topology=self.topology,
             rack_id=self.rack_id,
             process_id=self.process_id,
@@ -96,6 +100,20 @@ class Member:
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             **_reported(self.owned),
         )
+
+    def _beat_to_join(self, **fields: Any) -> Fields:  # noqa: ANN401 - any field of the request
+        """Kafka 4.4.0 fails on a member that has an endpoint until its coordinator has heard of the source topics.
+
+        A topic that was just created is such a one, for a moment; one that is missing stays so.
+        """
+
+        def again(error: BaseException) -> bool:
+            return self.user_endpoint is not None and isinstance(error, GroupError) and error.code == UNKNOWN
+
+        stops = stop_after_delay(_TOPIC_HEARD_OF_SECONDS)
+        retrying = Retrying(retry=retry_if_exception(again), stop=stops, wait=wait_fixed(0.1), reraise=True)
+        answer: Fields = retrying(self.heartbeat, **fields)
+        return answer
 
     def heartbeat(self, **overrides: Any) -> Fields:  # noqa: ANN401 - any field of the request
         """Beat once and take in the response, which is returned. `overrides` are fields of the request."""

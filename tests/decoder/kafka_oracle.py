@@ -64,7 +64,7 @@ class Oracle:
         except Py4JError as error:
             raise Refused(str(error)) from None
 
-    def _class(self, name: str) -> Any:  # noqa: ANN401 - py4j has no types
+    def _class(self, name: str) -> Any:
         if name not in self._classes:
             node = self._gateway.jvm
             for part in f"{_PACKAGE}.{name}".split("."):

@@ -1,7 +1,5 @@
 """Random records, drawn with a seeded Random: from our definitions, or from the message schemas in Kafka's jars."""
 
-# ruff: noqa: ANN401 - a field may hold anything
-
 from __future__ import annotations
 
 import base64

@@ -165,7 +165,7 @@ def member_named(length: int) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize(("length", "is_read"), [(0x7FFE, True), (0x7FFF, True), (0x8000, False), (0xFFFF, False)])
-def test_a_string_is_read_up_to_the_length_that_kafka_reads(length: int, is_read: bool) -> None:  # noqa: FBT001
+def test_a_string_is_read_up_to_the_length_that_kafka_reads(length: int, is_read: bool) -> None:
     found = agreed(*member_named(length))
 
     assert isinstance(found, tuple) != is_read

@@ -1,7 +1,5 @@
 """Bytes written by hand, field by field, against what they mean: tests that rest on no code of ours or Kafka's."""
 
-# ruff: noqa: ISC004 - long values go over two lines
-
 from collections.abc import Callable
 from typing import Any
 

@@ -38,6 +38,17 @@ def active(*members: Member) -> list[list[int]]:
     return [one.assignment["active"].get("0", []) for one in members]
 
 
+def test_a_member_with_an_endpoint_cannot_join_while_its_source_topic_is_missing(
+    client: StreamsGroupClient, group_id: str, unique: Callable[[str], str]
+) -> None:
+    """A fault of Kafka 4.4.0 (`EndpointToPartitionsManager`): such an application never shows, not even as NotReady."""
+    reads = topology(subtopology("0", source_topics=[unique("missing")]))
+    with pytest.raises(GroupError, match="UNKNOWN"):
+        Member(client, group_id, reads, user_endpoint=("localhost", 7070)).join()
+    assert client.describe([group_id])[0]["error_code"] == 69
+    assert Member(client, group_id, reads).join()["member_epoch"] > 0
+
+
 def test_a_member_joins_is_given_every_task_and_is_described_as_it_said(
     client: StreamsGroupClient, group_id: str, member: Callable[..., Member]
 ) -> None:

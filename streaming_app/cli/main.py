@@ -113,7 +113,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     all_groups: bool,
     aspect: str,
     verbose: bool,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     from streaming_app.serve import groups, printing  # noqa: PLC0415 - --help needs none of these

@@ -21,7 +21,8 @@ _READ = "READ"
 # up, and keys too short to hold a type. Offset commits and the other groups' records never leave the JVM.
 WANTED = "key IS NULL OR key < X'0000' OR key >= X'0011' OR (key >= X'0002' AND key < X'0003')"
 
-# Every group record's key is its type and the group's id: both int16-prefixed. The id stays bytes, as it may be no text.
+# Every group record's key begins with its type and the group's id, whose length is an int16. The id stays bytes: it may
+# be no text.
 GROUP_BYTES = "substring(key, 5, cast(conv(hex(substring(key, 3, 2)), 16, 10) AS int))"
 
 

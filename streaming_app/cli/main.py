@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from streaming_app.cli.decode import decode
 from streaming_app.cli.options import connected, explained, located
 
 
@@ -16,6 +17,9 @@ from streaming_app.cli.options import connected, explained, located
 @click.version_option(package_name="streams-groups", prog_name="streams-groups")
 def main() -> None:
     """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
+
+
+main.add_command(decode)
 
 
 @main.command()
@@ -149,22 +153,6 @@ def sql(warehouse: Path, cluster: str, query: str, form: str) -> None:  # noqa: 
         console = Console(soft_wrap=not sys.stdout.isatty())
         console.print(printing.box(names, rows))
         console.print(f"{len(rows)} rows", style="dim")
-
-
-@main.command()
-@click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
-@explained
-def decode(file: Iterable[str]) -> None:
-    """Decode lines KEYHEX<TAB>VALUEHEX of FILE or stdin (empty value: a tombstone) to JSON, one object a line."""
-    import json  # noqa: PLC0415 - --help needs none of these
-
-    from offsets_decoder import decode_lines  # noqa: PLC0415
-
-    all_good = True
-    for decoded, good in decode_lines(file):
-        click.echo(json.dumps(decoded, ensure_ascii=False, separators=(",", ":")))
-        all_good &= good
-    sys.exit(0 if all_good else 1)
 
 
 def _opened(path: Path) -> Any:  # noqa: ANN401 - a Warehouse, which --help does not load

@@ -3,6 +3,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from offsets_decoder import (
     DecodeError,
@@ -22,6 +24,11 @@ JSON_17 = {
     "key": {"type": 17, "data": {"groupId": "g1"}},
     "value": {"version": 0, "data": {"epoch": 2, "metadataHash": 0, "validatedTopologyEpoch": 3}},
 }
+
+
+def escaped(digits: str) -> str:
+    """What Kafka's `Bytes.toString` makes of bytes; tests/decoder/test_oracle.py holds it against Kafka's own."""
+    return "".join(f"\\x{b:02X}" if not 0x20 <= b < 0x7F or b == 0x5C else chr(b) for b in bytes.fromhex(digits))
 
 
 def lines(*given: str, **kwargs: str) -> list[tuple[dict[str, Any], bool]]:
@@ -126,6 +133,8 @@ def test_blank_lines_are_skipped(line: str) -> None:
         f"0x{KEY_17}\t0X{VALUE_17}",
         f"  {KEY_17} \t {VALUE_17} ",
         json.dumps({"error": {"kind": "UnknownValueVersion"}, "key": KEY_17, "value": VALUE_17}),
+        f"{escaped(KEY_17)}\t{escaped(VALUE_17)}",
+        f"{escaped(KEY_17).lower()}\t{escaped(VALUE_17).lower()}\r\n",
     ],
 )
 def test_a_line_is_read_in_each_of_its_forms(line: str) -> None:
@@ -134,10 +143,50 @@ def test_a_line_is_read_in_each_of_its_forms(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [KEY_17, f"{KEY_17}\t", f"{KEY_17}\tnull", json.dumps({"key": KEY_17, "value": None}), json.dumps({"key": KEY_17})],
+    [
+        KEY_17,
+        f"{KEY_17}\t",
+        f"{KEY_17}\tnull",
+        json.dumps({"key": KEY_17, "value": None}),
+        json.dumps({"key": KEY_17}),
+        escaped(KEY_17),
+        f"{escaped(KEY_17)}\tnull\n",
+    ],
 )
 def test_a_line_without_a_value_is_a_tombstone(line: str) -> None:
     assert lines(line) == [({"key": JSON_17["key"], "value": None}, True)]
+
+
+@given(key=st.binary(), value=st.none() | st.binary())
+def test_every_byte_comes_through_escapes(key: bytes, value: bytes | None) -> None:
+    text = "null" if value is None else escaped(value.hex())
+
+    [(printed, _)] = lines(f"{escaped('0018' + key.hex())}\t{text}")
+
+    assert printed["error"]["kind"] == "UnknownRecordType"
+    assert (printed["key"], printed["value"]) == (f"0018{key.hex()}", None if value is None else value.hex())
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        (r"\x00\x1", "key"),
+        (r"\x00\x11" + "\t" + r"\x0g", "value"),
+        (r"\n", "key"),
+        ("\\", "key"),
+        (r"\x00é", "key"),
+        (r"\x00\u0041", "key"),
+        (r"\x00\x11" + "\t\t", "value"),
+    ],
+)
+def test_a_line_that_kafka_did_not_escape_is_malformed(line: str, part: str) -> None:
+    [(printed, good)] = lines(line)
+
+    assert not good
+    assert printed["error"] == {
+        "kind": "MalformedRecord",
+        "message": f"{part}: line 1 is not what Kafka's BytesDeserializer prints (byte 0)",
+    }
 
 
 @pytest.mark.parametrize(
@@ -154,6 +203,7 @@ def test_a_line_without_a_value_is_a_tombstone(line: str) -> None:
         ('{"key": "00", "value": [1]}', "key", "not hexadecimal"),
         ("[" * 100_000, "key", "not hexadecimal"),
         ('{"a":' * 100_000, "key", "not hexadecimal"),
+        ('{"key": ' + "9" * 5000 + "}", "key", "not hexadecimal"),
     ],
 )
 def test_a_line_that_is_not_hex_is_malformed_and_says_what_is_wrong(line: str, part: str, reason: str) -> None:
@@ -162,7 +212,7 @@ def test_a_line_that_is_not_hex_is_malformed_and_says_what_is_wrong(line: str, p
     assert not good
     assert printed["error"]["kind"] == "MalformedRecord"
     assert printed["error"]["message"] == f"{part}: line 2 is not KEYHEX<TAB>VALUEHEX: {reason} (byte 0)"
-    assert (printed["key"] + printed["value"]).replace("\t", "") in line.replace("\t", "")
+    assert "\t".join(filter(None, [printed["key"], printed["value"]])) == line.removesuffix("\t")
 
 
 def test_good_lines_come_out_between_bad_ones() -> None:
@@ -172,8 +222,9 @@ def test_good_lines_come_out_between_bad_ones() -> None:
     assert found[0][0] == JSON_17
 
 
-def test_what_could_not_be_decoded_can_be_fed_in_again() -> None:
-    [(failed, _)] = lines(f"{KEY_17}\t0001")
+@pytest.mark.parametrize("line", [f"{KEY_17}\t0001", f"{escaped(KEY_17)}\t", "0018", f"0018\t{VALUE_17}"])
+def test_what_could_not_be_decoded_can_be_fed_in_again(line: str) -> None:
+    [(failed, _)] = lines(line)
 
     assert lines(json.dumps(failed)) == [(failed, False)]
 
@@ -184,6 +235,11 @@ def test_lines_are_read_one_by_one() -> None:
             yield f"{KEY_17}\t{VALUE_17}"
 
     assert next(decode_lines(endless())) == (JSON_17, True)
+
+
+def test_a_dialect_that_nobody_defined_is_refused_before_any_line_is_read() -> None:
+    with pytest.raises(UnknownDialectError):
+        decode_lines([], dialect="kip-1332")
 
 
 def test_lines_can_be_read_in_a_dialect() -> None:

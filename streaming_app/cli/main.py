@@ -11,6 +11,7 @@ import click
 
 from streaming_app.cli.decode import decode
 from streaming_app.cli.options import connected, explained, located
+from streaming_app.cli.verify import verify
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -20,6 +21,7 @@ def main() -> None:
 
 
 main.add_command(decode)
+main.add_command(verify)
 
 
 @main.command()

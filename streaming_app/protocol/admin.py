@@ -1,5 +1,7 @@
 """kafka-python's admin client, with what needs its connections: requests to coordinators, and a clean failure."""
 
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
@@ -7,6 +9,8 @@ from kafka.protocol.metadata.find_coordinator import CoordinatorType
 
 from streaming_app.protocol.errors import COORDINATOR_CODES, GroupError
 from streaming_app.protocol.messages import Fields
+
+_COORDINATORS_AT_ONCE = 1000  # group ids in one FindCoordinator
 
 
 class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
@@ -32,6 +36,29 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
 
         return self._manager.run(ask)  # type: ignore[no-any-return] # kafka-python is untyped
 
+    def ask_coordinators(
+        self,
+        group_ids: Sequence[str],
+        request_for: Callable[[list[str]], Any],
+        at_once: int,
+    ) -> list[Fields]:
+        """Send each coordinator requests for up to `at_once` of its groups, without a retry."""
+
+        async def ask() -> list[Fields]:
+            groups: defaultdict[int, list[str]] = defaultdict(list)
+            for start in range(0, len(group_ids), _COORDINATORS_AT_ONCE):
+                found = await self._find_coordinator_ids(group_ids[start : start + _COORDINATORS_AT_ONCE])
+                for group_id, node_id in found.items():
+                    groups[node_id].append(group_id)
+            answers = []
+            for node_id, ids in groups.items():
+                for start in range(0, len(ids), at_once):
+                    response = await self._manager.send(request_for(ids[start : start + at_once]), node_id=node_id)
+                    answers.append(response.to_dict())
+            return answers
+
+        return self._manager.run(ask)  # type: ignore[no-any-return] # kafka-python is untyped
+
     def delete_group(self, group_id: str) -> int:
         """Send a DeleteGroups for one group and return its error code; GroupError if the coordinator cannot be had."""
         request = self._delete_groups_request([group_id])
@@ -40,6 +67,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
             raise GroupError(code)
         return code
 
-    def forget_coordinator(self, group_id: str | None) -> None:
-        """Look the coordinator up again at the next request."""
-        self._manager.cluster._coordinators.pop((CoordinatorType.GROUP, group_id), None)  # noqa: SLF001 - no public way
+    def forget_coordinators(self, group_ids: Iterable[str]) -> None:
+        """Look these groups' coordinators up again at the next request."""
+        for group_id in group_ids:
+            self._manager.cluster._coordinators.pop((CoordinatorType.GROUP, group_id), None)  # noqa: SLF001 - no public way

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
+from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError, KafkaError, RetriableError
+from kafka.protocol.consumer import OffsetSpec
 from kafka.protocol.consumer.group import OffsetCommitRequest
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 from typing_extensions import Self
@@ -19,6 +21,7 @@ from streaming_app.protocol.errors import COORDINATOR_CODES, GroupError, raise_f
 from streaming_app.protocol.messages import Fields, build
 
 RETRY_SECONDS = 30.0
+_DESCRIBED_AT_ONCE = 100
 _LAST_COMMIT_BY_NAME = 9  # OffsetCommit v10 names topics by id
 
 
@@ -61,16 +64,42 @@ class StreamsGroupClient:
         self._ask(group_id, build(messages.StreamsGroupTopologyDescriptionUpdateRequest, fields))
 
     def describe(self, group_ids: Iterable[str], *, include_topology_description: bool = False) -> list[Fields]:
-        """Return each group as StreamsGroupDescribe gives it, in this order.
+        """Return each group as StreamsGroupDescribe gives it, in this order; a hundred groups go in one request.
 
         A group that is no streams group has `error_code` 69 (GROUP_ID_NOT_FOUND) and an empty state.
         """
+        wanted = list(group_ids)
         fields = {"include_topology_description": True} if include_topology_description else {}
-        described = []
-        for group_id in group_ids:
-            request = build(messages.StreamsGroupDescribeRequest, {"group_ids": [group_id], **fields})
-            described += self._ask(group_id, request)["groups"]
-        return described
+        answered: dict[str, Fields] = {}
+
+        def once() -> None:
+            refusal: GroupError | None = None
+            missing = [group_id for group_id in dict.fromkeys(wanted) if group_id not in answered]
+            for answer in self.admin.ask_coordinators(
+                missing,
+                lambda ids: build(messages.StreamsGroupDescribeRequest, {"group_ids": ids, **fields}),
+                _DESCRIBED_AT_ONCE,
+            ):
+                for group in answer["groups"]:
+                    if group["error_code"] in COORDINATOR_CODES:
+                        refusal = GroupError(group["error_code"], group["error_message"])
+                    else:
+                        answered[group["group_id"]] = group
+            if refusal:
+                raise refusal
+
+        self._retry(once, wanted)
+        return [answered[group_id] for group_id in wanted]
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """Return the end of each partition of a topic, aborted and open transactions included."""
+        described = self._retry(lambda: self.admin.describe_topics([topic]))[0]
+        ends = {
+            TopicPartition(topic, partition["partition_index"]): OffsetSpec.LATEST
+            for partition in described["partitions"]
+        }
+        found = self._retry(lambda: self.admin.list_partition_offsets(ends)) if ends else {}
+        return {where.partition: offset.offset for where, offset in found.items()}
 
     def list_groups(self) -> dict[str, str]:
         """Return the state of every streams group on the cluster, as the brokers spell it."""
@@ -133,14 +162,14 @@ class StreamsGroupClient:
                     raise GroupError(code, part.get("error_message"))
             return answer
 
-        answered: Fields = self._retry(once, group_id)
+        answered: Fields = self._retry(once, [group_id])
         return answered
 
-    def _retry(self, call: Any, group_id: str | None = None) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    def _retry(self, call: Any, group_ids: Iterable[str] = ()) -> Any:  # noqa: ANN401 - kafka-python is untyped
         def again(error: BaseException) -> bool:
             if not _passes(error):
                 return False
-            self.admin.forget_coordinator(group_id)
+            self.admin.forget_coordinators(group_ids)
             return True
 
         waits = wait_exponential(0.05, max=1)

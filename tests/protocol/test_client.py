@@ -2,6 +2,7 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from kafka.errors import KafkaError
@@ -11,6 +12,7 @@ from streaming_app.local.broker import LocalBroker
 from streaming_app.protocol.client import StreamsGroupClient
 from streaming_app.protocol.errors import GroupError, raise_for_code
 from streaming_app.protocol.member import Member, settle
+from streaming_app.protocol.messages import build
 from streaming_app.protocol.topology import subtopology, topology
 
 # kafka-python 3.0 leaves a socket that was refused to the garbage collector.
@@ -56,6 +58,45 @@ def test_members_and_client_live_through_a_crash_of_the_broker(start_broker: Cal
         assert member.epoch == epoch
         assert [one["member_id"] for one in client.describe(["survivor"])[0]["members"]] == [member.member_id]
     gc.collect()
+
+
+@pytest.mark.broker
+def test_many_groups_are_described_in_few_requests_and_in_the_order_asked_for(
+    client: StreamsGroupClient, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Member(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-gone"]))).join()
+    sizes = []
+
+    def counted(message: Any, fields: Any) -> Any:
+        sizes.append(len(fields["group_ids"]))
+        return build(message, fields)
+
+    monkeypatch.setattr("streaming_app.protocol.client.build", counted)
+    wanted = [*(f"{group_id}-none-{number}" for number in range(249)), group_id, f"{group_id}-none-3"]
+    described = client.describe(wanted)
+    assert [group["group_id"] for group in described] == wanted
+    assert [index for index, group in enumerate(described) if not group["error_code"]] == [249]
+    assert sizes == [100, 100, 50]
+
+
+@pytest.mark.broker
+def test_a_group_whose_coordinator_is_busy_is_asked_for_again_alone(
+    client: StreamsGroupClient, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, asked = client.admin.ask_coordinators, []
+
+    def first_time_busy(group_ids: list[str], *rest: Any) -> list[Any]:
+        answers = ask(group_ids, *rest)
+        asked.append(list(group_ids))
+        if len(asked) == 1:
+            answers[0]["groups"][1]["error_code"] = 14
+        return answers
+
+    monkeypatch.setattr(client.admin, "ask_coordinators", first_time_busy)
+    wanted = [f"{group_id}-{number}" for number in range(3)]
+    assert {group["error_code"] for group in client.describe(wanted)} == {69}
+    assert asked[0] == wanted
+    assert [len(ids) for ids in asked] == [3, 1]
 
 
 @pytest.mark.parametrize(

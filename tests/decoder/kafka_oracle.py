@@ -38,6 +38,7 @@ class Oracle:
         self._message_util = jvm.org.apache.kafka.common.protocol.MessageUtil
         self._accessor = jvm.org.apache.kafka.common.protocol.ByteBufferAccessor
         self._wrap = jvm.java.nio.ByteBuffer.wrap
+        self._bytes = jvm.org.apache.kafka.common.utils.Bytes
         self._mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
         self._classes: dict[str, Any] = {}
 
@@ -63,6 +64,10 @@ class Oracle:
             return json.loads(self._class(f"{name}JsonConverter").write(message, version).toString())
         except Py4JError as error:
             raise Refused(str(error)) from None
+
+    def text_of(self, data: bytes) -> str:
+        """What a BytesDeserializer's result prints itself as."""
+        return str(self._bytes.wrap(data).toString())
 
     def _class(self, name: str) -> Any:
         if name not in self._classes:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import schemas
-from offsets_decoder import DecodeError, decode, encode, to_json
+from offsets_decoder import DecodeError, decode, decode_lines, encode, to_json
 from schemas.conformance import kafka_schemas, record_types
 from streaming_app.local.jars import resolve
 from tests.decoder.kafka_oracle import Oracle, Refused
@@ -119,6 +119,16 @@ def test_damaged_bytes_that_are_taken_here_mean_the_same_to_kafka(kafka: Oracle,
             taken += 1
             assert kafka.json_of(name, version, broken[2:]) == to_json(record)["value"]["data"]
     assert taken > 0
+
+
+@pytest.mark.parametrize("kind", WRITTEN_TODAY, ids=kind_name)
+def test_lines_of_the_console_consumer_are_read_to_the_last_byte(kafka: Oracle, kind: Kind) -> None:
+    random = Random(f"escaped {kind_name(kind)}")
+    records = [encode(kind[0], *random_record(random, kind), version=kind[1]) for _ in range(MESSAGES // 5)]
+
+    lines = [f"{kafka.text_of(key)}\t{kafka.text_of(value)}\n" for key, value in records]
+
+    assert list(decode_lines(lines)) == [(to_json(decode(key, value)), True) for key, value in records]
 
 
 def test_kafka_refuses_what_it_cannot_read_so_that_the_oracle_can_fail(kafka: Oracle) -> None:

@@ -6,18 +6,19 @@ a new release, that is what it adds.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schemas.definitions import Field, Versions
-from schemas.records_loader import field_default, records
+from schemas.records_loader import INTEGERS, field_default, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from schemas.definitions import Body, RecordDefinition
 
@@ -32,7 +33,7 @@ def differences(jar: Path, release: str) -> list[str]:
     """Each way in which the definitions, as of `release` ("4.3.1"), are not what the jar says; empty if they agree."""
     theirs, ours = kafka_facts(jar), own_facts(release)
     return [
-        f"{path}: Kafka {release} has {theirs.get(path)}, the definitions have {ours.get(path)}"
+        f"{path}: Kafka {release} has {theirs.get(path, 'nothing')}, the definitions have {ours.get(path, 'nothing')}"
         for path in sorted(theirs.keys() | ours.keys(), key=_by_type)
         if theirs.get(path) != ours.get(path)
     ]
@@ -125,7 +126,9 @@ def _kafka_default(line: Mapping[str, Any]) -> int | str | None:
     if default is None:
         # A null without quotes is no default to Kafka's generator: absent arrays are empty and absent structs zeros.
         return field_default(line["type"], None)
-    return None if default == "null" else int(default)
+    if default == "null":
+        return None
+    return int(default) if line["type"] in INTEGERS else str(default)
 
 
 def _own_body(path: str, body: Body, definition: RecordDefinition, release: str) -> Facts:
@@ -179,14 +182,16 @@ def _by_type(path: str) -> tuple[int, str]:
     return int(path.split(" ", 1)[0]), path
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the differences; 1 if there are any."""
-    from pathlib import Path  # noqa: PLC0415 - only this command needs it
-
-    found = differences(Path(arguments[0]), arguments[1])
+    parser = argparse.ArgumentParser(prog="python -m schemas.conformance", description="What a Kafka release adds.")
+    parser.add_argument("jar", type=Path, help="the kafka-group-coordinator jar")
+    parser.add_argument("release", help="its version, such as 4.4.0")
+    chosen = parser.parse_args(arguments)
+    found = differences(chosen.jar, chosen.release)
     sys.stdout.writelines(f"{line}\n" for line in found)
     return bool(found)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

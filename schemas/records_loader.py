@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 _NO_BODY = Body((), Versions.parse("none"), Versions.parse("none"))
-_INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "int64"})
+INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "int64"})
 _FIELD_KEYS = frozenset(
     {"name", "type", "about", "since", "kip", "versions", "tag", "default", "nullable", "ignorable"}
 )
@@ -118,6 +118,6 @@ def field_default(kind: str, given: int | str | None) -> int | str | None:
         return None
     if given is not None:
         return given
-    if kind in _INTEGERS:
+    if kind in INTEGERS:
         return 0
     return NO_UUID if kind == "uuid" else ""

@@ -3,7 +3,9 @@
 KAFKA_RELEASES names further releases ("4.5.0"): the test fails with what they add, line by line.
 """
 
+import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,37 @@ def test_what_a_release_does_not_have_yet_is_named_too() -> None:
         "12 ShareGroupTargetAssignmentMetadata value.AssignmentTimestamp",
         "20 StreamsGroupTargetAssignmentMetadata value.AssignmentTimestamp",
     ]
+
+
+def message(name: str, fields: list[dict[str, object]], **settings: object) -> tuple[str, str]:
+    flexible = "none" if name.endswith("Key") else "0+"
+    schema = {"name": name, "validVersions": "0", "flexibleVersions": flexible, "fields": fields}
+    return f"common/message/{name}.json", json.dumps(schema | settings)
+
+
+def test_a_new_record_and_a_type_never_seen_before_are_named_too(tmp_path: Path) -> None:
+    flag = {"name": "Flag", "type": "bool", "versions": "0+", "taggedVersions": "0+", "tag": 0, "default": "true"}
+    inner = {"name": "Share", "type": "float64", "versions": "0+", "default": "0.5"}
+    parts = {"name": "Parts", "type": "[]Part", "versions": "0+", "fields": [inner]}
+    jar = tmp_path / "kafka-group-coordinator-4.5.0.jar"
+    with zipfile.ZipFile(jar_of("4.4.0")) as known, zipfile.ZipFile(jar, "w") as made:
+        for name in known.namelist():
+            if name.startswith("common/message/"):
+                made.writestr(name, known.read(name))
+        made.writestr(*message("NewThingKey", [{"name": "GroupId", "type": "string", "versions": "0"}], apiKey=24))
+        made.writestr(*message("NewThingValue", [parts, flag]))
+
+    found = differences(jar, "4.5.0")
+
+    assert [line.split(":")[0] for line in found] == [
+        "24 NewThing key",
+        "24 NewThing key.GroupId",
+        "24 NewThing value",
+        "24 NewThing value.Flag",
+        "24 NewThing value.Parts",
+        "24 NewThing value.Parts.Share",
+    ]
+    assert [line for line in found if not line.endswith(", the definitions have nothing")] == []
 
 
 @pytest.mark.parametrize(("release", "status", "lines"), [("4.4.0", 0, 0), ("4.3.1", 1, 2)])

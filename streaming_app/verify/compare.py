@@ -134,16 +134,16 @@ def _subtopology_facts(part: Mapping[str, Any], *, known: bool) -> Facts:
         name: _PRESENT,
         f"{name}.source_topics": sorted(part["source_topics"]) if known else _UNSAID,
         f"{name}.repartition_sink_topics": sorted(part["repartition_sink_topics"]),
-        f"{name}.repartition_source_topics": _internal_topics(part["repartition_source_topics"], counted=True),
-        f"{name}.state_changelog_topics": _internal_topics(part["state_changelog_topics"], counted=False),
+        f"{name}.repartition_source_topics": _internal_topics(part["repartition_source_topics"]),
+        f"{name}.state_changelog_topics": _internal_topics(part["state_changelog_topics"]),
     }
 
 
-def _internal_topics(topics: Iterable[Mapping[str, Any]], *, counted: bool) -> dict[str, Any]:
-    """Where a topology asks for no count, the broker works one out; for changelogs always."""
+def _internal_topics(topics: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where a topology asks for no count, the broker works one out."""
     return {
         topic["name"]: {
-            "partitions": (topic["partitions"] or _UNSAID) if counted else _UNSAID,
+            "partitions": topic["partitions"] or _UNSAID,
             "replication_factor": topic["replication_factor"],
             "topic_configs": _pairs(topic["topic_configs"]),
         }

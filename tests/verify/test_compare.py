@@ -41,7 +41,7 @@ ROW: dict[str, Any] = {
             "source_topic_regex": [],
             "repartition_sink_topics": ["s"],
             "repartition_source_topics": [internal("fixed", 3), internal("open", 0)],
-            "state_changelog_topics": [internal("c", 9)],
+            "state_changelog_topics": [internal("c", 0)],
         }
     ],
     "members": [

@@ -1,0 +1,326 @@
+"""Why groups are not ready: our words against the rules, and against the heartbeats of a real broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streaming_app.core import readiness
+from streaming_app.core.readiness import Reason, not_ready_reason, reason_from_topics, required_topics
+from streaming_app.local.container import Broker
+from streaming_app.protocol.client import StreamsGroupClient
+from streaming_app.protocol.member import STATUSES, Member, settle
+from streaming_app.protocol.messages import Fields
+from streaming_app.protocol.topology import internal_topic, subtopology, topology
+from tests.history.log import Folded, LogReader
+
+TOO_MANY = 3  # replicas that a broker on its own cannot give, so that it cannot create the topic
+
+
+def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
+    """A subtopology as a row has it."""
+    empty: dict[str, Any] = {
+        "subtopology_id": subtopology_id,
+        "source_topics": [],
+        "source_topic_regex": [],
+        "repartition_sink_topics": [],
+        "repartition_source_topics": [],
+        "state_changelog_topics": [],
+        "copartition_groups": [],
+    }
+    return {**empty, **lists}
+
+
+def test_topics_in_order_give_no_reason() -> None:
+    parts = [
+        part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+        part(
+            "1",
+            source_topics=["b"],
+            repartition_source_topics=[internal_topic("r")],
+            state_changelog_topics=[internal_topic("c")],
+            copartition_groups=[["b", "r"]],
+        ),
+    ]
+    assert reason_from_topics(parts, {"a": 4, "b": 2, "r": 2, "c": 2}) is None
+    assert required_topics(parts) == ["a", "b", "c", "r"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "topics", "status", "detail", "named"),
+    [
+        (
+            [part(source_topics=["b", "e", "a"]), part("1", source_topics=["d", "c"])],
+            {"e": 1},
+            "MISSING_SOURCE_TOPICS",
+            "Source topics a, b, c and 1 additional topics are missing.",
+            ("a", "b", "c", "d"),
+        ),
+        (  # a missing source topic is told before anything else
+            [part(source_topics=["a", "b", "x"], copartition_groups=[["a", "b"]])],
+            {"a": 1, "b": 2},
+            "MISSING_SOURCE_TOPICS",
+            "Source topics x are missing.",
+            ("x",),
+        ),
+        (
+            [part(source_topics=["a", "b"], copartition_groups=[["a", "b"]])],
+            {"a": 1, "b": 2},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Following topics do not have the same number of partitions: [{a=1, b=2}]",
+            ("a", "b"),
+        ),
+        (  # an open repartition topic gives way to the source topic; a second one in line takes its count
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part("1", repartition_source_topics=[internal_topic("r")], repartition_sink_topics=["s"]),
+                part(
+                    "2", repartition_source_topics=[internal_topic("s")], state_changelog_topics=[internal_topic("c")]
+                ),
+            ],
+            {"a": 3, "r": 3, "s": 3, "c": 4},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Existing topic c has different number of partitions: expected 3, found 4",
+            ("c",),
+        ),
+        (
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r", "s"]),
+                part(
+                    "1",
+                    repartition_source_topics=[internal_topic("r", 2), internal_topic("s", 3)],
+                    copartition_groups=[["r", "s"]],
+                ),
+            ],
+            {"a": 1},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Following topics do not have the same number of partitions: [{r=2, s=3}]",
+            ("r", "s"),
+        ),
+        (  # open ones take the count of the fixed one, and of the largest where none is fixed
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part("1", source_topics=["b"], repartition_sink_topics=["s"]),
+                part(
+                    "2",
+                    repartition_source_topics=[internal_topic("r"), internal_topic("s")],
+                    state_changelog_topics=[internal_topic("c")],
+                    copartition_groups=[["r", "s"]],
+                ),
+            ],
+            {"a": 1, "b": 5, "r": 5, "c": 1},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Existing topic c has different number of partitions: expected 5, found 1",
+            ("c",),
+        ),
+        (
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part(
+                    "1",
+                    source_topics=["b"],
+                    repartition_source_topics=[internal_topic("r", 5)],
+                    copartition_groups=[["b", "r"]],
+                ),
+            ],
+            {"a": 1, "b": 2},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Number of partitions [5] of repartition topic [r] doesn't match number of partitions [2] of the source "
+            "topic.",
+            ("r",),
+        ),
+        (
+            [part(source_topics=["a"], state_changelog_topics=[internal_topic(name) for name in "zyxw"])],
+            {"a": 1},
+            "MISSING_INTERNAL_TOPICS",
+            "Internal topics are missing: w, x, y and 1 additional topics",
+            ("w", "x", "y", "z"),
+        ),
+        (
+            [part(repartition_source_topics=[internal_topic("r")], repartition_sink_topics=["r"])],
+            {},
+            "STREAMS_INVALID_TOPOLOGY",
+            "Failed to compute number of partitions for all repartition topics: There may be loops in the topology "
+            "that cannot be resolved.",
+            (),
+        ),
+        (
+            [part(source_topics=["a"], repartition_source_topics=[internal_topic("r")])],
+            {"a": 1},
+            "STREAMS_INVALID_TOPOLOGY",
+            "Failed to compute number of partitions for all repartition topics: A repartition source topic is never "
+            "used as a sink topic.",
+            ("r",),
+        ),
+        (
+            [part(source_topics=["a"], source_topic_regex=["b.*", "("])],
+            {"a": 1, "xb": 1},
+            "MISSING_SOURCE_TOPICS",
+            "Source topics (, b.* are missing.",
+            ("(", "b.*"),
+        ),
+        (
+            [part(source_topics=["a"], source_topic_regex=["b.*"], copartition_groups=[["a", "b.*"]])],
+            {"a": 1, "b1": 1, "b2": 2},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Following topics do not have the same number of partitions: [{a=1, b1=1, b2=2}]",
+            ("a", "b1", "b2"),
+        ),
+    ],
+)
+def test_the_first_trouble_is_the_reason(
+    parts: list[dict[str, Any]], topics: dict[str, int], status: str, detail: str, named: tuple[str, ...]
+) -> None:
+    assert reason_from_topics(parts, topics) == Reason(status, detail, named)
+
+
+def row(**changed: Any) -> dict[str, Any]:
+    plain = {"state": "NotReady", "topology_epoch": 1, "validated_topology_epoch": -1, "metadata_hash": 5}
+    return {**plain, "subtopologies": [part(source_topics=["a", "b"])], **changed}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"metadata_hash": 0}, Reason("MISSING_SOURCE_TOPICS", "Source topics a, b are missing.", ("a", "b"))),
+        (
+            {},
+            Reason(
+                "TOPICS_NOT_VALIDATED",
+                "Topics of topology epoch 1 are missing or wrongly partitioned; no epoch was validated.",
+            ),
+        ),
+        (
+            {"validated_topology_epoch": 0},
+            Reason(
+                "TOPICS_NOT_VALIDATED",
+                "Topics of topology epoch 1 are missing or wrongly partitioned; epoch 0 was validated.",
+            ),
+        ),
+        ({"topology_epoch": None}, Reason("TOPICS_NOT_VALIDATED", "The group has no topology.")),
+        ({"state": "Stable"}, None),
+    ],
+)
+def test_without_metadata_the_log_tells_what_it_can(changed: dict[str, Any], expected: Reason | None) -> None:
+    assert not_ready_reason(row(**changed)) == expected
+
+
+def test_with_metadata_a_group_that_is_not_ready_always_has_a_reason() -> None:
+    told = not_ready_reason(row(), {"a": 1, "b": 1})
+    assert told == Reason(
+        "TOPICS_NOT_VALIDATED", "The topics are in order by now; the broker has not looked at them again."
+    )
+    assert not_ready_reason(row(), {"a": 1}) == Reason("MISSING_SOURCE_TOPICS", "Source topics b are missing.", ("b",))
+    assert not_ready_reason(row(state="Stable"), {}) is None
+
+
+def test_statuses_are_spelled_as_heartbeats_spell_them() -> None:
+    told = {
+        readiness.MISSING_SOURCE_TOPICS,
+        readiness.INCORRECTLY_PARTITIONED_TOPICS,
+        readiness.MISSING_INTERNAL_TOPICS,
+    }
+    assert told <= set(STATUSES)
+
+
+def missing_one(a: str, _b: str) -> list[Fields]:
+    return [subtopology("0", source_topics=[a, f"{a}-x"])]
+
+
+def missing_many(a: str, _b: str) -> list[Fields]:
+    return [subtopology(str(number), source_topics=[f"{a}-{number}", f"{a}-x{number}"]) for number in range(3)]
+
+
+def missing_changelogs(a: str, _b: str) -> list[Fields]:
+    topics = [internal_topic(f"{a}-{number}-changelog", replication_factor=TOO_MANY) for number in range(2)]
+    return [subtopology("0", source_topics=[a], state_changelog_topics=topics)]
+
+
+def missing_repartition(a: str, _b: str) -> list[Fields]:
+    name = f"{a}-repartition"
+    return [
+        subtopology("0", source_topics=[a], repartition_sink_topics=[name]),
+        subtopology("1", repartition_source_topics=[internal_topic(name, replication_factor=TOO_MANY)]),
+    ]
+
+
+def copartition_of_sources(a: str, b: str) -> list[Fields]:
+    return [subtopology("0", source_topics=[a, b], copartition_groups=[[a, b]])]
+
+
+def copartition_with_a_fixed_repartition_topic(a: str, b: str) -> list[Fields]:
+    name = f"{a}-repartition"
+    return [
+        subtopology("0", source_topics=[a], repartition_sink_topics=[name]),
+        subtopology(
+            "1",
+            source_topics=[b],
+            repartition_source_topics=[internal_topic(name, 5)],
+            copartition_groups=[[b, name]],
+        ),
+    ]
+
+
+def copartition_of_fixed_repartition_topics(a: str, _b: str) -> list[Fields]:
+    names = f"{a}-r-repartition", f"{a}-s-repartition"
+    return [
+        subtopology("0", source_topics=[a], repartition_sink_topics=names),
+        subtopology(
+            "1",
+            repartition_source_topics=[internal_topic(name, count) for count, name in enumerate(names, 1)],
+            copartition_groups=[names],
+        ),
+    ]
+
+
+def changelog_of_another_size(a: str, b: str) -> list[Fields]:
+    return [subtopology("0", source_topics=[a], state_changelog_topics=[internal_topic(b)])]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    "make",
+    [
+        missing_one,
+        missing_many,
+        missing_changelogs,
+        missing_repartition,
+        copartition_of_sources,
+        copartition_with_a_fixed_repartition_topic,
+        copartition_of_fixed_repartition_topics,
+        changelog_of_another_size,
+    ],
+)
+def test_the_reason_is_what_the_broker_tells_members(
+    make: Callable[[str, str], list[Fields]],
+    client: StreamsGroupClient,
+    broker: Broker,
+    group_id: str,
+    unique: Callable[[str], str],
+) -> None:
+    a, b = unique("a"), unique("b")
+    client.create_topic(a, 2)
+    client.create_topic(b, 3)
+    member = Member(client, group_id, topology(*make(a, b)))
+    member.join()
+    settle([member], until=lambda: bool(member.statuses) and "delayed" not in str(member.statuses))
+    ((status, detail),) = member.statuses
+
+    with LogReader(broker.bootstrap_server) as reader:
+        folded = Folded()
+        folded.add(reader.read())
+    counts = {topic["name"]: len(topic["partitions"]) for topic in client.admin.describe_topics()}
+    told = not_ready_reason(folded.rows[group_id], counts)
+    assert told is not None
+    assert told.status == status
+    said = detail.partition("; Creation failed")[0]  # what the broker adds after it tried
+    assert words(told.detail) == words(said)
+    assert set(told.topics) <= set(re.split(r"[^\w.-]+", said)) or make is missing_many
+
+
+def words(text: str) -> list[str]:
+    """The broker names internal topics in the order of a hash table."""
+    return sorted(re.split(r"[ ,]+", text))

@@ -1,0 +1,107 @@
+"""The log of a broker without Spark: its records as they come, folded by the pure core as the job folds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer, TopicPartition
+from typing_extensions import Self
+
+from offsets_decoder import decode
+from streaming_app.core.fold import CLASSIC_GROUP, Event, Fold, LogRecord
+from streaming_app.core.group import RECORD_TYPES
+from streaming_app.core.row import from_row, to_row
+
+TOPIC = "__consumer_offsets"
+
+
+class Raw(NamedTuple):
+    """A record as it stands in the log; a value of None is a tombstone."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
+
+    @property
+    def record_type(self) -> int:
+        return int.from_bytes(self.key[:2], "big")
+
+    @property
+    def group_id(self) -> str:
+        """Every group record's key begins with its type and the group's id."""
+        return self.key[4 : 4 + int.from_bytes(self.key[2:4], "big")].decode()
+
+
+class LogReader:
+    """Reads the offsets topic to its end, each time from where it was."""
+
+    def __init__(self, bootstrap_server: str) -> None:
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap_server, enable_auto_commit=False, isolation_level="read_uncommitted"
+        )
+        partitions = self._consumer.partitions_for_topic(TOPIC) or set()
+        self._partitions = [TopicPartition(TOPIC, number) for number in sorted(partitions)]
+        self._consumer.assign(self._partitions)
+        self._consumer.seek_to_beginning(*self._partitions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def read(self) -> list[Raw]:
+        """What is new, in the order of each partition."""
+        ends = self._consumer.end_offsets(self._partitions)
+        records: list[Any] = []
+        while any(self._consumer.position(partition) < end for partition, end in ends.items()):
+            for batch in self._consumer.poll(timeout_ms=100).values():
+                records += batch
+        return [Raw(one.partition, one.offset, one.timestamp, one.key, one.value) for one in records]
+
+
+class Folded:
+    """The rows and the events that the core makes of a log; every `add` is a batch of the job."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.events: dict[str, list[Event]] = {}
+
+    def add(self, records: Iterable[Raw]) -> None:
+        folds: dict[str, Fold] = {}
+        for raw in records:
+            if raw.record_type != CLASSIC_GROUP and raw.record_type not in RECORD_TYPES:
+                continue
+            group_id = raw.group_id
+            if group_id not in folds:
+                stored = self.rows.get(group_id)
+                if stored is None and raw.record_type == CLASSIC_GROUP:
+                    continue
+                folds[group_id] = Fold.of(group_id, raw.partition, stored and from_row(stored))  # type: ignore[arg-type]
+            folds[group_id].add([_decoded(raw)])
+        for group_id, fold in folds.items():
+            if fold.touched:
+                fold.close()
+                self.rows[group_id] = to_row("default", fold.life)
+                kept = self.events.setdefault(group_id, [])
+                for gone in fold.retracted:
+                    _take_back(kept, gone)
+                kept += fold.events
+
+
+def _decoded(raw: Raw) -> LogRecord:
+    at = datetime.fromtimestamp(raw.timestamp_ms / 1000, timezone.utc) if raw.timestamp_ms >= 0 else None
+    if raw.record_type == CLASSIC_GROUP:
+        return LogRecord(raw.offset, at, CLASSIC_GROUP, {}, None if raw.value is None else {})
+    record = decode(raw.key, raw.value)
+    return LogRecord(raw.offset, at, record.record_type, record.key, record.value)
+
+
+def _take_back(events: list[Event], gone: Event) -> None:
+    """By the key of group_events, as the job does."""
+    key = (gone.kind, gone.member_id, gone.offset)
+    events[:] = [event for event in events if (event.kind, event.member_id, event.offset) != key]

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from offsets_decoder import DecodeError, decode
 from schemas.table_definitions import table
@@ -25,9 +26,11 @@ _ROWS_A_BATCH = 200
 
 _EVENT = "struct<at:timestamp,kind:string,member_id:string,old:string,new:string,offset:bigint>"
 _UNDECODABLE = "struct<" + ",".join(f"{c.name}:{c.type}" for c in table("quarantine").columns[3:]) + ">"
+COUNTS = ("groups", "decoded", "drifted", "quarantined", "told_events", "retracted_events")
+"""Columns to sum up over all folded rows."""
 FOLDED_DDL = (
     f"{table('groups').ddl}, events array<{_EVENT}>, retracted array<{_EVENT}>, undecodable array<{_UNDECODABLE}>, "
-    "decoded bigint, drifted bigint"
+    + ", ".join(f"{name} bigint" for name in COUNTS)
 )
 """Columns of the folded rows; `group_id` is null where nothing but undecodable records came."""
 
@@ -45,6 +48,16 @@ def fold_stream(batches: Iterable[pa.RecordBatch], cluster: str, schema: pa.Sche
                 ready = []
     if ready:
         yield pa.RecordBatch.from_pylist(ready, schema)
+
+
+def sorted_for_fold(records: pa.Table, stored: pa.Table) -> pa.Table:
+    """Raw records and stored rows in the order that `fold_stream` wants: what Spark's shuffle does for many."""
+    records = records.append_column(stored.schema.field("stored"), pa.nulls(records.num_rows, stored["stored"].type))
+    both = pa.concat_tables([records, stored.select(records.column_names).cast(records.schema)])
+    order = pc.sort_indices(
+        both.select(["group_bytes", "offset"]), [("group_bytes", "ascending"), ("offset", "ascending")]
+    )
+    return both.take(order)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:
@@ -116,13 +129,22 @@ class _Outcome:
             **to_row(cluster, fold.life),
             "events": [event._asdict() for event in fold.events],
             "retracted": [event._asdict() for event in fold.retracted],
+            "groups": 1,
+            "told_events": len(fold.events),
+            "retracted_events": len(fold.retracted),
             **self._taken(),
         }
 
     def alone(self, cluster: str) -> dict[str, Any]:
-        return {"cluster": cluster, "group_id": None, "events": [], "retracted": [], **self._taken()}
+        nothing: dict[str, Any] = {"group_id": None, "events": [], "retracted": [], **dict.fromkeys(COUNTS, 0)}
+        return {"cluster": cluster, **nothing, **self._taken()}
 
     def _taken(self) -> dict[str, Any]:
-        taken = {"undecodable": self.undecodable, "decoded": self.decoded, "drifted": self.drifted}
+        taken = {
+            "undecodable": self.undecodable,
+            "quarantined": len(self.undecodable),
+            "decoded": self.decoded,
+            "drifted": self.drifted,
+        }
         self.undecodable, self.decoded, self.drifted = [], 0, 0
         return taken

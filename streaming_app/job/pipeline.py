@@ -1,8 +1,12 @@
-"""What the job does with one micro-batch: filter in the JVM, fold in Python, append events, merge groups.
+"""What the job does with one micro-batch: filter in the JVM, fold in Python, append events, put groups in place.
 
-The order matters. Events and quarantine go first, marked with the batch so that Delta skips a second append; the MERGE
-goes last. A crash in between repeats the batch from the checkpoint: nothing is lost, nothing stands twice, and rows
-that were merged already skip the records they have seen.
+The order matters. Events and quarantine go first, marked with the batch so that Delta skips a second append; groups go
+last. A crash in between repeats the batch from the checkpoint: nothing is lost, nothing stands twice, and rows that
+were written already skip the records they have seen.
+
+A batch of few records is folded right here, one of many by Spark's workers: the same fold, fed and drained the same
+way. To start workers, shuffle and merge takes seconds, whatever the size, and most batches of a living cluster are
+small.
 """
 
 from __future__ import annotations
@@ -10,20 +14,33 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.table_definitions import table
-from streaming_app.job.folding import FOLDED_DDL, STORED_OFFSET, fold_stream
+from streaming_app.job.folding import COUNTS, FOLDED_DDL, STORED_OFFSET, fold_stream, sorted_for_fold
 from streaming_app.job.source import GROUP_BYTES, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
     from streaming_app.job.tables import Warehouse
 
-_NAMED_GROUPS = 500  # up to so many groups are named to Delta, beyond it is a join
+_FEW_RECORDS = 5_000
+_FEW_GROUPS = 500  # groups of a small batch are named to Delta, one by one
+_STORED_AS_RECORD = (
+    "encode(group_id, 'UTF-8') AS group_bytes",
+    f"{STORED_OFFSET}L AS offset",
+    "CAST(NULL AS int) AS partition",
+    "CAST(NULL AS timestamp) AS timestamp",
+    "CAST(NULL AS binary) AS key",
+    "CAST(NULL AS binary) AS value",
+    "struct(*) AS stored",
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +54,13 @@ class BatchOutcome:
     seconds: float = 0.0
 
 
+class _Batch(NamedTuple):
+    """What makes an append of this batch known to Delta when it comes again."""
+
+    writer: str
+    number: int
+
+
 class Pipeline:
     """Called by Spark with every micro-batch; hands what came of it to `done`."""
 
@@ -47,82 +71,80 @@ class Pipeline:
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
         self._warehouse = warehouse
+        self._quick = warehouse.for_few_rows()
         self._cluster = cluster
         self._topic = topic
         self._done = done
-        schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
-        self._fold = partial(fold_stream, cluster=cluster, schema=schema)
+        self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
+        self._fold = partial(fold_stream, cluster=cluster, schema=self._schema)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Take one micro-batch of the Kafka source into the tables."""
         started = time.monotonic()
-        writer = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
+        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
         raw = batch.where(WANTED).selectExpr(
             f"{GROUP_BYTES} AS group_bytes", "offset", "partition", "timestamp", "key", "value"
         )
         raw = raw.persist()
         try:
-            outcome = self._take(raw, f"{self._cluster}-{writer}", batch_id)
+            counts = self._take(raw, _Batch(f"{self._cluster}-{query}", batch_id))
         finally:
             raw.unpersist()
-        self._done(batch_id, BatchOutcome(**outcome, seconds=time.monotonic() - started))
+        told = {name: counts.get(name) or 0 for name in ("decoded", "groups", "quarantined", "drifted")}
+        self._done(batch_id, BatchOutcome(**told, seconds=time.monotonic() - started))
 
-    def _take(self, raw: DataFrame, writer: str, batch_id: int) -> dict[str, int]:
-        keys = [row[0] for row in raw.select("group_bytes").distinct().limit(_NAMED_GROUPS + 1).collect()]
-        if not keys:
+    def _take(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
+        seen = raw.count()  # the one reading of the topic
+        if not seen:
             return {}
-        named = [bytes(key) for key in keys if key is not None] if len(keys) <= _NAMED_GROUPS else None
-        folded = self._folded(raw, named).persist()
-        try:
-            counts = self._counts(folded)
-            self._write(folded, counts, named, writer, batch_id)
-        finally:
-            folded.unpersist()
-        return {name: counts[name] or 0 for name in ("decoded", "groups", "quarantined", "drifted")}
+        if seen <= _FEW_RECORDS:
+            records = raw.toArrow()
+            keys = [key for key in pc.unique(records["group_bytes"]).to_pylist() if key is not None]
+            if len(keys) <= _FEW_GROUPS:
+                return self._take_few(records, [key.decode("utf-8", "replace") for key in keys], batch)
+        return self._take_many(raw, batch)
 
-    def _folded(self, raw: DataFrame, named: list[bytes] | None) -> DataFrame:
-        stored = self._warehouse.stored(named).selectExpr(
-            "encode(group_id, 'UTF-8') AS group_bytes",
-            f"{STORED_OFFSET}L AS offset",
-            "CAST(NULL AS int) AS partition",
-            "CAST(NULL AS timestamp) AS timestamp",
-            "CAST(NULL AS binary) AS key",
-            "CAST(NULL AS binary) AS value",
-            "struct(*) AS stored",
-        )
-        if named is None:
-            stored = stored.join(raw.select("group_bytes").distinct(), "group_bytes", "left_semi")
-        ordered = (
-            raw.selectExpr("*", "NULL AS stored")
-            .unionByName(stored)
-            .repartition("group_bytes")
-            .sortWithinPartitions("group_bytes", "offset")
-        )
-        return ordered.mapInArrow(self._fold, FOLDED_DDL)
-
-    @staticmethod
-    def _counts(folded: DataFrame) -> Row:
-        counts = folded.selectExpr(
-            "sum(decoded) AS decoded",
-            "count(group_id) AS groups",
-            "sum(size(undecodable)) AS quarantined",
-            "sum(drifted) AS drifted",
-            "sum(size(events)) AS events",
-            "sum(size(retracted)) AS retracted",
-        ).first()
-        assert counts is not None  # noqa: S101 - an aggregate without keys has one row
+    def _take_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:
+        stored = self._quick.stored(group_ids).selectExpr(*_STORED_AS_RECORD).toArrow()
+        folded = pa.Table.from_batches(self._fold(sorted_for_fold(records, stored).to_batches()), self._schema)
+        counts = {name: pc.sum(folded[name]).as_py() for name in COUNTS}
+        frame = self._quick.frame(folded)
+        self._append(self._quick, frame, counts, batch)
+        if counts["groups"] and stored.num_rows:
+            touched = folded["group_id"].drop_null().to_pylist()
+            self._quick.replace_groups(_groups(frame), touched)
+        elif counts["groups"]:
+            self._quick.add_groups(_groups(frame))
         return counts
 
-    def _write(self, folded: DataFrame, counts: Row, named: list[bytes] | None, writer: str, batch_id: int) -> None:
-        if counts["retracted"]:
-            self._warehouse.rewrite_events(_events(folded, "events"), _events(folded, "retracted"))
-        elif counts["events"]:
-            self._warehouse.append("group_events", _events(folded, "events"), writer, batch_id)
+    def _take_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
+        stored = self._warehouse.stored()
+        first = stored.isEmpty()
+        records = raw.selectExpr("*", "NULL AS stored")
+        if not first:
+            touched = raw.select("group_bytes").distinct()
+            records = records.unionByName(
+                stored.selectExpr(*_STORED_AS_RECORD).join(touched, "group_bytes", "left_semi")
+            )
+        ordered = records.repartition("group_bytes").sortWithinPartitions("group_bytes", "offset")
+        folded = ordered.mapInArrow(self._fold, FOLDED_DDL).persist()
+        try:
+            counts = folded.selectExpr(*(f"sum({name}) AS {name}" for name in COUNTS)).collect()[0].asDict()
+            self._append(self._warehouse, folded, counts, batch)
+            if counts["groups"]:
+                put = self._warehouse.add_groups if first else self._warehouse.merge_groups
+                put(_groups(folded))
+        finally:
+            folded.unpersist()
+        return counts
+
+    def _append(self, warehouse: Warehouse, folded: DataFrame, counts: Mapping[str, int], batch: _Batch) -> None:
+        if counts["retracted_events"]:
+            warehouse.rewrite_events(_events(folded, "events"), _events(folded, "retracted"))
+        elif counts["told_events"]:
+            warehouse.append("group_events", _events(folded, "events"), *batch)
         if counts["quarantined"]:
-            self._warehouse.append("quarantine", self._undecodable(folded), writer, batch_id)
-        if counts["groups"]:
-            ids = None if named is None else [key.decode("utf-8", "replace") for key in named]
-            self._warehouse.merge_groups(folded.where("group_id IS NOT NULL").select(*table("groups").names), ids)
+            warehouse.append("quarantine", self._undecodable(folded), *batch)
 
     def _undecodable(self, folded: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
@@ -130,6 +152,10 @@ class Pipeline:
         return folded.selectExpr("cluster", "group_id", "explode(undecodable) AS record").select(
             "cluster", "group_id", F.lit(self._topic).alias("topic"), "record.*"
         )
+
+
+def _groups(folded: DataFrame) -> DataFrame:
+    return folded.where("group_id IS NOT NULL").select(*table("groups").names)
 
 
 def _events(folded: DataFrame, name: str) -> DataFrame:

@@ -136,6 +136,9 @@ def _options(properties: Mapping[str, str], topic: Topic) -> dict[str, str]:
         "max.partition.fetch.bytes": str(8 << 20),
         "fetch.max.bytes": str(64 << 20),
         "isolation.level": "read_uncommitted",
+        # Spark asks for offsets after every poll, and a broker answers a connection's requests in turn: behind a fetch
+        # that waits for data that Spark does not want (half a second by default). Spark only fetches what is there.
+        "fetch.max.wait.ms": "1",
     }
     return {
         **{f"kafka.{name}": value for name, value in {**fetching, **properties}.items()},

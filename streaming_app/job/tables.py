@@ -10,16 +10,21 @@ from streaming_app.job.errors import JobError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT_PROPERTY = "streams_groups.format"
 _PROPERTIES = {
     FORMAT_PROPERTY: str(WAREHOUSE_FORMAT),
-    "delta.enableDeletionVectors": "true",  # a MERGE of a few groups then rewrites no file of many
-    "delta.autoOptimize.autoCompact": "true",  # batches are small, and so are their files
+    "delta.enableDeletionVectors": "true",  # replacing a few groups then rewrites no file of many
+    "delta.checkpointInterval": "50",  # a commit a second would otherwise mean a checkpoint every ten
+}
+_FEW_ROWS_CONF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",  # the rows are of those groups
 }
 _SKIPPED_BY = {"group_id"}  # what tables are looked up by: statistics of more only cost time
-_LITERALS = 500  # so many groups are looked up by name, which lets Delta skip files; more are joined
 
 
 class Warehouse:
@@ -55,14 +60,23 @@ class Warehouse:
                     "choose another --warehouse, or the release that made it"
                 )
 
-    def stored(self, group_keys: Sequence[bytes] | None) -> DataFrame:
-        """The rows of these groups (ids as bytes), or of all groups when None, which the caller then narrows."""
+    def for_few_rows(self) -> Warehouse:
+        """The same tables through a session that interprets its plans: compiling them takes longer than a few rows."""
+        session = self._spark.newSession()
+        for name, value in _FEW_ROWS_CONF.items():
+            session.conf.set(name, value)
+        return Warehouse(session, self._path, self._cluster)
+
+    def frame(self, rows: pa.Table) -> DataFrame:
+        """`rows` as a DataFrame of this warehouse's session."""
+        return self._spark.createDataFrame(rows)
+
+    def stored(self, group_ids: Sequence[str] | None = None) -> DataFrame:
+        """The stored rows of these groups, or of all."""
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
         rows = self._spark.read.format("delta").load(self._at("groups")).where(F.col("cluster") == self._cluster)
-        if group_keys is None:
-            return rows
-        return rows.where(F.col("group_id").isin([key.decode("utf-8", "replace") for key in group_keys]))
+        return rows if group_ids is None else rows.where(F.col("group_id").isin(*group_ids))
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` once: the same writer and batch again is skipped by Delta."""
@@ -92,11 +106,18 @@ class Warehouse:
             .execute()
         )
 
-    def merge_groups(self, rows: DataFrame, group_ids: Sequence[str] | None) -> None:
-        """Put the rows of groups in place of those that stand there. `group_ids`, if given, names all of them."""
+    def add_groups(self, rows: DataFrame) -> None:
+        """Put in groups that are not there yet."""
+        rows.write.format("delta").mode("append").save(self._at("groups"))
+
+    def replace_groups(self, rows: DataFrame, group_ids: Sequence[str]) -> None:
+        """Put `rows` in place of the rows of exactly these groups, in one commit."""
+        concerned = f"cluster = {_literal(self._cluster)} AND group_id IN ({', '.join(map(_literal, group_ids))})"
+        rows.write.format("delta").mode("overwrite").option("replaceWhere", concerned).save(self._at("groups"))
+
+    def merge_groups(self, rows: DataFrame) -> None:
+        """Put the rows of groups, however many, in place of those that stand there."""
         condition = f"t.cluster = {_literal(self._cluster)} AND t.group_id = s.group_id"
-        if group_ids is not None and len(group_ids) <= _LITERALS:
-            condition += f" AND t.group_id IN ({', '.join(map(_literal, group_ids))})"
         merge = self._target("groups").merge(rows.alias("s"), condition)
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 

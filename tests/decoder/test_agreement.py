@@ -2,7 +2,7 @@
 
 # ruff: noqa: S311 - a seeded Random is what makes a failure come back
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -129,11 +129,18 @@ def test_a_key_cut_at_any_byte_is_malformed(kind: Kind) -> None:
 @EVERY_KIND
 def test_a_record_with_any_one_byte_flipped_has_one_outcome(kind: Kind) -> None:
     key, value = built(Random(kind_name(kind)), kind, longest=6)
-    flipped = [(at, mask) for at in range(len(value)) for mask in (0x01, 0x80, 0xFF)]
 
-    outcomes = [agreed(key, value[:at] + bytes((value[at] ^ mask,)) + value[at + 1 :]) for at, mask in flipped]
+    outcomes = [agreed(key, flipped) for flipped in with_one_byte_flipped(value)]
+    outcomes += [agreed(flipped, value) for flipped in with_one_byte_flipped(key)]
 
-    assert len(outcomes) == 3 * len(value) > 0
+    assert len(outcomes) == 10 * len(key + value) > 0
+
+
+def with_one_byte_flipped(data: bytes) -> Iterator[bytes]:
+    """Every byte with each of its bits flipped, all of them, and all but the sign."""
+    for at in range(len(data)):
+        for mask in [1 << bit for bit in range(8)] + [0xFF, 0x7F]:
+            yield data[:at] + bytes((data[at] ^ mask,)) + data[at + 1 :]
 
 
 @EVERY_KIND

@@ -21,19 +21,36 @@ from tests.decoder.kafka_oracle import Oracle, Refused
 from tests.decoder.random_records import KINDS, Kind, damaged, kind_name, random_kafka_json, random_record
 
 Release = tuple[str, dict[str, dict[str, Any]], Oracle]
-NEWEST = "4.4.0"
-RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", NEWEST]
+OLDEST, NEWEST = "4.0.1", "4.4.0"
+RELEASES = [OLDEST, "4.1.2", "4.2.1", "4.3.1", NEWEST]
 MESSAGES = int(os.environ.get("ORACLE_MESSAGES", "50"))
 OLDER_ONLY = 9  # its classes are gone since 4.1
-WRITTEN_TODAY = [kind for kind in KINDS if kind[2] is None and kind[0] != OLDER_ONLY]
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=kind_name)
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[Oracle]:
+def oracles() -> Iterator[dict[str, Oracle]]:
+    """The classes of the newest release, and those of the one that wrote what it does not."""
+    started = {name: Oracle(resolve(f"org.apache.kafka:kafka-group-coordinator:{name}")) for name in (OLDEST, NEWEST)}
+    yield started
+    for oracle in started.values():
+        oracle.close()
+
+
+@pytest.fixture
+def kafka(oracles: dict[str, Oracle]) -> Oracle:
     """The newest release's classes."""
-    oracle = Oracle(resolve(f"org.apache.kafka:kafka-group-coordinator:{NEWEST}"))
-    yield oracle
-    oracle.close()
+    return oracles[NEWEST]
+
+
+@pytest.fixture
+def writer(oracles: dict[str, Oracle], kind: Kind) -> Oracle:
+    """The newest classes that write a kind of record."""
+    return oracles[OLDEST if is_older(kind) else NEWEST]
+
+
+def is_older(kind: Kind) -> bool:
+    return kind[2] is not None or kind[0] == OLDER_ONLY
 
 
 @pytest.fixture(scope="module", params=RELEASES)
@@ -87,44 +104,52 @@ def expected_in(record_type: int, release: Release) -> bool:
     return (since < "4" or since <= release) and (not until or release.startswith(until))
 
 
-@pytest.mark.parametrize("kind", WRITTEN_TODAY, ids=kind_name)
-def test_bytes_built_here_are_read_by_kafka_and_written_by_it_byte_for_byte(kafka: Oracle, kind: Kind) -> None:
-    number, version, _ = kind
-    name = f"{schemas.records()[number].name}Value"
+@EVERY_KIND
+def test_bytes_built_here_are_read_by_kafka_and_written_by_it_byte_for_byte(writer: Oracle, kind: Kind) -> None:
+    number, version, layout = kind
+    name = schemas.records()[number].name
+    key_version = number if is_older(kind) else 0
     random = Random(kind_name(kind))
 
     for _ in range(MESSAGES):
-        key, value = encode(number, *random_record(random, kind), version=version)
-        printed = to_json(decode(key, value))["value"]["data"]
+        key, value = encode(number, *random_record(random, kind), version=version, layout=layout)
+        printed = to_json(decode(key, value))
+        key_json, value_json = printed["key"]["data"], printed["value"]["data"]
 
-        assert kafka.json_of(name, version, value[2:]) == printed
-        assert kafka.bytes_of(name, version, printed) == (value, printed)
+        assert writer.json_of(f"{name}Key", key_version, key[2:]) == key_json
+        assert writer.json_of(f"{name}Value", version, value[2:]) == value_json
+        assert writer.bytes_of(f"{name}Key", key_version, key_json) == (
+            key_version.to_bytes(2, "big") + key[2:],
+            key_json,
+        )
+        assert writer.bytes_of(f"{name}Value", version, value_json) == (value, value_json)
 
 
-@pytest.mark.parametrize("kind", WRITTEN_TODAY, ids=kind_name)
-def test_damaged_bytes_that_are_taken_here_mean_the_same_to_kafka(kafka: Oracle, kind: Kind) -> None:
-    number, version, _ = kind
+@EVERY_KIND
+def test_damaged_bytes_that_are_taken_here_mean_the_same_to_kafka(writer: Oracle, kind: Kind) -> None:
+    number, version, layout = kind
     name = f"{schemas.records()[number].name}Value"
     random = Random(f"damaged {kind_name(kind)}")
     taken = 0
 
     for _ in range(4 * MESSAGES):
-        key, value = encode(number, *random_record(random, kind, longest=5), version=version)
+        key, value = encode(number, *random_record(random, kind, longest=5), version=version, layout=layout)
         broken = damaged(random, value)
         try:
             record = decode(key, broken)
         except DecodeError:
             continue
-        if record.value_version == version and record.layout is None:
+        if (record.value_version, record.layout) == (version, layout):
             taken += 1
-            assert kafka.json_of(name, version, broken[2:]) == to_json(record)["value"]["data"]
+            assert writer.json_of(name, version, broken[2:]) == to_json(record)["value"]["data"]
     assert taken > 0
 
 
-@pytest.mark.parametrize("kind", WRITTEN_TODAY, ids=kind_name)
+@EVERY_KIND
 def test_lines_of_the_console_consumer_are_read_to_the_last_byte(kafka: Oracle, kind: Kind) -> None:
     random = Random(f"escaped {kind_name(kind)}")
-    records = [encode(kind[0], *random_record(random, kind), version=kind[1]) for _ in range(MESSAGES // 5)]
+    made = [random_record(random, kind) for _ in range(MESSAGES // 5)]
+    records = [encode(kind[0], *fields, version=kind[1], layout=kind[2]) for fields in made]
 
     lines = [f"{kafka.text_of(key)}\t{kafka.text_of(value)}\n" for key, value in records]
 

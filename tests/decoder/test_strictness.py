@@ -1,4 +1,6 @@
+import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -182,6 +184,20 @@ BROKEN_VALUES = {
         18,
         "neither null nor present: 0x02",
     ),
+    "2 billion structs behind a tag": (
+        GROUP_KEY,
+        f"{HEAD_17} 01 01 05 ffffffff07",
+        "value.lastAssignmentConfigs",
+        17,
+        "2147483646 elements are claimed, 0 bytes are left",
+    ),
+    "2 billion structs before flexible versions": (
+        "0002 0001 67",
+        "0000 0000 00000001 ffff ffff 7fffffff 0001 6d",
+        "value.members",
+        12,
+        "2147483647 elements are claimed, 3 bytes are left",
+    ),
     "a cut uuid": (
         OFFSET_KEY,
         "0004" + "00" * 12 + "01" + "00" * 8 + "01 00 04 00000000",
@@ -208,6 +224,24 @@ def test_a_broken_value_is_refused_with_its_field_and_offset(  # noqa: PLR0913, 
         decoder(bytes.fromhex(key), bytes.fromhex(value))
 
     assert (caught.value.path, caught.value.offset, caught.value.reason) == (path, offset, reason)
+
+
+CLAIMS = [name for name in BROKEN_VALUES if "2 GB" in name or "2 billion" in name]
+
+
+@BOTH
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_false_claim_of_gigabytes_takes_no_memory(decoder: Decoder, name: str) -> None:
+    key, value = map(bytes.fromhex, BROKEN_VALUES[name][:2])
+    with suppress(MalformedRecord):
+        decoder(key, value)  # the first of its type makes the reader
+    tracemalloc.start()
+    with pytest.raises(MalformedRecord):
+        decoder(key, value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 100_000
 
 
 @BOTH

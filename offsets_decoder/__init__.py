@@ -17,7 +17,7 @@ from offsets_decoder.errors import (
     UnknownRecordType,
     UnknownValueVersion,
 )
-from offsets_decoder.json_form import error_json, error_kind, to_json
+from offsets_decoder.json_form import error_json, to_json
 from offsets_decoder.layout import SHIPPED, dialects
 from offsets_decoder.lines import decode_lines
 from offsets_decoder.record import Record, UnknownTag
@@ -41,7 +41,6 @@ __all__ = [
     "dialects",
     "encode",
     "error_json",
-    "error_kind",
     "reference_decode",
     "to_json",
 ]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from construct import Construct, Struct
 
 from offsets_decoder.layout import SHIPPED, Shape, Slot, element_min_size, key_shape, value_shape
+from offsets_decoder.scalars import CODES
 from offsets_decoder.shapes import ABSENT, ABSENT_IN_TAG, TAGS, Optional, Plain, Series, Tags
-from offsets_decoder.wire import NUMBERS, Blob, Number, Text, Uuid
+from offsets_decoder.wire import Blob, Number, Text, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,9 +54,9 @@ def _element(slot: Slot, *, flexible: bool, nullable: bool) -> Construct:
     if slot.shape is not None:
         inner = struct_of(slot.shape)
         return Optional(inner, ABSENT if slot.tag is None else ABSENT_IN_TAG) if nullable else inner
-    if slot.element in NUMBERS:
-        return Number(slot.element)
     if slot.element == "uuid":
         return Uuid()
+    if slot.element in CODES:
+        return Number(slot.element)
     kind, prefix = {"string": (Text, "int16"), "bytes": (Blob, "int32")}[slot.element]
     return kind("compact" if flexible else prefix, nullable=nullable)

@@ -15,6 +15,7 @@ from struct import Struct, calcsize
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder import slow_cases
+from offsets_decoder.scalars import CODES, MAX_STRING, SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from offsets_decoder.layout import Shape, Slot
     from offsets_decoder.record import UnknownTag
 
-_CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "uuid": "16s"}
 _PREFIX = 2  # bytes before the fields: a key's record type, a value's version
 # What `slow_cases` calls the reader of a type, by whether it may be null: for flexible versions and for those before.
 _COMPACT = {
@@ -91,7 +91,7 @@ class _Writer:
         found: dict[str, str] = {}
         row: list[Slot] = []
         for slot in shape.plain:
-            if slot.element in _CODES and not slot.is_array:
+            if slot.element in CODES and not slot.is_array:
                 row.append(slot)
                 continue
             self._row(row, found)
@@ -106,7 +106,7 @@ class _Writer:
         """Read neighbours of fixed size with one call."""
         if not row:
             return
-        codes = "".join(_CODES[slot.element] for slot in row)
+        codes = "".join(CODES[slot.element] for slot in row)
         names = [self.name("v") for _ in row]
         self.line(f"{', '.join(names)}, = {self._unpacker(codes)}(buf, p)")
         self.line(f"p += {calcsize('>' + codes)}")
@@ -123,14 +123,14 @@ class _Writer:
         target = self.name("v")
         if not slot.is_array:
             self._one(slot, target, path, flexible=flexible, nullable=slot.nullable)
-        elif slot.element in _CODES and slot.element != "uuid" and flexible:
+        elif slot.element in CODES and slot.element != "uuid" and flexible:
             self._numbers(slot, target)
         else:
             self._loop(slot, target, path, flexible=flexible)
         return target
 
     def _one(self, slot: Slot, target: str, path: str, *, flexible: bool, nullable: bool) -> None:
-        if slot.element in _CODES:
+        if slot.element in CODES:
             found: dict[str, str] = {}
             self._row([slot], found)
             self.line(f"{target} = {found[slot.name]}")
@@ -146,7 +146,7 @@ class _Writer:
     def _old_text(self, target: str) -> None:
         """Read a string in place: every key has one."""
         self.line("n = buf[p] << 8 | buf[p + 1]")
-        with self.block(f"if n > {slow_cases.MAX_STRING}:"):  # as int16 it is negative
+        with self.block(f"if n > {MAX_STRING}:"):  # as int16 it is negative
             self.line("raise Refused")
         self.line("e = p + 2 + n")
         self.line(f"{target} = buf[p + 2 : e].decode()")
@@ -172,13 +172,13 @@ class _Writer:
             self.line(f"{target} = {self.struct(shape, path)}")
 
     def _numbers(self, slot: Slot, target: str) -> None:
-        code = _CODES[slot.element]
+        code = CODES[slot.element]
         table = f"unpack_many_{code}"
         self.unpackers[table] = slow_cases.unpackers(code)
         self.line("n = buf[p]")
         with self.block(f"if 0 < n <= {slow_cases.SMALL}:"):
             self.line(f"{target} = [*{table}[n](buf, p + 1)]")
-            size = calcsize(">" + code)
+            size = SIZES[slot.element]
             self.line(f"p += {size} * n - {size - 1}")
         with self.block("else:"):
             self.line(f"{target}, p = {'nullable_' if slot.nullable else ''}many(buf, p, {code!r})")

@@ -10,13 +10,11 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from offsets_decoder.errors import DecodeError, MalformedRecord, UnknownRecordType, UnknownValueVersion
+from offsets_decoder.errors import DecodeError
 from offsets_decoder.layout import SHIPPED, Shape, Slot, key_shape, value_shape
 
 if TYPE_CHECKING:
     from offsets_decoder.record import Record
-
-_KINDS = (UnknownRecordType, UnknownValueVersion, MalformedRecord)
 
 
 def to_json(record: Record) -> dict[str, Any]:
@@ -40,15 +38,10 @@ def to_json(record: Record) -> dict[str, Any]:
 def error_json(key: bytes | None, value: bytes | None, error: DecodeError) -> dict[str, Any]:
     """Return what stands for a record that cannot be decoded: the kind of error, its message, and the bytes in hex."""
     return {
-        "error": {"kind": error_kind(error), "message": str(error)},
+        "error": {"kind": type(error).__name__, "message": str(error)},
         "key": None if key is None else bytes(key).hex(),
         "value": None if value is None else bytes(value).hex(),
     }
-
-
-def error_kind(error: DecodeError) -> str:
-    """Return the contract's name of an error: `UnknownRecordType`, `UnknownValueVersion` or `MalformedRecord`."""
-    return next((kind.__name__ for kind in _KINDS if isinstance(error, kind)), type(error).__name__)
 
 
 def _struct(shape: Shape, fields: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder.errors import UnknownDialectError, UnknownRecordType, UnknownValueVersion
+from offsets_decoder.scalars import SIZES
 from schemas import record, records
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from schemas import Body, Field, RecordDefinition
 
 SHIPPED = "shipped"
-FIXED_SIZES = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "uuid": 16}
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def element_min_size(slot: Slot, *, flexible: bool) -> int:
     """Return the fewest bytes one element of the slot takes."""
     if slot.shape is not None:
         return 1 if slot.nullable and not slot.is_array else slot.shape.min_size
-    if slot.element in FIXED_SIZES:
-        return FIXED_SIZES[slot.element]
+    if slot.element in SIZES:
+        return SIZES[slot.element]
     return 1 if flexible else {"string": 2, "bytes": 4}[slot.element]
 
 

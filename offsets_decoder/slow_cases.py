@@ -11,14 +11,13 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder.record import UnknownTag
+from offsets_decoder.scalars import BIGGEST_UVARINT, MAX_STRING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_STRING = 0x7FFF
 SMALL = 0x7F  # the longest varint of one byte
 _UVARINT_BYTES = 5
-_BIGGEST_UVARINT = 0xFFFFFFFF
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -33,7 +32,7 @@ def uvarint(buf: bytes, p: int) -> tuple[int, int]:
         byte = buf[p + i]
         value |= (byte & SMALL) << (7 * i)
         if byte <= SMALL:
-            if (i and not byte) or value > _BIGGEST_UVARINT:
+            if (i and not byte) or value > BIGGEST_UVARINT:
                 break
             return value, p + i + 1
     raise Refused

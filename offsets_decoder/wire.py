@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from construct import Construct, ConstructError, FormatField, FormatFieldError
 
+from offsets_decoder.scalars import BIGGEST_UVARINT, CODES, MAX_STRING, SIZES
+
 if TYPE_CHECKING:
     from io import BytesIO
 
-MAX_STRING = 0x7FFF  # Kafka refuses longer strings when reading, whatever the length's own type
-NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q"}
-_BIGGEST_UVARINT = 0xFFFFFFFF
 _CONTINUES = 0x80
 _UVARINT_SHIFTS = (0, 7, 14, 21, 28)
-_UUID_SIZE = 16
 
 
 class Fault(ConstructError):  # type: ignore[misc]  # noqa: N818 - Construct has no types; not an error of ours
@@ -56,7 +54,7 @@ def read_uvarint(stream: BytesIO, path: str) -> int:
             raise Fault("the bytes end inside a varint", path, start)
         value |= (piece[0] & 0x7F) << shift
         if piece[0] < _CONTINUES:
-            if (shift and not piece[0]) or value > _BIGGEST_UVARINT:
+            if (shift and not piece[0]) or value > BIGGEST_UVARINT:
                 break
             return value
     raise Fault("over-long varint", path, start)
@@ -68,8 +66,7 @@ def read_length(stream: BytesIO, path: str, prefix: str, *, nullable: bool) -> i
     if prefix == "compact":
         length = read_uvarint(stream, path) - 1
     else:
-        size = {"int16": 2, "int32": 4}[prefix]
-        length = int.from_bytes(take(stream, size, path), "big", signed=True)
+        length = int.from_bytes(take(stream, SIZES[prefix], path), "big", signed=True)
     if length >= 0:
         return length
     if length == -1 and nullable:
@@ -100,11 +97,11 @@ def read_blob(stream: BytesIO, path: str, prefix: str, nullable: bool) -> bytes 
 
 def read_uuid(stream: BytesIO, path: str) -> str:
     """Sixteen bytes as Kafka prints them: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(take(stream, _UUID_SIZE, path))[:22].decode()
+    return base64.urlsafe_b64encode(take(stream, SIZES["uuid"], path))[:22].decode()
 
 
 def write_uvarint(stream: BytesIO, value: int) -> None:
-    """Return the shortest form of an unsigned varint."""
+    """Write an unsigned varint in its shortest form."""
     while value >= _CONTINUES:
         stream.write(bytes((value & 0x7F | _CONTINUES,)))
         value >>= 7
@@ -112,18 +109,18 @@ def write_uvarint(stream: BytesIO, value: int) -> None:
 
 
 def write_length(stream: BytesIO, length: int, prefix: str) -> None:
-    """Return the opposite of `read_length`; -1 is null."""
+    """Write what `read_length` reads; -1 is null."""
     if prefix == "compact":
         write_uvarint(stream, length + 1)
     else:
-        stream.write(length.to_bytes({"int16": 2, "int32": 4}[prefix], "big", signed=True))
+        stream.write(length.to_bytes(SIZES[prefix], "big", signed=True))
 
 
 class Number(FormatField):  # type: ignore[misc]
     """A big-endian integer. Compiled, it is Construct's own."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(">", NUMBERS[kind])
+        super().__init__(">", CODES[kind])
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
         start = stream.tell()
@@ -206,7 +203,7 @@ class Uuid(Construct):  # type: ignore[misc]
             data = base64.b64decode(obj + "==", altchars=b"-_", validate=True)
         except (TypeError, ValueError):
             data = b""
-        if len(data) != _UUID_SIZE:
+        if len(data) != SIZES["uuid"]:
             raise FormatFieldError(f"not a uuid: {obj!r}", path=path)
         stream.write(data)
         return obj

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _NO_BODY = Body((), Versions.parse("none"), Versions.parse("none"))
 INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "int64"})
+_SCALARS = INTEGERS | {"string", "bytes", "uuid"}
 _FIELD_KEYS = frozenset(
     {"name", "type", "about", "since", "kip", "versions", "tag", "default", "nullable", "ignorable"}
 )
@@ -74,9 +75,7 @@ def _record(data: dict[str, Any], number: int) -> RecordDefinition:
         value=_body(data.get("value"), data),
         structs={name: _fields(fields, data) for name, fields in data.get("structs", {}).items()},
         layouts={name: _body(layout, data) for name, layout in data.get("layouts", {}).items()},
-        dialects={
-            name: Dialect(name, dialect["about"], dialect["tags"]) for name, dialect in data.get("dialects", {}).items()
-        },
+        dialects={name: _dialect(name, dialect, data) for name, dialect in data.get("dialects", {}).items()},
     )
 
 
@@ -90,6 +89,13 @@ def _body(data: dict[str, Any] | None, record_data: dict[str, Any]) -> Body:
     )
 
 
+def _dialect(name: str, data: dict[str, Any], record_data: dict[str, Any]) -> Dialect:
+    unknown = data["tags"].keys() - {line["name"] for line in record_data["value"]["fields"]}
+    if unknown:
+        raise DefinitionError(f"{record_data['name']}, dialect {name}: no such fields: {sorted(unknown)}")
+    return Dialect(name, data["about"], data["tags"])
+
+
 def _fields(lines: list[dict[str, Any]], record_data: dict[str, Any]) -> tuple[Field, ...]:
     return tuple(_field(line, record_data) for line in lines)
 
@@ -98,6 +104,9 @@ def _field(line: dict[str, Any], record_data: dict[str, Any]) -> Field:
     unknown = line.keys() - _FIELD_KEYS
     if unknown:
         raise DefinitionError(f"{record_data['name']}.{line.get('name')}: unknown {sorted(unknown)}")
+    element = line["type"].removeprefix("[]")
+    if element not in _SCALARS and element not in record_data.get("structs", {}):
+        raise DefinitionError(f"{record_data['name']}.{line['name']}: neither a type nor a struct: {element}")
     return Field(
         name=line["name"],
         type=line["type"],

@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsets_decoder import (
-    DecodeError,
     MalformedRecord,
     UnknownDialectError,
     decode,
     decode_lines,
     encode,
     error_json,
-    error_kind,
     to_json,
 )
 
@@ -109,13 +107,6 @@ def test_an_error_without_bytes_is_printed_too() -> None:
         "key": None,
         "value": "01",
     }
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"), [(UnknownDialectError("x"), "UnknownDialectError"), (DecodeError(), "DecodeError")]
-)
-def test_an_error_outside_the_contract_has_its_own_name(error: DecodeError, kind: str) -> None:
-    assert error_kind(error) == kind
 
 
 @pytest.mark.parametrize("line", ["", "\n", "\r\n", "   ", "\t"])

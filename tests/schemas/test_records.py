@@ -106,6 +106,17 @@ def test_a_misspelt_key_in_a_line_is_refused() -> None:
         definition(key={"fields": [{"name": "X", "type": "int32", "about": "It.", "defualt": 1}]})
 
 
+@pytest.mark.parametrize("kind", ["int31", "[]int31", "TaskIds", "[][]int32", ""])
+def test_a_type_that_is_not_there_is_refused(kind: str) -> None:
+    with pytest.raises(DefinitionError, match=r"Made.X: neither a type nor a struct: "):
+        definition(key={"fields": [{"name": "X", "type": kind, "about": "It."}]})
+
+
+def test_a_dialect_of_a_field_that_is_not_there_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"Made, dialect other: no such fields: \['Epok'\]"):
+        definition(dialects={"other": {"about": "Other tags.", "tags": {"Epok": 3}}})
+
+
 def test_a_file_under_the_number_of_another_type_is_refused() -> None:
     with pytest.raises(DefinitionError, match="the file of type 99 defines type 98"):
         definition(type=98)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from streaming_app.job.tables import Warehouse
 
-_FEW_RECORDS = 5_000
-_FEW_GROUPS = 500  # groups of a small batch are named to Delta, one by one
+_FEW_RECORDS = 20_000
+_FEW_GROUPS = 2_000  # groups of a small batch are named to Delta, one by one
 _STORED_AS_RECORD = (
     "encode(group_id, 'UTF-8') AS group_bytes",
     f"{STORED_OFFSET}L AS offset",

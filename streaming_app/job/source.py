@@ -130,6 +130,11 @@ def read_stream(spark: SparkSession, properties: Mapping[str, str], topic: Topic
     )
 
 
+def read_once(spark: SparkSession, properties: Mapping[str, str], topic: Topic) -> DataFrame:
+    """The same as a table, read as it is now."""
+    return spark.read.format("kafka").options(**_options(properties, topic)).load()
+
+
 def _options(properties: Mapping[str, str], topic: Topic) -> dict[str, str]:
     fetching = {
         "max.poll.records": "20000",

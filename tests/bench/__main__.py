@@ -1,5 +1,22 @@
-"""`make bench`: every benchmark, one after the other."""
+"""`make bench`: every benchmark, one after the other; `BENCH_ARGS="throughput --commits 20000000"` chooses."""
 
-from tests.bench import decode
+import argparse
 
-decode.run()
+from tests.bench import decode, freshness, throughput
+from tests.bench.scene import scene
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("which", nargs="*", default=["decode", "throughput", "freshness"])
+parser.add_argument("--commits", type=int, default=2_000_000, help="offset commits of throughput")
+parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
+asked = parser.parse_args()
+
+if "decode" in asked.which:
+    decode.run()
+if {"throughput", "freshness"} & set(asked.which):
+    with scene() as shared:
+        if "throughput" in asked.which:
+            throughput.run(shared, asked.commits, asked.groups)
+        if "freshness" in asked.which:
+            for groups in (100, 10_000):
+                freshness.run(shared, groups)

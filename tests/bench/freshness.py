@@ -1,0 +1,76 @@
+"""How long it takes from a broker's acknowledgement of a group's records until a query can see the group's new row.
+
+The job runs as by default. A row counts as visible when the file of its Delta commit is there, which a query then
+confirms: the query's own time is not counted. Appends come at random moments, each of one rebalance of one group.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from pathlib import Path
+
+from streaming_app.serve.warehouse import Warehouse, quoted
+from tests.bench.scene import PARTITIONS, Scene, group_id, group_records
+
+WARM_UP, APPENDS = 20, 40
+LONGEST_PAUSE_SECONDS = 3.0
+_GIVE_UP_SECONDS = 120.0
+_CATCH_UP_SECONDS = 900.0
+
+
+def run(scene: Scene, groups: int) -> None:
+    """Print p50 and p95 over the appends, with `groups` groups in the table."""
+    name = f"freshness-{groups}"
+    scene.client.create_topic(name, PARTITIONS)
+    scene.write_groups(name, groups)
+    chance = random.Random(groups)  # noqa: S311 - no secret
+    warehouse = scene.directory / name
+    seconds = []
+    with scene.running(name, name, lambda _line: None):
+        started = time.monotonic()
+        _await_groups(warehouse, groups)
+        print(f"first catch-up of {groups:,} groups: {time.monotonic() - started:.1f} s", flush=True)
+        for append in range(WARM_UP + APPENDS):
+            time.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
+            seconds.append(_once(scene, name, warehouse, chance.randrange(groups), append + 3))
+    measured = sorted(seconds[WARM_UP:])
+    p95 = measured[round(0.95 * len(measured)) - 1]
+    print(
+        f"append to queryable row, {groups:,} groups, {APPENDS} appends after {WARM_UP} to warm up: "
+        f"p50 {statistics.median(measured):.2f} s, p95 {p95:.2f} s, most {measured[-1]:.2f} s",
+        flush=True,
+    )
+
+
+def _once(scene: Scene, topic: str, warehouse: Path, number: int, epoch: int) -> float:
+    sent = [
+        scene.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+        for key, value in group_records(number, epoch)
+    ]
+    scene.producer.flush()
+    offset = sent[-1].get(30).offset
+    appended = time.time()
+    log = warehouse / "groups" / "_delta_log"
+    query = f"SELECT last_offset FROM groups WHERE group_id = {quoted(group_id(number))}"
+    looked_at: set[Path] = set()
+    while time.time() - appended < _GIVE_UP_SECONDS:
+        for commit in sorted(path for path in log.glob("*.json") if path not in looked_at):
+            looked_at.add(commit)
+            written = commit.stat().st_mtime
+            if written >= appended and Warehouse(warehouse).rows(query)[0]["last_offset"] >= offset:
+                return written - appended
+        time.sleep(0.02)
+    raise TimeoutError(f"{group_id(number)} did not come through")
+
+
+def _await_groups(warehouse: Path, groups: int) -> None:
+    ends = time.monotonic() + _CATCH_UP_SECONDS
+    while time.monotonic() < ends:
+        time.sleep(0.5)
+        if (warehouse / "groups" / "_delta_log").is_dir():
+            counted = Warehouse(warehouse).rows("SELECT count(*) AS n FROM groups")
+            if counted[0]["n"] == groups:
+                return
+    raise TimeoutError(f"the job did not come to {groups} groups")

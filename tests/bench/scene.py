@@ -1,0 +1,117 @@
+"""What the benchmarks of the job share: a broker, records as brokers write them, a Spark session, a quiet job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka import KafkaProducer
+
+from offsets_decoder import encode
+from streaming_app.job.run import JobConfig, run_with
+from streaming_app.job.session import start_spark
+from streaming_app.local.container import Broker, chosen_broker
+from streaming_app.protocol.client import StreamsGroupClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 50  # as __consumer_offsets has by default
+MEMBERS, TASKS = 3, 4  # members of a group, active tasks of a member
+FIRST_EPOCH = 2
+Pair = tuple[bytes, bytes | None]
+
+
+class Scene(NamedTuple):
+    """A broker, a session on it, and a directory that is gone afterwards."""
+
+    broker: Broker
+    client: StreamsGroupClient
+    producer: KafkaProducer
+    spark: SparkSession
+    directory: Path
+
+    def config(self, topic: str, warehouse: str, **settings: Any) -> JobConfig:
+        """The job's configuration."""
+        where = self.directory / warehouse
+        return JobConfig(bootstrap_server=self.broker.bootstrap_server, warehouse=where, topic=topic, **settings)
+
+    def run_once(self, topic: str, warehouse: str) -> list[str]:
+        """Let the job process what the topic holds, and return its lines."""
+        lines: list[str] = []
+        run_with(self.spark, self.config(topic, warehouse, once=True), lines.append, threading.Event(), self._log)
+        return lines
+
+    @contextmanager
+    def running(self, topic: str, warehouse: str, say: Callable[[str], None]) -> Iterator[None]:
+        """Let the job run on as it does by default."""
+        stop = threading.Event()
+        config = self.config(topic, warehouse)
+        job = threading.Thread(target=run_with, args=(self.spark, config, say, stop, self._log))
+        job.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            job.join()
+
+    def write_groups(self, topic: str, count: int) -> int:
+        """Write the records of `count` new groups, and return how many those are."""
+        records = [(number, pair) for number in range(count) for pair in group_records(number, FIRST_EPOCH)]
+        for number, (key, value) in records:
+            self.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+        self.producer.flush()
+        return len(records)
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "spark.log"
+
+
+@contextmanager
+def scene() -> Iterator[Scene]:
+    """Start all of it, and end it."""
+    with TemporaryDirectory(prefix="streams-groups-bench-") as made:
+        directory = Path(made)
+        with chosen_broker(directory / "broker", progress=print) as broker:
+            producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5, batch_size=1 << 18)
+            spark = start_spark(directory / "spark.log", progress=print)
+            try:
+                with StreamsGroupClient(broker.bootstrap_server) as client:
+                    yield Scene(broker, client, producer, spark, directory)
+            finally:
+                producer.close()
+                spark.stop()
+
+
+def group_id(number: int) -> str:
+    return f"group-{number:06d}"
+
+
+def group_records(number: int, epoch: int) -> Iterator[Pair]:
+    """A group's records at an epoch: all of them at first, then those that a rebalance writes."""
+    group = {"group_id": group_id(number)}
+    if epoch == FIRST_EPOCH:
+        yield encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
+        for member in range(MEMBERS):
+            yield encode(19, _member(number, member), {"client_id": "app", "client_host": "/10.0.0.1", "process_id": "p"})
+    metadata = {"epoch": epoch, "metadata_hash": 1, "validated_topology_epoch": 0, "last_assignment_configs": []}
+    yield encode(17, group, metadata)
+    for member in range(MEMBERS):
+        yield encode(21, _member(number, member), {"active_tasks": _tasks(member)})
+    yield encode(20, group, {"assignment_epoch": epoch})
+    for member in range(MEMBERS):
+        state = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "state": 1}
+        yield encode(22, _member(number, member), {**state, "active_tasks": _tasks(member)})
+
+
+def _member(number: int, member: int) -> dict[str, str]:
+    return {"group_id": group_id(number), "member_id": f"member-{number}-{member}"}
+
+
+def _tasks(member: int) -> list[dict[str, Any]]:
+    return [{"subtopology_id": "0", "partitions": list(range(member * TASKS, (member + 1) * TASKS))}]

@@ -1,0 +1,77 @@
+"""How fast the job goes through offset commits to find the groups among them, against Spark's bare count of the topic.
+
+Both read the same topic with the same consumer settings in the same session, in turns. The job has a session that is
+warm, and its tables are made: what is timed is a run from asking the cluster about the topic to its end, all groups
+in the tables.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+from offsets_decoder import encode
+from streaming_app.job.source import client_properties, examine, read_once
+from streaming_app.job.tables import Warehouse
+from tests.bench.scene import PARTITIONS, Scene
+
+ROUNDS = 3
+TOPIC = "throughput"
+
+
+def run(scene: Scene, commits: int, groups: int) -> None:
+    """Print how long both take for `commits` offset commits and the records of `groups` groups, and the ratio."""
+    scene.client.create_topic(TOPIC, PARTITIONS)
+    _write_commits(scene, commits // 2)
+    written = scene.write_groups(TOPIC, groups)
+    _write_commits(scene, commits - commits // 2)
+    total = commits + written
+    _timed_job(scene, "warm-up")
+    bare, job = [], []
+    for number in range(ROUNDS):
+        bare.append(_timed_count(scene, total))
+        job.append(_timed_job(scene, f"round-{number}"))
+    table = Table(title=f"{commits:,} offset commits, {written:,} records of {groups:,} groups; {ROUNDS} rounds in turns")
+    for column in ("", "seconds, each round", "records/s, median"):
+        table.add_column(column, justify="right" if column else "left")
+    for label, seconds in (("Spark's bare count", bare), ("the job", job)):
+        rate = total / statistics.median(seconds)
+        table.add_row(label, ", ".join(f"{one:.1f}" for one in seconds), f"{rate:,.0f}")
+    ratio = statistics.median(bare) / statistics.median(job)
+    table.add_row("ratio", "", f"{ratio:.2f}")
+    Console(width=120).print(table)
+
+
+def _write_commits(scene: Scene, count: int) -> None:
+    """Offset commits as 4.4 writes them, through Spark: Python would take minutes."""
+    where = {"group": "orders-aggregator-000", "topic": "payments-enriched", "partition": 0}
+    what = {"offset": 1 << 40, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
+    key, value = encode(1, where, what)
+    assert value is not None
+    rows = scene.spark.range(count).selectExpr(
+        f"concat(X'{key[:-4].hex()}', unhex(lpad(hex(id % 1000), 8, '0'))) AS key",
+        f"X'{value.hex()}' AS value",
+        f"CAST(id % {PARTITIONS} AS int) AS partition",
+    )
+    rows.write.format("kafka").options(
+        **{"kafka.bootstrap.servers": scene.broker.bootstrap_server, "kafka.batch.size": "262144", "topic": TOPIC}
+    ).save()
+
+
+def _timed_count(scene: Scene, total: int) -> float:
+    properties = client_properties(scene.broker.bootstrap_server, None)
+    started = time.monotonic()
+    topic = examine(scene.spark, properties, TOPIC)
+    assert read_once(scene.spark, properties, topic).count() == total
+    return time.monotonic() - started
+
+
+def _timed_job(scene: Scene, warehouse: str) -> float:
+    Warehouse(scene.spark, str(scene.directory / warehouse), "default").prepare()
+    started = time.monotonic()
+    lines = scene.run_once(TOPIC, warehouse)
+    print(*lines[1:-1], sep="\n", flush=True)
+    return time.monotonic() - started

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsets_decoder import slow_cases
 from offsets_decoder.scalars import CODES, MAX_STRING, SIZES
+from offsets_decoder.slow_cases import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +32,11 @@ _COMPACT = {
     ("bytes", False): "blob",
     ("bytes", True): "nullable_blob",
 }
-_OLD = {("string", True): "old_nullable_text", ("bytes", False): "old_blob"}
+_OLD = {
+    ("string", True): "old_nullable_text",
+    ("bytes", False): "old_blob",
+    ("bytes", True): "old_nullable_blob",
+}  # strings that may not be null are read in place
 
 
 def reader_of(shape: Shape, part: str) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
@@ -154,7 +159,7 @@ class _Writer:
 
     def _compact(self, target: str, slow: str, convert: str | None) -> None:
         self.line("n = buf[p]")
-        with self.block(f"if 0 < n <= {slow_cases.SMALL}:"):
+        with self.block(f"if 0 < n <= {SMALL}:"):
             self.line("e = p + n")
             self.line(f"{target} = buf[p + 1 : e]{'.' + convert if convert else ''}")
             self.line("p = e")
@@ -176,7 +181,7 @@ class _Writer:
         table = f"unpack_many_{code}"
         self.unpackers[table] = slow_cases.unpackers(code)
         self.line("n = buf[p]")
-        with self.block(f"if 0 < n <= {slow_cases.SMALL}:"):
+        with self.block(f"if 0 < n <= {SMALL}:"):
             self.line(f"{target} = [*{table}[n](buf, p + 1)]")
             size = SIZES[slot.element]
             self.line(f"p += {size} * n - {size - 1}")
@@ -189,25 +194,23 @@ class _Writer:
             self.line(f"{count} = buf[p]")
             self.line("p += 1")
         else:
-            self.line(f"{count}, p = old_count(buf, p)")
+            self.line(f"{count}, p = {'old_nullable_count' if slot.nullable else 'old_count'}(buf, p)")
         self.line(f"{target} = []")
         with self.block(f"if {count} != 1:"):
-            if flexible:
-                self._long_or_null(slot, target, count)
+            self._long_or_null(slot, target, count, flexible=flexible)
             with self.block(f"for {i} in range(1, {count}):"):
                 element = self.name("v")
                 self._one(slot, element, f"{path}[{{{i} - 1}}]", flexible=flexible, nullable=False)
                 self.line(f"{target}.append({element})")
 
-    def _long_or_null(self, slot: Slot, target: str, count: str) -> None:
+    def _long_or_null(self, slot: Slot, target: str, count: str, *, flexible: bool) -> None:
         if slot.nullable:
             with self.block(f"if not {count}:"):
                 self.line(f"{target} = None")
-            head = f"elif {count} > {slow_cases.SMALL}:"
-        else:
-            head = f"if not 0 < {count} <= {slow_cases.SMALL}:"
-        with self.block(head):
-            self.line(f"{count}, p = sized(buf, p - 1)")
+        if flexible:
+            head = f"elif {count} > {SMALL}:" if slot.nullable else f"if not 0 < {count} <= {SMALL}:"
+            with self.block(head):
+                self.line(f"{count}, p = sized(buf, p - 1)")
 
     def _tags(self, shape: Shape, found: dict[str, str], path: str) -> None:
         if not shape.tagged:
@@ -223,7 +226,7 @@ class _Writer:
         self.line(f"{count} = buf[p]")
         self.line("p += 1")
         with self.block(f"if {count}:"):
-            with self.block(f"if {count} > {slow_cases.SMALL}:"):
+            with self.block(f"if {count} > {SMALL}:"):
                 self.line(f"{count}, p = uvarint(buf, p - 1)")
             self.line(f"{tag} = -1")
             with self.block(f"for _ in range({count}):"):

@@ -88,17 +88,29 @@ def old_nullable_text(buf: bytes, p: int) -> tuple[str | None, int]:
 
 def old_blob(buf: bytes, p: int) -> tuple[bytes, int]:
     """Read bytes behind four bytes of length."""
-    length, p = old_length(buf, p, 4)
-    if length < 0:
+    data, p = old_nullable_blob(buf, p)
+    if data is None:
         raise Refused
-    return bytes(buf[p : p + length]), p + length
+    return data, p
+
+
+def old_nullable_blob(buf: bytes, p: int) -> tuple[bytes | None, int]:
+    """Read bytes behind four bytes of length, or null."""
+    length, p = old_length(buf, p, 4)
+    return (None, p) if length < 0 else (bytes(buf[p : p + length]), p + length)
 
 
 def old_count(buf: bytes, p: int) -> tuple[int, int]:
     """Read the count of an array behind four bytes, plus one as `sized` has it."""
-    count, p = old_length(buf, p, 4)
-    if count < 0:
+    count, p = old_nullable_count(buf, p)
+    if not count:
         raise Refused
+    return count, p
+
+
+def old_nullable_count(buf: bytes, p: int) -> tuple[int, int]:
+    """Read the count of an array or null behind four bytes, plus one: 0 is null."""
+    count, p = old_length(buf, p, 4)
     return count + 1, p
 
 

@@ -2,17 +2,24 @@
 
 # ruff: noqa: S311 - a seeded Random is what makes a failure come back
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import BytesIO
+from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
-from construct import ConstructError, Int8ub, Struct, Switch, VarInt, this
+from construct import Construct, ConstructError, Int8ub, Struct, Switch, VarInt, this
 
 from offsets_decoder import decode, encode
 from offsets_decoder.constructs import key_construct, struct_of, value_construct
+from offsets_decoder.decoder import _REFUSALS
 from offsets_decoder.generator import reader_of
 from offsets_decoder.layout import Shape, Slot
-from tests.decoder.random_records import KINDS, Kind, kind_name, random_record
+from offsets_decoder.scalars import CODES
+from offsets_decoder.wire import Fault
+from tests.decoder.random_records import KINDS, Kind, _Maker, damaged, kind_name, random_record
 
 
 def slot(name: str, element: str = "int8", **changes: object) -> Slot:
@@ -101,3 +108,75 @@ def test_nothing_is_left_interpreted_in_compiled_construct(kind: Kind) -> None:
 def test_construct_errors_are_what_the_referee_translates() -> None:
     with pytest.raises(ConstructError):
         value_construct(20, 0).parse_stream(BytesIO(b"\0"), unknown=[])
+
+
+SCALARS = ["int8", "int16", "uint16", "int32", "int64", "uuid", "string", "bytes"]
+INNER = Shape((slot("a", "string", default=""), slot("b", "int32", tag=0)), flexible=True)
+OLD_INNER = Shape((slot("a", "string", default=""), slot("b", "int32")), flexible=False)
+
+
+def possible_slots() -> Iterator[tuple[str, Slot, bool]]:
+    """One slot of every type in every role that a definition can give it."""
+    for flexible, element, is_array, nullable in product(
+        [True, False], [*SCALARS, "Struct"], [False, True], [False, True]
+    ):
+        if nullable and not is_array and element in CODES:
+            continue  # numbers are never null
+        shape = (INNER if flexible else OLD_INNER) if element == "Struct" else None
+        for tag in [None, 3] if flexible else [None]:
+            name = f"{'flexible' if flexible else 'old'} {'nullable ' * nullable}{'[]' * is_array}{element}"
+            name += " in a tag" if tag else ""
+            default = None if nullable else {"uuid": "A" * 22}.get(element, 0 if element in CODES else "")
+            made = slot("x", element, is_array=is_array, nullable=nullable, tag=tag, default=default, shape=shape)
+            yield name, made, flexible
+
+
+SLOTS = list(possible_slots())
+EVERY_SLOT = pytest.mark.parametrize(("made", "flexible"), [found[1:] for found in SLOTS], ids=[s[0] for s in SLOTS])
+
+
+@EVERY_SLOT
+def test_a_field_of_any_type_that_a_definition_can_name_is_read_alike(made: Slot, flexible: bool) -> None:
+    shape = Shape((slot("before"), made, slot("after", "string", default="")), flexible)
+    construct, read = struct_of(shape), reader_of(shape, "value")
+    compiled = construct.compile()
+    random = Random(made.element)
+
+    for _ in range(50):
+        fields = _Maker(random, 130).struct(shape)
+        stream = BytesIO()
+        construct.build_stream(fields, stream)
+        body = stream.getvalue()
+
+        assert construct.parse_stream(BytesIO(body), unknown=[]) == fields
+        assert compiled.parse_stream(BytesIO(body), unknown=[]) == fields
+        assert read(b"\0\0" + body, []) == fields
+
+
+@EVERY_SLOT
+def test_a_field_of_any_type_is_refused_alike(made: Slot, flexible: bool) -> None:
+    shape = Shape((slot("before"), made, slot("after", "string", default="")), flexible)
+    construct, read = struct_of(shape), reader_of(shape, "value")
+    random = Random(made.element)
+
+    for _ in range(50):
+        stream = BytesIO()
+        construct.build_stream(_Maker(random, 130).struct(shape), stream)
+        body = damaged(random, stream.getvalue())
+
+        assert read_fast(read, body) == read_by_construct(construct, body)
+
+
+def read_fast(read: Callable[..., Any], body: bytes) -> Any:
+    with suppress(*_REFUSALS):
+        return read(b"\0\0" + body, [])
+    return "refused"
+
+
+def read_by_construct(construct: Construct, body: bytes) -> Any:
+    stream = BytesIO(body)
+    with suppress(Fault):
+        fields = construct.parse_stream(stream, unknown=[])
+        if stream.tell() == len(body):
+            return fields
+    return "refused"

@@ -342,8 +342,9 @@ def test_a_key_of_two_strings_and_a_number_is_read_in_full() -> None:
     assert record.key == {"group": "g1", "topic": "ét", "partition": -1}
 
 
-def test_a_tombstone_has_a_key_and_nothing_else() -> None:
-    record = decode(bytes.fromhex(f"0016 {GROUP} {MEMBER}"), None)
+@pytest.mark.parametrize("decoder", [decode, reference_decode])
+def test_a_tombstone_has_a_key_and_nothing_else(decoder: Decoder) -> None:
+    record = decoder(bytes.fromhex(f"0016 {GROUP} {MEMBER}"), None)
 
     assert record.key == {"group_id": "g", "member_id": "m"}
     assert (record.value, record.value_version, record.unknown_tags) == (None, None, [])

@@ -90,7 +90,7 @@ class _Tables:
     """The warehouse as it is at each question."""
 
     _COLUMNS = (
-        "group_id, state, readiness_recorded, group_epoch, assignment_epoch, topology_epoch, "
+        "group_id, state, readiness_recorded, group_epoch, assignment_epoch, assigned_at, topology_epoch, "
         "members, assignments, subtopologies"
     )
 

@@ -164,7 +164,8 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
     group.stored_description_epoch = value["stored_description_topology_epoch"]
     group.failed_description_epoch = value["failed_description_topology_epoch"]
     group.assignment_configs = _pairs(configs or [])
-    group.readiness_recorded = configs is not None or any(
+    # A 4.1 broker writes no tagged field at all; later ones name at least the number of standby replicas.
+    group.readiness_recorded = bool(configs) or any(
         epoch != NONE
         for epoch in (group.validated_topology_epoch, group.stored_description_epoch, group.failed_description_epoch)
     )

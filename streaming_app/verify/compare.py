@@ -4,8 +4,13 @@ Theory of operation
 -------------------
 Both sides are turned into facts under the same names, and facts of one name must be equal. What only one side can know
 is left out: tasks' offsets and where endpoints are (the broker keeps them in memory), the partition count that a
-topology leaves to the broker, and on the other side everything that Describe does not show. A group that a 4.1 broker
-wrote has no state in the log (Unknown), so its state is no fact; see `tells_state`.
+topology leaves to the broker, and on the other side everything that Describe does not show. Two releases keep more to
+themselves:
+
+- A 4.1 broker does not write down whether a group is ready (its state is Unknown, see `tells_state`), and shows no
+  topology while it has not looked at the topics.
+- Before the first assignment there is no record of its epoch; 4.2 says 0 then, later releases say 1, and their logs
+  are the same.
 """
 
 from __future__ import annotations
@@ -25,6 +30,8 @@ Facts = dict[str, Any]
 NO_ERROR, GROUP_ID_NOT_FOUND = 0, 69
 ABSENT = "absent"
 _PRESENT = "present"
+_SUBTOPOLOGIES = "subtopologies["
+_BEFORE_ASSIGNMENT = (0, 1)
 _MEMBER_FIELDS = ("instance_id", "rack_id", "client_id", "client_host", "topology_epoch", "process_id")
 
 
@@ -42,10 +49,17 @@ class Difference(NamedTuple):
 
 def differences(group_id: str, row: Row | None, described: Described | None) -> list[Difference]:
     """Everything that differs; nothing when the broker does not know a group that is Dead or not in the tables."""
-    return differing(group_id, facts_of_row(row), facts_of_described(described), state=row is None or tells_state(row))
+    ours, theirs = facts_of_row(row), facts_of_described(described)
+    if row is not None and ours and theirs and not tells_state(row):
+        for facts in (ours, theirs):
+            facts["state"] = _UNSAID
+        if not any(name.startswith(_SUBTOPOLOGIES) for name in theirs):
+            ours = {name: value for name, value in ours.items() if not name.startswith(_SUBTOPOLOGIES)}
+            ours["topology_epoch"] = _UNSAID
+    return differing(group_id, ours, theirs)
 
 
-def differing(group_id: str, ours: Facts, theirs: Facts, *, state: bool = True) -> list[Difference]:
+def differing(group_id: str, ours: Facts, theirs: Facts) -> list[Difference]:
     """The fields in which two sets of facts differ; what is on one side only is one difference, not one per field."""
     if not ours or not theirs:
         ours, theirs = ({"group": facts["state"]} if facts else {} for facts in (ours, theirs))
@@ -53,9 +67,7 @@ def differing(group_id: str, ours: Facts, theirs: Facts, *, state: bool = True) 
     return [
         Difference(group_id, name, ours.get(name, ABSENT), theirs.get(name, ABSENT))
         for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name, ABSENT) != theirs.get(name, ABSENT)
-        and (state or name != "state")
-        and name.rpartition(".")[0] not in one_sided
+        if ours.get(name, ABSENT) != theirs.get(name, ABSENT) and name.rpartition(".")[0] not in one_sided
     ]
 
 
@@ -68,8 +80,9 @@ def facts_of_row(row: Row | None) -> Facts:
     """What the tables say of a group that lives as a streams group; no facts otherwise."""
     if row is None or row["state"] == "Dead":
         return {}
-    facts: Facts = {name: row[name] for name in ("state", "group_epoch", "assignment_epoch")}
-    facts["topology_epoch"] = row["topology_epoch"]
+    facts: Facts = {name: row[name] for name in ("state", "group_epoch", "assignment_epoch", "topology_epoch")}
+    if row["assigned_at"] is None and row["assignment_epoch"] in _BEFORE_ASSIGNMENT:
+        facts["assignment_epoch"] = _AnyOf(_BEFORE_ASSIGNMENT)
     for part in row["subtopologies"] or ():
         facts |= _subtopology_facts(part, known=not part["source_topic_regex"])
     current, target = _tasks_of_row(row, "current"), _tasks_of_row(row, "target")
@@ -106,6 +119,18 @@ def facts_of_described(described: Described | None) -> Facts:
             facts[f"{name}.{role}"] = _tasks(member["assignment"][f"{role}_tasks"])
             facts[f"{name}.target_{role}"] = _tasks(member["target_assignment"][f"{role}_tasks"])
     return facts
+
+
+class _AnyOf(frozenset[Any]):
+    """Equal to each of several values."""
+
+    def __eq__(self, other: object) -> bool:
+        return other in self
+
+    def __ne__(self, other: object) -> bool:
+        return other not in self
+
+    __hash__ = frozenset.__hash__
 
 
 class _Unsaid:

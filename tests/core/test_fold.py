@@ -16,18 +16,21 @@ NO_TASKS: dict[str, Any] = {
 }
 
 
+CONFIGS = [{"key": "num.standby.replicas", "value": "0"}]
+
+
 def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
 def metadata(
-    epoch: int = 2, validated: int = 0, stored: int = -1, failed: int = -1, configs: Any = ()
+    epoch: int = 2, validated: int = 0, stored: int = -1, failed: int = -1, configs: Any = CONFIGS
 ) -> dict[str, Any]:
     return {
         "epoch": epoch,
         "metadata_hash": 7,
         "validated_topology_epoch": validated,
-        "last_assignment_configs": None if configs is None else list(configs),
+        "last_assignment_configs": configs,
         "stored_description_topology_epoch": stored,
         "failed_description_topology_epoch": failed,
     }

@@ -40,27 +40,46 @@ class LogReader:
     """Reads the offsets topic to its end, each time from where it was."""
 
     def __init__(self, bootstrap_server: str) -> None:
-        self._consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap_server, enable_auto_commit=False, isolation_level="read_uncommitted"
-        )
-        partitions = self._consumer.partitions_for_topic(TOPIC) or set()
-        self._partitions = [TopicPartition(TOPIC, number) for number in sorted(partitions)]
-        self._consumer.assign(self._partitions)
-        self._consumer.seek_to_beginning(*self._partitions)
+        self._server = bootstrap_server
+        self._positions: dict[TopicPartition, int] = {}
+        self._open()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._consumer.close()
+
+    def reopen(self) -> None:
+        """Go on with a new connection, after the broker was away."""
+        self.close()
+        self._open()
+
+    def _open(self) -> None:
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=self._server, enable_auto_commit=False, isolation_level="read_uncommitted"
+        )
+        numbers = self._consumer.partitions_for_topic(TOPIC) or set()
+        self._partitions = [TopicPartition(TOPIC, number) for number in sorted(numbers)]
+        self._consumer.assign(self._partitions)
+        if fresh := [where for where in self._partitions if where not in self._positions]:
+            self._consumer.seek_to_beginning(*fresh)
+        for where, offset in self._positions.items():
+            self._consumer.seek(where, offset)
 
     def read(self) -> list[Raw]:
         """What is new, in the order of each partition."""
+        if not self._partitions:  # the topic comes with the first group
+            self.reopen()
         ends = self._consumer.end_offsets(self._partitions)
         records: list[Any] = []
         while any(self._consumer.position(partition) < end for partition, end in ends.items()):
             for batch in self._consumer.poll(timeout_ms=100).values():
                 records += batch
+        self._positions = {where: self._consumer.position(where) for where in self._partitions}
         return [Raw(one.partition, one.offset, one.timestamp, one.key, one.value) for one in records]
 
 

@@ -23,6 +23,7 @@ def row(epoch: int = 2, state: str = "Stable", *, told: bool = True) -> dict[str
         "readiness_recorded": told,
         "group_epoch": epoch,
         "assignment_epoch": 2,
+        "assigned_at": None,
         "topology_epoch": None,
         "members": empty,
         "assignments": empty,

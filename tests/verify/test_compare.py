@@ -33,6 +33,7 @@ ROW: dict[str, Any] = {
     "readiness_recorded": True,
     "group_epoch": 5,
     "assignment_epoch": 5,
+    "assigned_at": "then",
     "topology_epoch": 1,
     "subtopologies": [
         {
@@ -194,3 +195,23 @@ def test_a_group_without_topology_is_told_as_such() -> None:
     row = {**ROW, "topology_epoch": None, "subtopologies": []}
     assert differences(G, row, changed(("topology",), None)) == []
     assert [one.field for one in differences(G, row, TOLD)] == ["subtopologies[0]", "topology_epoch"]
+
+
+@pytest.mark.parametrize(("said", "agrees"), [(0, True), (1, True), (2, False)])
+def test_the_epoch_before_the_first_assignment_depends_on_the_release_and_not_on_the_log(
+    said: int, agrees: bool
+) -> None:
+    row = {**ROW, "assignment_epoch": 1, "assigned_at": None}
+    assert (differences(G, row, changed(("assignment_epoch",), said)) == []) is agrees
+    assigned = {**row, "assigned_at": "then"}
+    assert (differences(G, assigned, changed(("assignment_epoch",), said)) == []) is (said == 1)
+
+
+def test_a_4_1_broker_may_keep_state_and_topology_to_itself() -> None:
+    row = {**ROW, "state": "Unknown", "readiness_recorded": False}
+    assert differences(G, row, changed(("topology",), None)) == []
+    assert differences(G, row, TOLD) == []
+    (gone,) = differences(G, row, changed(("error_code",), 69))
+    assert str(gone) == "g group: tables say Unknown, broker says absent"
+    part_gone = changed(("topology", "subtopologies", 0, "subtopology_id"), "1")
+    assert len(differences(G, row, part_gone)) == 2

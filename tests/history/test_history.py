@@ -1,0 +1,34 @@
+"""A few hundred random operations on the shared broker; `python -m tests.history.driver` does any number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from streaming_app.local.container import Broker
+from streaming_app.protocol.client import StreamsGroupClient
+from tests.history.driver import History
+
+OPERATIONS, REST_EVERY = 300, 10
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("seed", [1, 2])
+def test_after_any_history_the_fold_says_what_the_broker_says(
+    seed: int, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    history = History(client, broker.bootstrap_server, seed, unique("h") + "-")
+    try:
+        for number in range(1, OPERATIONS + 1):
+            history.step()
+            if number % REST_EVERY == 0:
+                assert [str(one) for one in history.rest()] == [], f"after {number} operations of seed {seed}"
+        assert [str(one) for one in history.rest_compacted()] == []
+        assert history.gaps() == []
+        assert history.uneven() == []
+        states = {event.new for events in history.folded.events.values() for event in events if event.kind == "state"}
+        assert {"Stable", "Dead"} <= states
+        assert len(history.log) > OPERATIONS
+    finally:
+        history.close()

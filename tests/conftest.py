@@ -1,12 +1,14 @@
 """One broker for all tests, and brokers of their own for those that break theirs."""
 
+from __future__ import annotations
+
 import itertools
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -15,9 +17,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, TopicPartition
 
+    from streaming_app.job.session import start_spark
     from streaming_app.local.broker import LocalBroker
     from streaming_app.local.container import Broker, chosen_broker
     from streaming_app.protocol.client import StreamsGroupClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,6 +60,14 @@ def client(broker: Broker) -> Iterator[StreamsGroupClient]:
     """A client of the shared broker."""
     with StreamsGroupClient(broker.bootstrap_server) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session with Delta Lake, as the job starts it."""
+    session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", progress=print)
+    yield session
+    session.stop()
 
 
 _numbers = itertools.count()

@@ -26,8 +26,8 @@ def only_job(directory: Path, cluster: str) -> Iterator[None]:
             yield
     except Timeout:
         raise JobError(f"Another job already writes cluster {cluster!r} into this warehouse: {_told(holder)}") from None
-    except PermissionError as error:
-        raise JobError(f"Cannot write the warehouse: {error.strerror}: {error.filename}") from None
+    except OSError as error:
+        raise JobError(f"Cannot write the warehouse: {error.strerror or error}: {error.filename}") from None
 
 
 def _self() -> dict[str, str | int]:

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from streaming_app.job.errors import JobError
 from streaming_app.job.lock import only_job
 from streaming_app.job.session import start_spark
+from streaming_app.job.source import client_properties, examine, read_stream
+from streaming_app.job.tables import Warehouse, missing_tables
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -50,6 +52,9 @@ def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | N
     stop = stop or threading.Event()
     home = config.warehouse / "_jobs"
     with only_job(home, config.cluster), _stopped_by_signals(stop):
+        # What is wrong with these is better known before Spark starts.
+        missing_tables(str(config.warehouse))
+        client_properties(config.bootstrap_server, config.command_config)
         say("Starting Spark ...")
         log_file = home / f"{config.cluster}.spark.log"
         spark = start_spark(log_file, conf=config.spark_conf, progress=say)
@@ -66,8 +71,6 @@ def run_with(
     # Loaded here: these load Spark, and a job that cannot start should say so sooner.
     from streaming_app.job.pipeline import Pipeline  # noqa: PLC0415
     from streaming_app.job.progress import BatchLines  # noqa: PLC0415
-    from streaming_app.job.source import client_properties, examine, read_stream  # noqa: PLC0415
-    from streaming_app.job.tables import Warehouse  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
     topic = examine(spark, properties, config.topic)
@@ -120,7 +123,8 @@ def _cause(failure: str) -> str:
     lines = [line.strip() for line in failure.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return ([*python, *causes] or lines)[-1][:500]
+    said = re.search(r"terminated with exception: (.+?)(?: SQLSTATE| ===|$)", lines[0])
+    return ([*causes, *python] or [said[1] if said else lines[0]])[-1][:500]
 
 
 @contextmanager

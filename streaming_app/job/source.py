@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _ANSWER_MS = 15_000
 _READ = "READ"
+_GROUP_PREFIX = (
+    "streams-groups"  # Spark's consumers ask for offsets under such names; they join nothing, commit nothing
+)
 
 # Key bytes sort as unsigned, so types compare as bytes: 2 (a classic group, which takes a group id over), 17 and
 # up, and keys too short to hold a type. Offset commits and the other groups' records never leave the JVM.
@@ -72,6 +75,7 @@ def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # n
         names = jvm.java.util.List.of(topic)
         found = admin.describeTopics(names, options).allTopicNames().get(_ANSWER_MS, seconds).get(topic)
         _may_read(found, topic)
+        admin.listConsumerGroupOffsets(_GROUP_PREFIX).all().get(_ANSWER_MS, seconds)  # what Spark will ask, too
         partitions = found.partitions().size()
         if partitions == 0:
             raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
@@ -90,13 +94,13 @@ def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # n
 def _may_read(found: Any, topic: str) -> None:  # noqa: ANN401 - Kafka's TopicDescription
     operations = found.authorizedOperations()
     if operations is not None and _READ not in {operation.toString() for operation in operations}:
-        raise JobError(_missing_acl(_READ, topic))
+        raise JobError(_missing_acl(_READ, "Topic", topic))
 
 
-def _missing_acl(operation: str, topic: str) -> str:
+def _missing_acl(operation: str, kind: str, name: str, how: str = "") -> str:
     return (
-        f"Not authorized to read {topic}: the principal lacks the ACL {operation} on Topic:{topic}; "
-        f"grant it with kafka-acls.sh --add --allow-principal User:... --operation {operation.title()} --topic {topic}"
+        f"Not authorized: the principal lacks the ACL {operation} on {kind}:{name}; grant it with kafka-acls.sh --add "
+        f"--allow-principal User:... --operation {operation.title()} --{kind.lower()} {name}{how}"
     )
 
 
@@ -110,7 +114,10 @@ def _explained(error: Any, properties: Mapping[str, str], topic: str) -> str:  #
         "UnknownTopicOrPartitionException": f"{servers} has no topic {topic}: no group has committed there yet, or "
         "--topic names another one",
         "InvalidTopicException": f"--topic {topic}: Kafka allows no such name",
-        "TopicAuthorizationException": _missing_acl("DESCRIBE", topic),
+        "TopicAuthorizationException": _missing_acl("DESCRIBE", "Topic", topic),
+        "GroupAuthorizationException": _missing_acl(
+            "DESCRIBE", "Group", _GROUP_PREFIX, " --resource-pattern-type prefixed"
+        ),
         "TimeoutException": f"No Kafka broker answers at {servers}: is the address right, and does the listener's "
         "security protocol match --command-config?",
         "SaslAuthenticationException": f"{servers} refused the credentials of --command-config: {told}",
@@ -149,5 +156,6 @@ def _options(properties: Mapping[str, str], topic: Topic) -> dict[str, str]:
         **{f"kafka.{name}": value for name, value in {**fetching, **properties}.items()},
         "assign": json.dumps({topic.name: list(range(topic.partitions))}),
         "startingOffsets": "earliest",
+        "groupIdPrefix": _GROUP_PREFIX,
         "includeHeaders": "false",
     }

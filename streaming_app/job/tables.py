@@ -36,29 +36,15 @@ class Warehouse:
         self._cluster = cluster
 
     def prepare(self) -> None:
-        """Create what is missing. Raises JobError if the warehouse cannot be written or is of another format.
-
-        What is there is checked by delta-rs: four tables in a blink, where Spark takes a job for each.
-        """
-        from deltalake import DeltaTable  # noqa: PLC0415 - the workers import this module, and need no delta-rs
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415
+        """Create the tables that are missing. Raises JobError if the warehouse cannot be written."""
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
-        for definition in tables():
-            location = self._at(definition.name)
-            try:
-                if not DeltaTable.is_deltatable(location):
-                    self._create(location, definition)
-                made = DeltaTable(location).metadata().configuration.get(FORMAT_PROPERTY)
-            except (DeltaError, OSError, PySparkException, Py4JJavaError) as error:
-                raise JobError(f"Cannot write the warehouse {self._path}: {_first_line(error)}") from None
-            if made != str(WAREHOUSE_FORMAT):
-                other = "no streams-groups job" if made is None else f"a streams-groups of format {made}"
-                raise JobError(
-                    f"{location} was made by {other}, and this one writes format {WAREHOUSE_FORMAT}: "
-                    "choose another --warehouse, or the release that made it"
-                )
+        try:
+            for definition in missing_tables(self._path):
+                self._create(self._at(definition.name), definition)
+        except (PySparkException, Py4JJavaError) as error:
+            raise JobError(f"Cannot write the warehouse {self._path}: {_first_line(error)}") from None
 
     def for_few_rows(self) -> Warehouse:
         """The same tables through a session that interprets its plans: compiling them takes longer than a few rows."""
@@ -141,6 +127,33 @@ class Warehouse:
             f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({columns}) USING delta "
             f"PARTITIONED BY (cluster) COMMENT {_literal(definition.about)} TBLPROPERTIES ({properties})"
         )
+
+
+def missing_tables(path: str) -> list[Table]:
+    """The tables that are still to be made. Raises JobError if one that is there is not of our format.
+
+    By delta-rs: that looks at four tables in a blink and before there is a Spark, which takes a job for each.
+    """
+    from deltalake import DeltaTable  # noqa: PLC0415 - the workers import this module, and need no delta-rs
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    missing = []
+    for definition in tables():
+        location = f"{path}/{definition.name}"
+        try:
+            if not DeltaTable.is_deltatable(location):
+                missing.append(definition)
+                continue
+            made = DeltaTable(location).metadata().configuration.get(FORMAT_PROPERTY)
+        except (DeltaError, OSError) as error:
+            raise JobError(f"Cannot read the warehouse {path}: {str(error).splitlines()[0]}") from None
+        if made != str(WAREHOUSE_FORMAT):
+            other = "no streams-groups job" if made is None else f"a streams-groups of format {made}"
+            raise JobError(
+                f"{location} was made by {other}, and this one writes format {WAREHOUSE_FORMAT}: "
+                "choose another --warehouse, or the release that made it"
+            )
+    return missing
 
 
 def _literal(text: str) -> str:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
@@ -23,8 +24,8 @@ def columns(rows: Rows) -> str:
     if not rows:
         return ""
     lines = [[str(name) for name in rows[0]], *([cell(value) or _NULL for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(" ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]  # as terminals see it, not len
+    return "\n".join(" ".join(set_cell_size(*one) for one in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
 def box(names: Sequence[str], rows: Rows, title: str | None = None) -> Table:

@@ -1,0 +1,29 @@
+"""Starts the command as a user does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+RUN_SECONDS = 300
+STREAMS_GROUPS = (sys.executable, "-c", "from streaming_app.cli.main import main; main(prog_name='streams-groups')")
+
+
+def streams_groups(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [*STREAMS_GROUPS, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+
+
+def run_job(server: str, warehouse: Path, *options: object) -> subprocess.CompletedProcess[str]:
+    """Run the job once over what there is."""
+    return streams_groups("run", "--once", "--bootstrap-server", server, "--warehouse", warehouse, *options)
+
+
+def refusal(ran: subprocess.CompletedProcess[str]) -> str:
+    """The one line that a command that cannot do its work leaves on stderr."""
+    assert ran.returncode == 1, ran
+    assert ran.stderr.startswith("Error: ")
+    assert ran.stderr.count("\n") == 1, ran.stderr
+    return ran.stderr

@@ -1,0 +1,122 @@
+"""Batches through Spark into tables: the way for few records and the way for many must come to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import streaming_app
+from offsets_decoder import encode
+from schemas.table_definitions import table, tables, views
+from streaming_app.job import pipeline
+from streaming_app.job.pipeline import BatchOutcome, Pipeline
+from streaming_app.job.tables import Warehouse
+from streaming_app.serve.warehouse import Warehouse as Served
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+GROUPS = ("one", 'it\'s "two" \\ 🎉', "three")
+_KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+
+
+def history() -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Two rebalances of three groups, an offset commit, what cannot be decoded, and the end of one group."""
+    for epoch in (2, 3):
+        for group in GROUPS:
+            at, member = {"group_id": group}, {"group_id": group, "member_id": "m"}
+            tasks = [{"subtopology_id": "0", "partitions": list(range(epoch))}]
+            yield encode(23, at, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
+            yield encode(19, member, {"client_id": "c", "client_tags": [{"key": "zone", "value": "a"}]})
+            yield encode(17, at, {"epoch": epoch, "validated_topology_epoch": 0, "last_assignment_configs": []})
+            yield encode(21, member, {"active_tasks": tasks})
+            yield encode(20, at, {"assignment_epoch": epoch})
+            yield encode(22, member, {"member_epoch": epoch, "state": 1, "active_tasks": tasks})
+    yield encode(1, {"group": "one", "topic": "in", "partition": 0}, {"offset": 7})
+    yield b"\x00\x18\x00\x01g", b"\x00\x00"
+    yield None, b"no key"
+    yield encode(17, {"group_id": "three"}, None)
+
+
+def take(spark: SparkSession, path: Path, cuts: list[int]) -> list[BatchOutcome]:
+    """Let a pipeline take the history in batches that end at `cuts`."""
+    warehouse = Warehouse(spark, str(path), "default")
+    warehouse.prepare()
+    told: list[BatchOutcome] = []
+    taken = Pipeline(warehouse, "default", "topic", lambda _, outcome: told.append(outcome))
+    rows = [
+        (key, value, "topic", 0, offset, START + timedelta(seconds=offset // 6), 0)
+        for offset, (key, value) in enumerate(history())
+    ]
+    for batch_id, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True)):
+        taken(spark.createDataFrame(rows[start:end], _KAFKA), batch_id)
+    taken(spark.createDataFrame(rows[start:end], _KAFKA), batch_id)  # as after a crash before the checkpoint
+    return told
+
+
+def content(path: Path) -> dict[str, Any]:
+    opened = Served(path)
+    return {
+        definition.name: opened.rows(f"SELECT * FROM {definition.name} ORDER BY {', '.join(_order(definition.name))}")
+        for definition in tables()
+    }
+
+
+def _order(name: str) -> list[str]:
+    return [f'"{column}"' for column in table(name).key]
+
+
+@pytest.fixture(scope="module")
+def few(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse whose batches all were small."""
+    path = tmp_path_factory.mktemp("few")
+    told = take(spark, path, [8, 25])
+    assert sum(outcome.decoded for outcome in told[:-1]) == 6 * 6 + 1
+    assert sum(outcome.quarantined for outcome in told[:-1]) == 2
+    assert told[-1].groups == 0
+    return path
+
+
+def test_many_records_come_to_the_same_as_few(
+    spark: SparkSession, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_FEW_RECORDS", 0)
+    take(spark, tmp_path, [8, 25])
+    assert content(tmp_path) == content(few)
+
+
+def test_where_batches_are_cut_makes_no_difference(spark: SparkSession, few: Path, tmp_path: Path) -> None:
+    take(spark, tmp_path, [3, 10, 11, 39])
+    assert content(tmp_path) == content(few)
+
+
+def test_the_state_is_that_of_the_last_record(few: Path) -> None:
+    rows = Served(few).rows("SELECT group_id, state, group_epoch, member_count FROM groups ORDER BY group_id")
+    assert rows == [
+        {"group_id": 'it\'s "two" \\ 🎉', "state": "Stable", "group_epoch": 3, "member_count": 1},
+        {"group_id": "one", "state": "Stable", "group_epoch": 3, "member_count": 1},
+        {"group_id": "three", "state": "Dead", "group_epoch": 3, "member_count": 0},
+    ]
+
+
+def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSession, few: Path) -> None:
+    streaming_app.open_warehouse(spark, few)
+    for definition in (*tables(), *views()):
+        seen = spark.sql(f"SELECT * FROM {definition.name}")
+        assert set(definition.names) <= set(seen.columns)
+        assert {"cluster", "group_id"} <= set(seen.columns)
+        assert seen.count() == Served(few).rows(f"SELECT count(*) AS n FROM {definition.name}")[0]["n"]
+    joined = spark.sql(
+        "SELECT a.partition FROM assignments a JOIN members m USING (cluster, group_id, member_id) "
+        "WHERE group_id = 'one' AND m.client_id = 'c' AND a.current ORDER BY a.partition"
+    )
+    assert [row[0] for row in joined.collect()] == [0, 1, 2]
+    key, value = encode(17, {"group_id": "four"}, {"epoch": 2})
+    added = spark.createDataFrame([(key, value, "topic", 0, 1000, START, 0)], _KAFKA)
+    Pipeline(Warehouse(spark, str(few), "default"), "default", "topic", lambda *_: None)(added, 1000)
+    assert spark.sql("SELECT group_epoch FROM groups WHERE group_id = 'four'").collect()[0][0] == 2

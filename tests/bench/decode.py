@@ -1,8 +1,8 @@
 """How fast records are decoded: interpreted Construct, compiled Construct, and what the job uses, in one run.
 
 Each record is decoded whole, key and value. The rivals are Constructs from the same definitions as the job's path;
-compiled, nothing of them is left interpreted (a test sees to that). Every figure is the best of several short rounds
-that take turns, so that a busy machine slows all three alike.
+compiled, nothing of them is left interpreted (a test sees to that). Seconds are those of the processor, not of the
+clock, and every figure is the best of several short rounds that take turns: a busy machine changes little.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Records per second on one core."""
+    """Records per second of one core's time."""
 
     interpreted: float
     compiled: float
@@ -137,12 +137,12 @@ def measure(sample: Sample, seconds: float) -> Rates:
 
 def _rate(function: Callable[[], object], seconds: float) -> float:
     count, calls = 0, 16
-    start = now = time.perf_counter()
+    start = now = time.process_time()
     while now - start < seconds:
         for _ in range(calls):
             function()
         count += calls
-        now = time.perf_counter()
+        now = time.process_time()
     return count / (now - start)
 
 

@@ -26,9 +26,9 @@ from streaming_app.core.states import is_unsolicited
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata: one group id has one type at a time
 GROUP_METADATA = 17
+_UNTOLD = "Unknown"  # no state to tell of: it says that records are still to come
 
-# What is compared before and after an operation, besides the members. "Unknown" is no state to tell of: it says that
-# records are still to come.
+# What is compared before and after an operation, besides the members.
 _SCALARS = {
     "group_epoch": attrgetter("group_epoch"),
     "assignment_epoch": attrgetter("told_assignment_epoch"),
@@ -63,12 +63,16 @@ class Event(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What the newest operation changed: enough to take its event back and to tell the operation anew."""
+    """What the newest operation changed: enough to take its event back and to tell the operation anew.
+
+    `since` is since when the old state, or description status, had held.
+    """
 
     what: str
     member_id: str | None
     old: str | None
     offset: int
+    since: datetime | None = None
 
 
 _Subject = tuple[str, str | None]  # what, and of which member
@@ -106,6 +110,7 @@ class Fold:
     events: list[Event] = field(default_factory=list)
     retracted: list[Event] = field(default_factory=list)
     _before: dict[_Subject, str | None] = field(default_factory=dict)
+    _since: dict[str, datetime | None] = field(default_factory=dict)
     _open: bool = False
     _reopened: bool = False
 
@@ -159,10 +164,25 @@ class Fold:
         self._before = self._scalars()
         if self._reopened:  # the batch before was cut inside this operation, or ended within its millisecond
             self._before.update({(change.what, change.member_id): change.old for change in life.last_changes})
+            self._restore_times()
+        self._since = {"state": life.state_since, "description_status": life.description_since}
         life.updated_at = at
+
+    def _restore_times(self) -> None:
+        """Let the first part of an operation not count: what it changed, the second may change back."""
+        life = self.life
+        if life.first_seen_at == life.updated_at:  # this life began in that part
+            life.state = life.state_since = life.description_status = life.description_since = None
+        for change in life.last_changes if life.state else ():
+            if change.what == "state":
+                life.state = change.old or _UNTOLD
+                life.state_since = change.since
+            elif change.what == "description_status":
+                life.description_status, life.description_since = change.old, change.since
 
     def _begin(self, record: LogRecord) -> None:
         """A group comes into being, perhaps again: nothing of an earlier life counts."""
+        self._since = {}
         self.life = Life(
             Group(self.life.group.group_id),
             self.life.source_partition,
@@ -223,7 +243,9 @@ class Fold:
             for subject, old in self._before.items()
             if old != now[subject] and not (subject[0] == "member" and None not in (old, now[subject]))
         ]
-        life.last_changes = [Change(*subject, old, life.last_offset) for subject, old, _ in changes]
+        life.last_changes = [
+            Change(*subject, old, life.last_offset, self._since.get(subject[0])) for subject, old, _ in changes
+        ]
         for (what, member_id), old, new in changes:
             event = Event(life.updated_at, _kind(what, old, new), member_id, old, new, life.last_offset)
             self.events.append(event)
@@ -248,7 +270,7 @@ class Fold:
 
 
 def _text(value: object) -> str | None:
-    return None if value in (None, "Unknown") else str(value)
+    return None if value in (None, _UNTOLD) else str(value)
 
 
 def _member_subjects(member_id: str, member: Member | None) -> dict[_Subject, str | None]:

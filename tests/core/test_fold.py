@@ -136,6 +136,36 @@ def test_what_an_operation_undoes_itself_is_no_event() -> None:
     assert fold(rejoin, stable).events == []
 
 
+@pytest.mark.parametrize("cut", range(1, 6))
+def test_since_when_a_state_holds_does_not_depend_on_where_an_operation_is_cut(cut: int) -> None:
+    """A static member rejoins within one operation: in between the group looks Empty, then Reconciling."""
+    stable = fold(log(*FIRST_JOIN)).life
+    assert (stable.state_since, stable.description_since) == (at(4), at(0))
+    rejoin = log(
+        (at(9), 22, M1, None), (at(9), 21, M1, None), (at(9), 19, M1, None),
+        (at(9), 19, M1, member()), (at(9), 21, M1, TARGET), (at(9), 22, M1, current(2, active=[0, 1])),
+        first=7,
+    )  # fmt: skip
+    first = fold(rejoin[:cut], stable)
+    kept = from_row(to_row("c", first.life))
+    assert kept.state != "Stable"
+    second = fold(rejoin[cut:], kept)
+    assert (second.life.state, second.life.state_since) == ("Stable", at(4))
+    assert second.events == []
+    assert {(event.kind, event.offset) for event in second.retracted} == {
+        (event.kind, event.offset) for event in first.events
+    }
+
+
+def test_since_when_a_description_holds_does_not_depend_on_where_an_operation_is_cut() -> None:
+    stored = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)))).life
+    assert (stored.description_status, stored.description_since) == ("CURRENT", at(5))
+    there = fold(log((at(9), 17, GROUP, metadata(stored=-2)), first=8), stored)
+    assert (there.life.description_status, there.life.description_since) == ("UNCERTAIN", at(9))
+    back = fold(log((at(9), 17, GROUP, metadata(stored=0)), first=9), from_row(to_row("c", there.life))).life
+    assert (back.description_status, back.description_since) == ("CURRENT", at(5))
+
+
 def test_the_last_leave_makes_the_group_empty() -> None:
     stable = fold(log(*FIRST_JOIN)).life
     leave = log(

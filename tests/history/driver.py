@@ -21,6 +21,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from kafka import KafkaConsumer
+from kafka.errors import KafkaError
+
 from streaming_app.core.fold import Event
 from streaming_app.local.broker import LocalBroker
 from streaming_app.protocol.client import StreamsGroupClient
@@ -44,6 +47,7 @@ class History:
 
     def __init__(self, client: StreamsGroupClient, server: str, seed: int, prefix: str = "", groups: int = 6) -> None:
         self.client = client
+        self._server = server
         self.random = Random(seed)  # noqa: S311 - no secret
         self.prefix = prefix
         self.groups = [f"{prefix}group-{number}" for number in range(groups)]
@@ -72,6 +76,7 @@ class History:
             self.delete: 3,
             self.empty: 3,
             self.configure: 1,
+            self.turn_classic: 2,
             self.create_topic: 2,
             self.delete_topic: 1,
             self.beat_wrongly: 3,
@@ -185,6 +190,22 @@ class History:
         self.client.configure_group(
             self.random.choice(self.groups), {"streams.num.standby.replicas": self.random.randrange(3)}
         )
+
+    def turn_classic(self) -> None:
+        """A consumer of the classic protocol takes the group's id, if there are no members, and leaves again."""
+        inhabited = {member.group_id for member in self.members}
+        group_id = self.random.choice([one for one in self.groups if one not in inhabited] or self.groups)
+        topic = next(iter(self.topics))
+        consumer = KafkaConsumer(topic, bootstrap_servers=self._server, group_id=group_id, enable_auto_commit=False)
+        try:
+            for _ in range(_LOOKS):
+                consumer.poll(timeout_ms=100)
+                if consumer.assignment():
+                    break
+        except KafkaError as refusal:
+            self.refused[type(refusal).__name__] += 1
+        finally:
+            consumer.close()
 
     def create_topic(self) -> None:
         """One that some topologies wait for appears."""
@@ -386,6 +407,7 @@ def main() -> None:
             for group in told
             for one in differences(group["group_id"], whole.rows.get(group["group_id"]), group)
         ]
+        print(f"folded in one batch instead: {history.uneven() or 'the same'}")
         print(f"{len(left):,} of {len(history.log):,} records left after compaction; differences from those: {again}")
         seconds = {name: round(spent, 1) for name, spent in history.seconds.items()}
         print(f"operations: {dict(history.done)}\nseconds: {seconds}\nrefused: {dict(history.refused)}")

@@ -114,7 +114,7 @@ def test_what_stands_in_the_way_is_one_line(
     jks.write_text("security.protocol=SSL\nssl.truststore.location=trust.jks\n", "utf-8")
     with reserve() as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
-    unanswered = command("verify", "--bootstrap-server", nobody, "--warehouse", str(tables))
+    unanswered = command("verify", "--bootstrap-server", nobody, "--warehouse", str(tables), "--timeout", "1")
     for ran, words in (
         (verify(tmp_path / "nowhere"), "No streams-groups warehouse at"),
         (verify(tables, "--cluster", "another"), "The job has not finished a batch yet"),

@@ -29,6 +29,7 @@ main.add_command(verify)
 @located
 @click.option("--topic", default="__consumer_offsets", show_default=True, help="The topic to read.")
 @click.option("--once", is_flag=True, help="Process what is there, then exit.")
+@click.option("--reset", is_flag=True, help="Drop this cluster's groups and read from the beginning; history stays.")
 @click.option(
     "--trigger",
     default=1.0,
@@ -43,6 +44,13 @@ main.add_command(verify)
     show_default=True,
     type=click.IntRange(min=1),
     help="Bounds a batch while catching up.",
+)
+@click.option(
+    "--retention-days",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long history, quarantine and deleted groups are kept.",
 )
 @click.option("--conf", "spark_conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit.")
 @explained

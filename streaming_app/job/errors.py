@@ -1,5 +1,9 @@
-"""The one error of the job."""
+"""The errors of the job. The text of each is one clear line that says what to do."""
 
 
 class JobError(Exception):
-    """The job cannot start or go on. Its text is one clear line that says what to do."""
+    """The job cannot start or go on."""
+
+
+class UnreachableError(JobError):
+    """No broker answers."""

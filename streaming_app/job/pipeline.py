@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.table_definitions import table
+from streaming_app.job.beginning import HISTORY
 from streaming_app.job.folding import COUNTS, FOLDED_DDL, STORED_OFFSET, fold_stream, sorted_for_fold
 from streaming_app.job.source import GROUP_BYTES, WANTED
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_app.job.tables import Warehouse
+    from streaming_app.job.upkeep import Upkeep
 
 _FEW_RECORDS = 20_000
 _FEW_GROUPS = 2_000  # groups of a small batch are named to Delta, one by one
@@ -64,9 +66,17 @@ class _Batch(NamedTuple):
 class Pipeline:
     """Called by Spark with every micro-batch; hands what came of it to `done`."""
 
-    def __init__(
-        self, warehouse: Warehouse, cluster: str, topic: str, done: Callable[[int, BatchOutcome], None]
+    def __init__(  # noqa: PLR0913 - the last two are for the job, not for tests
+        self,
+        warehouse: Warehouse,
+        cluster: str,
+        topic: str,
+        done: Callable[[int, BatchOutcome], None],
+        *,
+        told: Mapping[str, Mapping[int, int]] | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
+        """Prepare for batches of `topic`. `told` is what history holds already, see `beginning`."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
@@ -75,6 +85,8 @@ class Pipeline:
         self._cluster = cluster
         self._topic = topic
         self._done = done
+        self._upkeep = upkeep
+        self._untold = {name: _untold(partition, (told or {}).get(name)) for name, partition in HISTORY.items()}
         self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
         self._fold = partial(fold_stream, cluster=cluster, schema=self._schema)
 
@@ -92,6 +104,8 @@ class Pipeline:
             raw.unpersist()
         told = {name: counts.get(name) or 0 for name in ("decoded", "groups", "quarantined", "drifted")}
         self._done(batch_id, BatchOutcome(**told, seconds=time.monotonic() - started))
+        if self._upkeep:
+            self._upkeep.after_batch(wrote=any(told.values()))
 
     def _take(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
         seen = raw.count()  # the one reading of the topic
@@ -139,19 +153,21 @@ class Pipeline:
         return counts
 
     def _append(self, warehouse: Warehouse, folded: DataFrame, counts: Mapping[str, int], batch: _Batch) -> None:
+        events = _events(folded, "events").where(self._untold["group_events"])
         if counts["retracted_events"]:
-            warehouse.rewrite_events(_events(folded, "events"), _events(folded, "retracted"))
+            warehouse.rewrite_events(events, _events(folded, "retracted"))
         elif counts["told_events"]:
-            warehouse.append("group_events", _events(folded, "events"), *batch)
+            warehouse.append("group_events", events, *batch)
         if counts["quarantined"]:
             warehouse.append("quarantine", self._undecodable(folded), *batch)
 
     def _undecodable(self, folded: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
-        return folded.selectExpr("cluster", "group_id", "explode(undecodable) AS record").select(
+        records = folded.selectExpr("cluster", "group_id", "explode(undecodable) AS record").select(
             "cluster", "group_id", F.lit(self._topic).alias("topic"), "record.*"
         )
+        return records.where(self._untold["quarantine"])
 
 
 def _groups(folded: DataFrame) -> DataFrame:
@@ -161,3 +177,11 @@ def _groups(folded: DataFrame) -> DataFrame:
 def _events(folded: DataFrame, name: str) -> DataFrame:
     exploded = folded.selectExpr("cluster", "group_id", "source_partition", f"explode({name}) AS event")
     return exploded.select("cluster", "group_id", "source_partition", "event.*").select(*table("group_events").names)
+
+
+def _untold(partition: str, told: Mapping[int, int] | None) -> str:
+    """The condition that a row is beyond what history holds."""
+    if not told:
+        return "true"
+    reached = ", ".join(f"{number}, {offset}L" for number, offset in told.items())
+    return f"offset > coalesce(map({reached})[{partition}], -1)"

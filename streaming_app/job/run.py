@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from streaming_app.job.errors import JobError
+from streaming_app.job.beginning import begin, is_same
+from streaming_app.job.errors import JobError, UnreachableError
 from streaming_app.job.lock import only_job
 from streaming_app.job.session import start_spark
 from streaming_app.job.source import client_properties, examine, read_stream
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_SECONDS = 0.25
+_TOPIC_SECONDS = 30  # a topic that was made again is noticed after so long
 _FINISH_SECONDS = 60  # how long a batch in flight may take to end after SIGTERM
 
 
@@ -39,7 +42,9 @@ class JobConfig(BaseModel):
     topic: Annotated[str, StringConstraints(min_length=1, max_length=249)] = "__consumer_offsets"
     command_config: Path | None = None
     once: bool = False
+    reset: bool = False
     trigger_seconds: Annotated[float, Field(ge=0)] = 1.0
+    retention_days: Annotated[float, Field(gt=0)] = 30
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 5_000_000
     spark_conf: Mapping[str, str] = {}
 
@@ -71,36 +76,53 @@ def run_with(
     # Loaded here: these load Spark, and a job that cannot start should say so sooner.
     from streaming_app.job.pipeline import Pipeline  # noqa: PLC0415
     from streaming_app.job.progress import BatchLines  # noqa: PLC0415
+    from streaming_app.job.upkeep import Upkeep  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
     topic = examine(spark, properties, config.topic)
     warehouse = Warehouse(spark, str(config.warehouse), config.cluster)
-    warehouse.prepare()
+    made = warehouse.prepare()
     checkpoint = config.warehouse / "_checkpoints" / config.cluster
-    how = "resuming from the checkpoint" if (checkpoint / "commits").exists() else "reading from the beginning"
-    say(f"{topic.name} at {config.bootstrap_server}: {topic.partitions} partitions, {topic.offsets:,} offsets; {how}")
+    beginning = begin(warehouse, checkpoint, topic, groups_are_new="groups" in made, reset=config.reset)
+    size = f"{topic.partitions} partitions, {topic.offsets:,} offsets"
+    say(f"{topic.name} at {config.bootstrap_server}: {size}; {beginning.said}")
 
     lines = BatchLines(say)
-    pipeline = Pipeline(warehouse, config.cluster, topic.name, lines.done)
+    upkeep = Upkeep(warehouse, config.retention_days, say)
+    pipeline = Pipeline(warehouse, config.cluster, topic.name, lines.done, told=beginning.told, upkeep=upkeep)
     spark.streams.addListener(lines)
     stream = read_stream(spark, properties, topic, config.max_offsets_per_trigger).writeStream
     trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger_seconds} seconds"}
     query = stream.foreachBatch(pipeline).option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+
+    def same_topic() -> None:
+        if not is_same(checkpoint, examine(spark, properties, config.topic)):
+            raise JobError(
+                f"Topic {config.topic} was deleted and made again while the job ran: start it with --reset to drop the "
+                "groups' rows and begin anew; history stays"
+            )
+
     try:
-        _wait(query, stop, log_file)
+        _wait(query, stop, log_file, same_topic)
         _flush_lines(spark)
     finally:
         spark.streams.removeListener(lines)
     say("Stopped." if stop.is_set() else "Done: everything there was is processed.")
 
 
-def _wait(query: StreamingQuery, stop: threading.Event, log_file: Path) -> None:
+def _wait(query: StreamingQuery, stop: threading.Event, log_file: Path, same_topic: Callable[[], None]) -> None:
+    look_at = time.monotonic() + _TOPIC_SECONDS
     while query.isActive and not stop.is_set():
         stop.wait(_LOOK_SECONDS)
+        if time.monotonic() > look_at:
+            with suppress(UnreachableError):  # the stream itself lives through that, and so do we
+                same_topic()
+            look_at = time.monotonic() + _TOPIC_SECONDS
     if stop.is_set():
         _finish_batch(query)
         query.stop()
     elif failure := query.exception():
+        same_topic()
         raise JobError(f"The stream failed: {_cause(str(failure))} (see {log_file})")
 
 

@@ -43,6 +43,7 @@ _CONF = {
     # Micro-batches are small: planning, tasks and log replay cost more than the rows.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and computes the same again
     "spark.sql.streaming.minBatchesToRetain": "20",  # bounds the checkpoint

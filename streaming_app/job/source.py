@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import javaproperties
 
-from streaming_app.job.errors import JobError
+from streaming_app.job.errors import JobError, UnreachableError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +34,7 @@ class Topic(NamedTuple):
 
     name: str
     topic_id: str
+    cluster_id: str
     partitions: int
     offsets: int  # end offsets less start offsets, summed: at most so many records
 
@@ -53,15 +54,15 @@ def client_properties(bootstrap_server: str, command_config: Path | None) -> dic
 def examine(spark: SparkSession, properties: Mapping[str, str], topic: str) -> Topic:
     """Ask the cluster about `topic` with Kafka's own AdminClient, so that every security setting means what it says.
 
-    Raises JobError, naming what to do, when the broker does not answer, or the topic is not there, has no partitions,
-    or may not be read.
+    Raises UnreachableError when no broker answers, JobError when the topic is not there, has no partitions, or may not
+    be read; both say what to do.
     """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded by those who need it
 
     try:
         return _examine(spark._jvm, properties, topic)  # noqa: SLF001 - the JVM has no public name
     except Py4JJavaError as error:
-        raise JobError(_explained(error.java_exception, properties, topic)) from None
+        raise _explained(error.java_exception, properties, topic) from None
 
 
 def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # noqa: ANN401 - a JVM by name
@@ -86,7 +87,8 @@ def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # n
                 asked.put(jvm.org.apache.kafka.common.TopicPartition(topic, partition), when)
             answers = admin.listOffsets(asked).all().get(_ANSWER_MS, seconds).values()
             span += sign * sum(answer.offset() for answer in answers)
-        return Topic(topic, found.topicId().toString(), partitions, span)
+        cluster_id = admin.describeCluster().clusterId().get(_ANSWER_MS, seconds)
+        return Topic(topic, found.topicId().toString(), cluster_id, partitions, span)
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
 
@@ -104,7 +106,7 @@ def _missing_acl(operation: str, kind: str, name: str, how: str = "") -> str:
     )
 
 
-def _explained(error: Any, properties: Mapping[str, str], topic: str) -> str:  # noqa: ANN401 - a Java exception
+def _explained(error: Any, properties: Mapping[str, str], topic: str) -> JobError:  # noqa: ANN401 - a Java exception
     """One line for what Kafka's client threw."""
     while error.getCause() is not None:
         error = error.getCause()
@@ -124,7 +126,8 @@ def _explained(error: Any, properties: Mapping[str, str], topic: str) -> str:  #
         "SslAuthenticationException": f"TLS with {servers} failed: {told}",
         "ConfigException": f"Kafka client setting refused: {told}",
     }
-    return lines.get(kind, f"{servers}: {kind}: {told}")
+    line = lines.get(kind, f"{servers}: {kind}: {told}")
+    return UnreachableError(line) if kind == "TimeoutException" else JobError(line)
 
 
 def read_stream(spark: SparkSession, properties: Mapping[str, str], topic: Topic, max_offsets: int) -> DataFrame:

@@ -18,7 +18,11 @@ _PROPERTIES = {
     FORMAT_PROPERTY: str(WAREHOUSE_FORMAT),
     "delta.enableDeletionVectors": "true",  # replacing a few groups then rewrites no file of many
     "delta.checkpointInterval": "50",  # a commit a second would otherwise mean a checkpoint every ten
+    # Many commits a minute leave many files. History for people is in group_events; this is for time travel.
+    "delta.logRetentionDuration": "interval 2 days",
+    "delta.deletedFileRetentionDuration": "interval 2 days",
 }
+_COMPACTED_BYTES = 32 << 20  # files from this size on are left alone until many of their rows are gone
 _FEW_ROWS_CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -35,16 +39,18 @@ class Warehouse:
         self._path = path.rstrip("/")
         self._cluster = cluster
 
-    def prepare(self) -> None:
-        """Create the tables that are missing. Raises JobError if the warehouse cannot be written."""
+    def prepare(self) -> set[str]:
+        """Create the tables that are missing, and name them. Raises JobError if the warehouse cannot be written."""
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
         try:
-            for definition in missing_tables(self._path):
+            missing = missing_tables(self._path)
+            for definition in missing:
                 self._create(self._at(definition.name), definition)
         except (PySparkException, Py4JJavaError) as error:
             raise JobError(f"Cannot write the warehouse {self._path}: {_first_line(error)}") from None
+        return {definition.name for definition in missing}
 
     def for_few_rows(self) -> Warehouse:
         """The same tables through a session that interprets its plans: compiling them takes longer than a few rows."""
@@ -63,6 +69,15 @@ class Warehouse:
 
         rows = self._spark.read.format("delta").load(self._at("groups")).where(F.col("cluster") == self._cluster)
         return rows if group_ids is None else rows.where(F.col("group_id").isin(*group_ids))
+
+    def highest_offsets(self, name: str, partition: str) -> dict[int, int]:
+        """The highest offset in a table, by the topic's partition, which stands in the column `partition`."""
+        mine = self._spark.read.format("delta").load(self._at(name)).where(f"cluster = {_literal(self._cluster)}")
+        return dict(mine.groupBy(partition).max("offset").collect())
+
+    def forget_groups(self) -> None:
+        """Drop the rows of all groups of this cluster."""
+        self._target("groups").delete(f"cluster = {_literal(self._cluster)}")
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` once: the same writer and batch again is skipped by Delta."""
@@ -86,6 +101,7 @@ class Warehouse:
         columns = {column.name: f"s.{column.name}" for column in table("group_events").columns}
         (
             self._target("group_events")
+            .alias("t")
             .merge(changes.alias("s"), " AND ".join(f"t.{name} <=> s.{name}" for name in key))
             .whenMatchedDelete("s.gone")
             .whenNotMatchedInsert("NOT s.gone", values=columns)
@@ -104,13 +120,30 @@ class Warehouse:
     def merge_groups(self, rows: DataFrame) -> None:
         """Put the rows of groups, however many, in place of those that stand there."""
         condition = f"t.cluster = {_literal(self._cluster)} AND t.group_id = s.group_id"
-        merge = self._target("groups").merge(rows.alias("s"), condition)
+        merge = self._target("groups").alias("t").merge(rows.alias("s"), condition)
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+    def compact(self, name: str) -> None:
+        """Put the small files of a table together, and rewrite those of which much was deleted."""
+        self._spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(_COMPACTED_BYTES))
+        self._target(name).optimize().where(f"cluster = {_literal(self._cluster)}").executeCompaction()
+
+    def trim(self, name: str, column: str, days: float) -> int:
+        """Drop the rows whose time in `column` is more than `days` ago, and return how many there were."""
+        old = f"cluster = {_literal(self._cluster)} AND {column} < current_timestamp() - make_dt_interval({days})"
+        count = self._spark.read.format("delta").load(self._at(name)).where(old).count()
+        if count:
+            self._target(name).delete(old)
+        return count
+
+    def vacuum(self, name: str) -> None:
+        """Remove the files that no version within the table's retention needs."""
+        self._target(name).vacuum()
 
     def _target(self, name: str) -> Any:  # noqa: ANN401 - delta ships no types
         from delta.tables import DeltaTable  # noqa: PLC0415 - loads Spark
 
-        return DeltaTable.forPath(self._spark, self._at(name)).alias("t")
+        return DeltaTable.forPath(self._spark, self._at(name))
 
     def _at(self, name: str) -> str:
         return f"{self._path}/{name}"

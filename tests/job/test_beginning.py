@@ -1,0 +1,172 @@
+"""Lost tables, lost checkpoints, topics made again: the job begins where it must, and history holds nothing twice."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaProducer
+
+from offsets_decoder import encode
+from streaming_app.job import run as run_module
+from streaming_app.job.errors import JobError
+from streaming_app.job.run import JobConfig, run_with
+from streaming_app.local.container import Broker
+from streaming_app.protocol.client import StreamsGroupClient
+from streaming_app.serve.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.broker
+WRONG = (b"\x00\x18\x00\x01g", b"?")
+
+
+@pytest.fixture
+def write(broker: Broker) -> Iterator[Callable[..., None]]:
+    """Appends records of group g at an epoch, and one that cannot be decoded."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
+
+    def send(topic: str, epoch: int) -> None:
+        group = {"group_id": "g"}
+        for key, value in (
+            encode(17, group, {"epoch": epoch, "last_assignment_configs": []}),
+            encode(20, group, {"assignment_epoch": epoch}),
+            WRONG,
+        ):
+            producer.send(topic, key=key, value=value, partition=0).get(30)
+
+    yield send
+    producer.close()
+
+
+@pytest.fixture
+def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
+    """Runs the job over what a topic holds; returns its first line."""
+
+    def once(topic: str, **settings: Any) -> str:
+        lines: list[str] = []
+        config = JobConfig(
+            bootstrap_server=broker.bootstrap_server, warehouse=tmp_path, topic=topic, once=True, **settings
+        )
+        run_with(spark, config, lines.append, Event(), tmp_path / "spark.log")
+        return lines[0]
+
+    return once
+
+
+def held(path: Path) -> tuple[int | None, int, int]:
+    """The group's epoch, the number of its events, the number of records in quarantine."""
+    opened = Warehouse(path)
+    groups = opened.rows("SELECT group_epoch FROM groups")
+    counts = [opened.rows(f"SELECT count(*) AS n FROM {name}")[0]["n"] for name in ("group_events", "quarantine")]
+    return (groups[0]["group_epoch"] if groups else None), *counts
+
+
+def test_what_is_lost_is_read_again_and_history_tells_nothing_twice(
+    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, run: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    write(topic, 2)
+    assert "reading from the beginning" in run(topic)
+    first = held(tmp_path)
+    assert first[0] == 2
+
+    shutil.rmtree(tmp_path / "groups")
+    assert "reading from the beginning again; the history stays" in run(topic)
+    assert held(tmp_path) == first
+
+    shutil.rmtree(tmp_path / "_checkpoints")
+    write(topic, 3)
+    assert "again" in run(topic)
+    epoch, events, quarantined = held(tmp_path)
+    assert (epoch, quarantined) == (3, 2)
+    assert events > first[1]
+
+    shutil.rmtree(tmp_path / "group_events")
+    assert "resuming" in run(topic)
+    assert held(tmp_path) == (3, 0, 2)
+
+
+def test_a_topic_made_again_is_refused_until_a_reset(
+    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, run: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    for epoch in (2, 3, 4):
+        write(topic, epoch)
+    run(topic)
+    before = held(tmp_path)
+    client.delete_topic(topic)
+    client.create_topic(topic, 1)
+    write(topic, 2)
+    with pytest.raises(JobError, match=r"deleted and made again since .* --reset"):
+        run(topic)
+    assert held(tmp_path) == before
+    assert "another topic than before" in run(topic, reset=True)
+    epoch, events, quarantined = held(tmp_path)
+    assert (epoch, quarantined) == (2, before[2] + 1)
+    assert events > before[1]
+    assert "resuming" in run(topic)
+
+
+def test_the_tables_of_another_topic_are_not_mixed_with_this_ones(
+    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, run: Callable[..., str]
+) -> None:
+    one, other = unique("one"), unique("other")
+    for topic in (one, other):
+        client.create_topic(topic, 1)
+        write(topic, 2)
+    run(one)
+    with pytest.raises(JobError, match=f"This is topic {other}, and the tables are of topic {one}"):
+        run(other)
+
+
+def test_a_topic_made_again_under_a_running_job_ends_it(
+    broker: Broker,
+    client: StreamsGroupClient,
+    spark: SparkSession,
+    unique: Callable[[str], str],
+    write: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_module, "_TOPIC_SECONDS", 1)
+    topic, lines, errors = unique("offsets"), [], []
+    client.create_topic(topic, 1)
+    write(topic, 2)
+
+    def job() -> None:
+        config = JobConfig(bootstrap_server=broker.bootstrap_server, warehouse=tmp_path, topic=topic)
+        try:
+            run_with(spark, config, lines.append, stop, tmp_path / "spark.log")
+        except JobError as error:
+            errors.append(str(error))
+
+    stop = Event()
+    running = Thread(target=job)
+    running.start()
+    try:
+        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines))
+        client.delete_topic(topic)
+        client.create_topic(topic, 1)
+        running.join(timeout=60)
+    finally:
+        stop.set()
+        running.join()
+    assert len(errors) == 1
+    assert "deleted and made again while the job ran: start it with --reset" in errors[0]
+    assert held(tmp_path)[0] == 2
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    ends = time.monotonic() + 60
+    while not condition() and time.monotonic() < ends:
+        time.sleep(0.1)
+    return condition()

@@ -1,0 +1,57 @@
+"""Upkeep: what is due is done, rows go when their time is over, and none else."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offsets_decoder import encode
+from streaming_app.job.pipeline import Pipeline
+from streaming_app.job.tables import Warehouse
+from streaming_app.job.upkeep import COMMITS, Upkeep
+from streaming_app.serve.warehouse import Warehouse as Served
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+
+
+def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    warehouse = Warehouse(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    lines: list[str] = []
+    seconds = [0.0]
+    upkeep = Upkeep(warehouse, 30, lines.append, lambda: seconds[0])
+    taken = Pipeline(warehouse, "default", "topic", lambda *_: None, upkeep=upkeep)
+
+    def records(group: str, days_ago: float, *, deleted: bool) -> list[tuple[object, ...]]:
+        pairs = [encode(17, {"group_id": group}, {"epoch": 2}), (b"\x00\x18\x00\x01g", b"?")]
+        pairs += [encode(17, {"group_id": group}, None)] if deleted else []
+        at = now - timedelta(days=days_ago)
+        return [(k, v, "topic", 0, len(rows) + i, at, 0) for i, (k, v) in enumerate(pairs)]
+
+    rows: list[tuple[object, ...]] = []
+    for group, days_ago, deleted in (("old", 40, True), ("kept", 40, False), ("new", 1, True)):
+        rows += records(group, days_ago, deleted=deleted)
+    for number, row in enumerate(rows):
+        taken(spark.createDataFrame([row], _KAFKA), number)
+        seconds[0] += 24 * 3600 * (number == len(rows) - 2)
+
+    opened = Served(tmp_path)
+    assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
+    assert {row["group_id"] for row in opened.rows("SELECT group_id FROM group_events")} == {"new"}
+    assert len(opened.rows("SELECT * FROM quarantine")) == 1
+    assert any("old rows of group_events dropped" in line for line in lines)
+
+    files = len(list((tmp_path / "groups").rglob("*.parquet")))
+    assert files > 1
+    for _ in range(COMMITS):
+        upkeep.after_batch(wrote=True)
+    assert any("files compacted" in line for line in lines)
+    opened = Served(tmp_path)
+    assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
+    newest = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/groups`").collect()[0]
+    assert newest["numFiles"] == 1

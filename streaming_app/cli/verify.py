@@ -79,9 +79,9 @@ def _unanswered(bootstrap_server: str, error: Exception) -> str:
     if "Authorization" in name:
         return f"{bootstrap_server} refused: {words}; verify needs Describe on the groups and on the offsets topic"
     if "Timeout" in name or "Connection" in name or "NoBrokers" in name:
-        return (
-            f"No Kafka broker answers at {bootstrap_server}: is the address right, and does the listener's security "
-            "protocol match --command-config?"
+        return (  # kafka-python tells refused credentials and certificates no further
+            f"No Kafka broker answers at {bootstrap_server}: is the address right, does the listener's security "
+            "protocol match --command-config, and are the credentials and certificates there the right ones?"
         )
     return f"{bootstrap_server}: {name}: {words}"
 

@@ -92,6 +92,7 @@ class Life:
     state_since: datetime | None = None
     description_status: str | None = None
     description_since: datetime | None = None
+    not_ready_reason: str | None = None
     unsolicited_pushes: int = 0
     last_unsolicited_push_at: datetime | None = None
     last_changes: list[Change] = field(default_factory=list)

@@ -6,7 +6,7 @@ events and its undecodable records nested, so that nothing decoded crosses Arrow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import groupby
 from operator import itemgetter
@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from offsets_decoder import DecodeError, decode
 from schemas.table_definitions import table
-from streaming_app.core.fold import CLASSIC_GROUP, Fold, LogRecord
+from streaming_app.core.fold import CLASSIC_GROUP, Event, Fold, LogRecord
+from streaming_app.core.readiness import Counts, not_ready_reason, required_topics
 from streaming_app.core.row import from_row, to_row
 
 STORED_OFFSET = -1
@@ -37,11 +38,21 @@ FOLDED_DDL = (
 _Row = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
 
 
-def fold_stream(batches: Iterable[pa.RecordBatch], cluster: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `schema`."""
+Lookup = Callable[[Sequence[str] | None], Counts | None]
+"""Partition counts by topic, of these topics, or of all for None; None where they cannot be known."""
+
+
+def fold_stream(
+    batches: Iterable[pa.RecordBatch], cluster: str, schema: pa.Schema, topics: Lookup | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `schema`.
+
+    With `topics`, groups that are NotReady are given the reason, and those for which it changed are given out even
+    without a record.
+    """
     ready: list[dict[str, Any]] = []
     for _, rows in groupby(_rows(batches), key=itemgetter(0)):
-        for folded in _fold_group(rows, cluster):
+        for folded in _fold_group(rows, cluster, topics):
             ready.append(folded)
             if len(ready) >= _ROWS_A_BATCH:
                 yield pa.RecordBatch.from_pylist(ready, schema)
@@ -65,7 +76,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _fold_group(rows: Iterator[_Row], cluster: str) -> Iterator[dict[str, Any]]:
+def _fold_group(rows: Iterator[_Row], cluster: str, topics: Lookup | None) -> Iterator[dict[str, Any]]:
     """The folded row of one group, after rows of undecodable records alone where there are very many of those."""
     fold: Fold | None = None
     outcome = _Outcome()
@@ -89,11 +100,39 @@ def _fold_group(rows: Iterator[_Row], cluster: str) -> Iterator[dict[str, Any]]:
         outcome.drifted += bool(record.unknown_tags)
         fold = fold or Fold.of(record.key["group_id"], partition or 0, None)
         fold.add([LogRecord(offset, at, record.record_type, record.key, record.value)])
-    if fold and fold.touched:
+    if fold:
         fold.close()
+        _give_reason(fold, topics)
+    if fold and fold.touched:
         yield outcome.of(fold, cluster)
     elif outcome.decoded or outcome.undecodable:
         yield outcome.alone(cluster)
+
+
+def _give_reason(fold: Fold, topics: Lookup | None) -> None:
+    """Let the row say why the group is NotReady; a change of what the cluster's topics tell is an event."""
+    life, group = fold.life, fold.life.group
+    counts, reason = None, None
+    if life.state == "NotReady":
+        patterns = any(part["source_topic_regex"] for part in group.subtopologies)
+        counts = topics(None if patterns else required_topics(group.subtopologies)) if topics else None
+        facts = {
+            "state": life.state,
+            "topology_epoch": group.topology_epoch,
+            "validated_topology_epoch": group.validated_topology_epoch,
+            "metadata_hash": group.metadata_hash,
+            "subtopologies": group.subtopologies,
+        }
+        told = not_ready_reason(facts, counts)
+        reason = told and f"{told.status}: {told.detail}"
+        if counts is None and life.not_ready_reason:
+            reason = life.not_ready_reason  # what was once seen says more than the log
+    if reason != life.not_ready_reason:
+        if counts is not None:
+            event = Event(life.updated_at, "not_ready_reason", None, life.not_ready_reason, reason, life.last_offset)
+            fold.events.append(event)
+        life.not_ready_reason = reason
+        fold.touched = True
 
 
 class _Outcome:

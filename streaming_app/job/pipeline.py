@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from schemas.table_definitions import table
 from streaming_app.job.beginning import HISTORY
-from streaming_app.job.folding import COUNTS, FOLDED_DDL, STORED_OFFSET, fold_stream, sorted_for_fold
+from streaming_app.job.folding import COUNTS, FOLDED_DDL, STORED_OFFSET, Lookup, fold_stream, sorted_for_fold
 from streaming_app.job.source import GROUP_BYTES, WANTED
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class _Batch(NamedTuple):
 class Pipeline:
     """Called by Spark with every micro-batch; hands what came of it to `done`."""
 
-    def __init__(  # noqa: PLR0913 - the last two are for the job, not for tests
+    def __init__(  # noqa: PLR0913 - the last three are for the job, not for tests
         self,
         warehouse: Warehouse,
         cluster: str,
@@ -74,9 +74,13 @@ class Pipeline:
         done: Callable[[int, BatchOutcome], None],
         *,
         told: Mapping[str, Mapping[int, int]] | None = None,
+        topics: Lookup | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
-        """Prepare for batches of `topic`. `told` is what history holds already, see `beginning`."""
+        """Prepare for batches of `topic`.
+
+        `told` is what history holds already, see `beginning`; `topics` tells what is wrong with a NotReady group's.
+        """
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
@@ -89,6 +93,7 @@ class Pipeline:
         self._untold = {name: _untold(partition, (told or {}).get(name)) for name, partition in HISTORY.items()}
         self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
         self._fold = partial(fold_stream, cluster=cluster, schema=self._schema)
+        self._topics = topics
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Take one micro-batch of the Kafka source into the tables."""
@@ -116,11 +121,24 @@ class Pipeline:
             keys = [key for key in pc.unique(records["group_bytes"]).to_pylist() if key is not None]
             if len(keys) <= _FEW_GROUPS:
                 return self._take_few(records, [key.decode("utf-8", "replace") for key in keys], batch)
-        return self._take_many(raw, batch)
+        counts = self._take_many(raw, batch)
+        self._look_at_topics(batch)
+        return counts
 
     def _take_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:
         stored = self._quick.stored(group_ids).selectExpr(*_STORED_AS_RECORD).toArrow()
-        folded = pa.Table.from_batches(self._fold(sorted_for_fold(records, stored).to_batches()), self._schema)
+        return self._fold_here(records, stored, batch)
+
+    def _look_at_topics(self, batch: _Batch) -> None:
+        """Give the NotReady groups their reasons, which workers, who cannot ask the cluster, left out."""
+        if self._topics:
+            stored = self._quick.stored().where("state = 'NotReady'").selectExpr(*_STORED_AS_RECORD).toArrow()
+            none = stored.drop_columns("stored").slice(0, 0)
+            self._fold_here(none, stored, batch._replace(writer=f"{batch.writer}-topics"))
+
+    def _fold_here(self, records: pa.Table, stored: pa.Table, batch: _Batch) -> Mapping[str, int]:
+        ordered = sorted_for_fold(records, stored)
+        folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
         counts = {name: pc.sum(folded[name]).as_py() for name in COUNTS}
         frame = self._quick.frame(folded)
         self._append(self._quick, frame, counts, batch)

@@ -76,6 +76,7 @@ def run_with(
     # Loaded here: these load Spark, and a job that cannot start should say so sooner.
     from streaming_app.job.pipeline import Pipeline  # noqa: PLC0415
     from streaming_app.job.progress import BatchLines  # noqa: PLC0415
+    from streaming_app.job.topics import Topics  # noqa: PLC0415
     from streaming_app.job.upkeep import Upkeep  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
@@ -88,8 +89,11 @@ def run_with(
     say(f"{topic.name} at {config.bootstrap_server}: {size}; {beginning.said}")
 
     lines = BatchLines(say)
+    topics = Topics(properties, say)
     upkeep = Upkeep(warehouse, config.retention_days, say)
-    pipeline = Pipeline(warehouse, config.cluster, topic.name, lines.done, told=beginning.told, upkeep=upkeep)
+    pipeline = Pipeline(
+        warehouse, config.cluster, topic.name, lines.done, told=beginning.told, topics=topics, upkeep=upkeep
+    )
     spark.streams.addListener(lines)
     stream = read_stream(spark, properties, topic, config.max_offsets_per_trigger).writeStream
     trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger_seconds} seconds"}
@@ -107,6 +111,7 @@ def run_with(
         _flush_lines(spark)
     finally:
         spark.streams.removeListener(lines)
+        topics.close()
     say("Stopped." if stop.is_set() else "Done: everything there was is processed.")
 
 

@@ -48,15 +48,18 @@ def found(warehouse: Warehouse, cluster: str, group_ids: Iterable[str] | None) -
 
 def state_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
     """A row per group: its state, and with `verbose` its epochs and since when."""
-    return [_state(group) | (_state_more(group) if verbose else {}) for group in groups]
+    listed_groups = list(groups)
+    reasons = any(group["not_ready_reason"] for group in listed_groups)
+    return [_state(group, reasons=reasons) | (_state_more(group) if verbose else {}) for group in listed_groups]
 
 
-def _state(group: Row) -> Row:
+def _state(group: Row, *, reasons: bool) -> Row:
     return {
         "GROUP": group["group_id"],
         "STATE": group["state"],
         "#MEMBERS": group["member_count"],
         "TOPOLOGY-DESCRIPTION": group["description_status"],
+        **({"NOT-READY-REASON": group["not_ready_reason"]} if reasons else {}),
     }
 
 

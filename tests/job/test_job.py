@@ -32,7 +32,8 @@ def test_tables_agree_with_the_broker_and_a_second_run_doubles_nothing(
     members[0].push_description()
     members[0].push_description()
     members[2].leave()
-    Member(client, unready, topology(subtopology("0", source_topics=[unique("missing")]))).join()
+    missing = unique("missing")
+    Member(client, unready, topology(subtopology("0", source_topics=[missing]))).join()
 
     first = run_job(broker.bootstrap_server, tmp_path)
     assert first.returncode == 0, first.stderr
@@ -48,6 +49,9 @@ def test_tables_agree_with_the_broker_and_a_second_run_doubles_nothing(
         )
         assert {member["member_id"] for member in row["members"]} == {member["member_id"] for member in told["members"]}
     assert (before[stable]["description_status"], before[stable]["unsolicited_pushes"]) == ("CURRENT", 1)
+
+    assert before[unready]["not_ready_reason"] == f"MISSING_SOURCE_TOPICS: Source topics {missing} are missing."
+    assert before[stable]["not_ready_reason"] is None
 
     events = f"SELECT count(*) AS n FROM group_events WHERE group_id = {quoted(stable)}"
     told_once = Warehouse(tmp_path).rows(events)

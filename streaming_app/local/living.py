@@ -4,6 +4,7 @@ One function per group. They drive real members through `streaming_app.protocol`
 """
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from streaming_app.protocol.topology import internal_topic, subtopology, topolog
 
 _AN_HOUR_MS = 3_600_000  # the most that our brokers allow for a session
 _A_DAY_MS = 86_400_000
+_TRIES = 10
+_TAKEN_IN_SECONDS = 0.2
 _LOST = ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH")
 _TOPICS = {
     "payments": 4,
@@ -190,8 +193,14 @@ def _shipment_router(client: StreamsGroupClient) -> LivingGroup:
     members = _joined(client, "shipment-router", _reads("shipments"))
     client.configure_group("shipment-router", {"streams.assignment.interval.ms": _A_DAY_MS})
     members.append(Member(client, "shipment-router", _reads("shipments")))
-    members[1].join()
-    settle(members, until=lambda: _state(client, "shipment-router") == "Assigning")
+    for _ in range(_TRIES):  # a broker that is busy takes the config in only after it made the assignment
+        members[1].join()
+        settle(members, until=lambda: _state(client, "shipment-router") in {"Assigning", "Stable"})
+        time.sleep(_TAKEN_IN_SECONDS)
+        members[0].step()
+        if _state(client, "shipment-router") == "Assigning":
+            break
+        members[1].leave()
     return LivingGroup("shipment-router", "Assigning", "a member joined and waits for its assignment", members)
 
 

@@ -60,10 +60,14 @@ def begin(warehouse: Warehouse, checkpoint: Path, topic: Topic, *, groups_are_ne
     return Beginning("reading from the beginning" + (" again; the history stays" if again else ""), told)
 
 
-def is_same(checkpoint: Path, topic: Topic) -> bool:
-    """Tell whether the topic is still the one the job began with."""
+def check_same(checkpoint: Path, topic: Topic) -> None:
+    """Raise JobError if the topic is no longer the one that the job began with."""
     known = _read(checkpoint.with_name(f"{checkpoint.name}.topic.json"))
-    return known is None or known["topic_id"] == topic.topic_id
+    if known is not None and known["topic_id"] != topic.topic_id:
+        raise JobError(
+            f"Topic {topic.name} was deleted and made again while the job ran: start it with --reset to drop the "
+            "groups' rows and begin anew; history stays"
+        )
 
 
 def _read(record: Path) -> dict[str, str] | None:

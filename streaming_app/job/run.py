@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from streaming_app.job.beginning import begin, is_same
-from streaming_app.job.errors import JobError, UnreachableError
+from streaming_app.job.beginning import begin, check_same
+from streaming_app.job.keeping import TRIES, keep_running
 from streaming_app.job.lock import only_job
 from streaming_app.job.session import start_spark
 from streaming_app.job.source import client_properties, examine, read_stream
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-_LOOK_SECONDS = 0.25
-_TOPIC_SECONDS = 30  # a topic that was made again is noticed after so long
-_FINISH_SECONDS = 60  # how long a batch in flight may take to end after SIGTERM
 
 
 class JobConfig(BaseModel):
@@ -94,64 +87,21 @@ def run_with(
     pipeline = Pipeline(
         warehouse, config.cluster, topic.name, lines.done, told=beginning.told, topics=topics, upkeep=upkeep
     )
-    spark.streams.addListener(lines)
     stream = read_stream(spark, properties, topic, config.max_offsets_per_trigger).writeStream
     trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger_seconds} seconds"}
-    query = stream.foreachBatch(pipeline).option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+    writer = stream.foreachBatch(pipeline).option("checkpointLocation", str(checkpoint)).trigger(**trigger)
 
-    def same_topic() -> None:
-        if not is_same(checkpoint, examine(spark, properties, config.topic)):
-            raise JobError(
-                f"Topic {config.topic} was deleted and made again while the job ran: start it with --reset to drop the "
-                "groups' rows and begin anew; history stays"
-            )
+    def look() -> None:
+        check_same(checkpoint, examine(spark, properties, config.topic))
 
+    spark.streams.addListener(lines)
     try:
-        _wait(query, stop, log_file, same_topic)
-        _flush_lines(spark)
+        keep_running(writer.start, look, stop, say, log_file, tries=1 if config.once else TRIES)
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - the lines of the last batches
     finally:
         spark.streams.removeListener(lines)
         topics.close()
     say("Stopped." if stop.is_set() else "Done: everything there was is processed.")
-
-
-def _wait(query: StreamingQuery, stop: threading.Event, log_file: Path, same_topic: Callable[[], None]) -> None:
-    look_at = time.monotonic() + _TOPIC_SECONDS
-    while query.isActive and not stop.is_set():
-        stop.wait(_LOOK_SECONDS)
-        if time.monotonic() > look_at:
-            with suppress(UnreachableError):  # the stream itself lives through that, and so do we
-                same_topic()
-            look_at = time.monotonic() + _TOPIC_SECONDS
-    if stop.is_set():
-        _finish_batch(query)
-        query.stop()
-    elif failure := query.exception():
-        same_topic()
-        raise JobError(f"The stream failed: {_cause(str(failure))} (see {log_file})")
-
-
-def _finish_batch(query: StreamingQuery) -> None:
-    """Let the batch in flight end: stopping in its midst is safe, but reads the batch again at the next start."""
-    waited = threading.Event()
-    for _ in range(int(_FINISH_SECONDS / _LOOK_SECONDS)):
-        if not (query.isActive and query.status["isTriggerActive"]):
-            return
-        waited.wait(_LOOK_SECONDS)
-
-
-def _flush_lines(spark: SparkSession) -> None:
-    """Wait for Spark's reports of the last batches."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - no public way
-
-
-def _cause(failure: str) -> str:
-    """The line of a streaming failure that tells a person something."""
-    lines = [line.strip() for line in failure.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    said = re.search(r"terminated with exception: (.+?)(?: SQLSTATE| ===|$)", lines[0])
-    return ([*causes, *python] or [said[1] if said else lines[0]])[-1][:500]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
-from streaming_app.job import run as run_module
+from streaming_app.job import keeping
 from streaming_app.job.errors import JobError
 from streaming_app.job.run import JobConfig, run_with
 from streaming_app.local.container import Broker
@@ -137,7 +137,7 @@ def test_a_topic_made_again_under_a_running_job_ends_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_module, "_TOPIC_SECONDS", 1)
+    monkeypatch.setattr(keeping, "_TOPIC_SECONDS", 1)
     topic, lines, errors = unique("offsets"), [], []
     client.create_topic(topic, 1)
     write(topic, 2)

@@ -40,10 +40,11 @@ def keep_running(  # noqa: PLR0913 - each is one thing it needs
     `look` asks the cluster whether the topic may still be read: it raises UnreachableError when no broker answers, and
     JobError when it may not. Raises JobError then, and when the stream failed `tries` times in a row.
     """
+    cluster = _Cluster(look, say)
     failures = 0
     while not stop.is_set():
         started = time.monotonic()
-        failure = _run(start(), look, stop)
+        failure = _run(start(), cluster, stop)
         if failure is None:
             return
         failures = 1 if time.monotonic() - started > _HEALTHY_SECONDS else failures + 1
@@ -54,24 +55,46 @@ def keep_running(  # noqa: PLR0913 - each is one thing it needs
         pause = _PAUSE_SECONDS * 2 ** (failures - 1)
         say(f"The stream failed and starts again in {pause:.0f} s: {cause}")
         stop.wait(pause)
-        _await_broker(look, stop, say)
+        while not cluster.answers() and not stop.wait(_PAUSE_SECONDS):
+            pass
 
 
-def _run(query: StreamingQuery, look: Callable[[], None], stop: threading.Event) -> str | None:
-    """Wait for the end of the query; what it failed by, if it did."""
+class _Cluster:
+    """Says once when the brokers are away, and once when they are back."""
+
+    def __init__(self, look: Callable[[], None], say: Callable[[str], None]) -> None:
+        self._look = look
+        self._say = say
+        self.away = False
+
+    def answers(self) -> bool:
+        try:
+            self._look()
+        except UnreachableError as error:
+            if not self.away:
+                self._say(f"{error} Waiting for it.")
+            self.away = True
+            return False
+        if self.away:
+            self._say("A broker answers again.")
+        self.away = False
+        return True
+
+
+def _run(query: StreamingQuery, cluster: _Cluster, stop: threading.Event) -> str | None:
+    """Wait for the end of the query; what it failed by, if it did. While brokers are away Spark's reader waits, too."""
     look_at = time.monotonic() + _TOPIC_SECONDS
-    while query.isActive and not stop.wait(_LOOK_SECONDS):
-        if time.monotonic() > look_at:
-            try:
-                look()
-            except UnreachableError:
-                pass  # the stream knows how to live through a while of that
-            except JobError:
-                query.stop()
-                raise
-            look_at = time.monotonic() + _TOPIC_SECONDS
+    try:
+        while query.isActive and not stop.wait(_LOOK_SECONDS):
+            if time.monotonic() > look_at:
+                cluster.answers()
+                look_at = time.monotonic() + _TOPIC_SECONDS
+    except JobError:
+        query.stop()
+        raise
     if stop.is_set():
-        _finish_batch(query)
+        if not cluster.away:  # else there is nothing to come
+            _finish_batch(query)
         query.stop()
         return None
     failure = query.exception()
@@ -83,22 +106,6 @@ def _finish_batch(query: StreamingQuery) -> None:
     ends = time.monotonic() + _FINISH_SECONDS
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < ends:
         time.sleep(_LOOK_SECONDS)
-
-
-def _await_broker(look: Callable[[], None], stop: threading.Event, say: Callable[[str], None]) -> None:
-    waits = False
-    while not stop.is_set():
-        try:
-            look()
-        except UnreachableError as error:
-            if not waits:
-                say(f"{error} Waiting for it.")
-            waits = True
-            stop.wait(_PAUSE_SECONDS)
-        else:
-            if waits:
-                say("A broker answers again.")
-            return
 
 
 def _cause(failure: str) -> str:

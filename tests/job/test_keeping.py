@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming_app.job import keeping
 from streaming_app.job.run import JobConfig, run_with
 from streaming_app.local.broker import LocalBroker
 from streaming_app.protocol.client import StreamsGroupClient
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 @pytest.mark.broker
 def test_a_broker_that_is_away_for_a_while_is_waited_for(
-    start_broker: Callable[..., LocalBroker], spark: SparkSession, tmp_path: Path
+    start_broker: Callable[..., LocalBroker], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(keeping, "_TOPIC_SECONDS", 2.0)
     own = start_broker()
     lines: list[str] = []
     stop = Event()
@@ -50,6 +52,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(
         own.start()
         join("after")
         assert within(lambda: seen("after"), 180), lines
+        assert "A broker answers again." in lines
     finally:
         stop.set()
         job.join()

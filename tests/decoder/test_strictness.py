@@ -217,7 +217,7 @@ BROKEN_VALUES = {
 
 @BOTH
 @pytest.mark.parametrize(("key", "value", "path", "offset", "reason"), BROKEN_VALUES.values(), ids=BROKEN_VALUES)
-def test_a_broken_value_is_refused_with_its_field_and_offset(  # noqa: PLR0913, PLR0917 - a table's columns
+def test_a_broken_value_is_refused_with_its_field_and_offset(
     decoder: Decoder, key: str, value: str, path: str, offset: int, reason: str
 ) -> None:
     with pytest.raises(MalformedRecord) as caught:

@@ -61,8 +61,11 @@ def fold_stream(
         yield pa.RecordBatch.from_pylist(ready, schema)
 
 
-def sorted_for_fold(records: pa.Table, stored: pa.Table) -> pa.Table:
+def sorted_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
     """Raw records and stored rows in the order that `fold_stream` wants: what Spark's shuffle does for many."""
+    if stored is None:
+        nothing = pa.nulls(records.num_rows)
+        return records.append_column("stored", nothing).sort_by([("group_bytes", "ascending"), ("offset", "ascending")])
     records = records.append_column(stored.schema.field("stored"), pa.nulls(records.num_rows, stored["stored"].type))
     both = pa.concat_tables([records, stored.select(records.column_names).cast(records.schema)])
     order = pc.sort_indices(

@@ -90,6 +90,7 @@ class Pipeline:
         self._topic = topic
         self._done = done
         self._upkeep = upkeep
+        self._nothing_stored = warehouse.stored().isEmpty()
         self._untold = {name: _untold(partition, (told or {}).get(name)) for name, partition in HISTORY.items()}
         self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
         self._fold = partial(fold_stream, cluster=cluster, schema=self._schema)
@@ -126,7 +127,9 @@ class Pipeline:
         return counts
 
     def _take_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:
-        stored = self._quick.stored(group_ids).selectExpr(*_STORED_AS_RECORD).toArrow()
+        stored = (
+            None if self._nothing_stored else self._quick.stored(group_ids).selectExpr(*_STORED_AS_RECORD).toArrow()
+        )
         return self._fold_here(records, stored, batch)
 
     def _look_at_topics(self, batch: _Batch) -> None:
@@ -136,22 +139,22 @@ class Pipeline:
             none = stored.drop_columns("stored").slice(0, 0)
             self._fold_here(none, stored, batch._replace(writer=f"{batch.writer}-topics"))
 
-    def _fold_here(self, records: pa.Table, stored: pa.Table, batch: _Batch) -> Mapping[str, int]:
+    def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: _Batch) -> Mapping[str, int]:
         ordered = sorted_for_fold(records, stored)
         folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
         counts = {name: pc.sum(folded[name]).as_py() for name in COUNTS}
         frame = self._quick.frame(folded)
         self._append(self._quick, frame, counts, batch)
-        if counts["groups"] and stored.num_rows:
+        if counts["groups"] and stored is not None and stored.num_rows:
             touched = folded["group_id"].drop_null().to_pylist()
             self._quick.replace_groups(_groups(frame), touched)
         elif counts["groups"]:
             self._quick.add_groups(_groups(frame))
+            self._nothing_stored = False
         return counts
 
     def _take_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
-        stored = self._warehouse.stored()
-        first = stored.isEmpty()
+        stored, first = self._warehouse.stored(), self._nothing_stored
         records = raw.selectExpr("*", "NULL AS stored")
         if not first:
             touched = raw.select("group_bytes").distinct()
@@ -166,6 +169,7 @@ class Pipeline:
             if counts["groups"]:
                 put = self._warehouse.add_groups if first else self._warehouse.merge_groups
                 put(_groups(folded))
+                self._nothing_stored = False
         finally:
             folded.unpersist()
         return counts

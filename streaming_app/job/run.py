@@ -83,7 +83,8 @@ def run_with(
 
     lines = BatchLines(say)
     topics = Topics(properties, say)
-    upkeep = Upkeep(warehouse, config.retention_days, say)
+    done_at = config.warehouse / "_jobs" / f"{config.cluster}.upkeep"
+    upkeep = Upkeep(warehouse, done_at, config.retention_days, say)
     pipeline = Pipeline(
         warehouse, config.cluster, topic.name, lines.done, told=beginning.told, topics=topics, upkeep=upkeep
     )

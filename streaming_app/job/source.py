@@ -147,9 +147,9 @@ def read_once(spark: SparkSession, properties: Mapping[str, str], topic: Topic) 
 
 def _options(properties: Mapping[str, str], topic: Topic) -> dict[str, str]:
     fetching = {
-        "max.poll.records": "20000",
-        "max.partition.fetch.bytes": str(8 << 20),
-        "fetch.max.bytes": str(64 << 20),
+        "max.poll.records": "5000",
+        "max.partition.fetch.bytes": str(1 << 20),
+        "fetch.max.bytes": str(4 << 20),
         "isolation.level": "read_uncommitted",
         # Spark asks for offsets after every poll, and a broker answers a connection's requests in turn: behind a fetch
         # that waits for data that Spark does not want (half a second by default). Spark only fetches what is there.

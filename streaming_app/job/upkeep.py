@@ -1,12 +1,15 @@
 """Keeps the tables small: files compacted, old history and long-dead groups dropped, unused files removed.
 
-It runs between batches, in the stream's own thread: beside them it would only meet them in conflicts.
+It runs between batches, in the stream's own thread: beside them it would only meet them in conflicts. When rows were
+last dropped stands in a file, so that a job that runs now and then (`--once`) does it daily, too.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.table_definitions import tables
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from streaming_app.job.tables import Warehouse
 
 COMMITS = 100  # batches that wrote something, until files are compacted
-_DAY_SECONDS = 24 * 3600.0
+_DAY_SECONDS = 24 * 3600
 
 TRIMMED_BY = {"groups": "deleted_at", "group_events": "at", "quarantine": "timestamp", "alerts": "resolved_at"}
 """Table to the time from which its retention counts; rows without that time stay."""
@@ -27,17 +30,21 @@ class Upkeep:
     def __init__(
         self,
         warehouse: Warehouse,
+        done_at: Path,
         retention_days: float,
         say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare; old rows are trimmed first after the first batch, then daily."""
+        """Prepare. The file `done_at` is touched when old rows are dropped."""
         self._warehouse = warehouse
+        self._done_at = done_at
         self._retention_days = retention_days
         self._say = say
         self._clock = clock
         self._commits = 0
-        self._trim_at = clock()
+        if not done_at.exists():  # what was made just now holds nothing old
+            done_at.parent.mkdir(parents=True, exist_ok=True)
+            self._touch()
 
     def after_batch(self, *, wrote: bool) -> None:
         """Do what is due after a batch, and say so in one line if it was anything."""
@@ -49,13 +56,17 @@ class Upkeep:
                 self._warehouse.compact(definition.name)
             self._commits = 0
             done.append("files compacted")
-        if started >= self._trim_at:
+        if started >= self._done_at.stat().st_mtime + _DAY_SECONDS:
             dropped = {
                 name: self._warehouse.trim(name, column, self._retention_days) for name, column in TRIMMED_BY.items()
             }
             for definition in tables():
                 self._warehouse.vacuum(definition.name)
-            self._trim_at = started + _DAY_SECONDS
+            self._touch()
             done += [f"{count:,} old rows of {name} dropped" for name, count in dropped.items() if count]
         if done:
             self._say(f"upkeep: {', '.join(done)}, {self._clock() - started:.1f} s")
+
+    def _touch(self) -> None:
+        self._done_at.touch()
+        os.utime(self._done_at, (self._clock(), self._clock()))

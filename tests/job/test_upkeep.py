@@ -23,8 +23,8 @@ def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: Spar
     warehouse = Warehouse(spark, str(tmp_path), "default")
     warehouse.prepare()
     lines: list[str] = []
-    seconds = [0.0]
-    upkeep = Upkeep(warehouse, 30, lines.append, lambda: seconds[0])
+    seconds = [1_000_000.0]
+    upkeep = Upkeep(warehouse, tmp_path / "_jobs" / "done", 30, lines.append, lambda: seconds[0])
     taken = Pipeline(warehouse, "default", "topic", lambda *_: None, upkeep=upkeep)
 
     def records(group: str, days_ago: float, *, deleted: bool) -> list[tuple[object, ...]]:
@@ -38,6 +38,7 @@ def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: Spar
         rows += records(group, days_ago, deleted=deleted)
     for number, row in enumerate(rows):
         taken(spark.createDataFrame([row], _KAFKA), number)
+        assert bool(lines) == (number == len(rows) - 1)
         seconds[0] += 24 * 3600 * (number == len(rows) - 2)
 
     opened = Served(tmp_path)

@@ -90,7 +90,7 @@ class Pipeline:
         self._topic = topic
         self._done = done
         self._upkeep = upkeep
-        self._nothing_stored = warehouse.stored().isEmpty()
+        self._nothing_stored = warehouse.is_empty("groups")
         self._untold = {name: _untold(partition, (told or {}).get(name)) for name, partition in HISTORY.items()}
         self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
         self._fold = partial(fold_stream, cluster=cluster, schema=self._schema)

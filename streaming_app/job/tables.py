@@ -70,8 +70,16 @@ class Warehouse:
         rows = self._spark.read.format("delta").load(self._at("groups")).where(F.col("cluster") == self._cluster)
         return rows if group_ids is None else rows.where(F.col("group_id").isin(*group_ids))
 
+    def is_empty(self, name: str) -> bool:
+        """Tell whether a table has no row of any cluster; by delta-rs, as Spark takes a second to start on that."""
+        from deltalake import DeltaTable  # noqa: PLC0415 - as below
+
+        return int(DeltaTable(self._at(name)).get_add_actions().num_rows) == 0
+
     def highest_offsets(self, name: str, partition: str) -> dict[int, int]:
         """The highest offset in a table, by the topic's partition, which stands in the column `partition`."""
+        if self.is_empty(name):
+            return {}
         mine = self._spark.read.format("delta").load(self._at(name)).where(f"cluster = {_literal(self._cluster)}")
         return dict(mine.groupBy(partition).max("offset").collect())
 

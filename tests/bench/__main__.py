@@ -7,7 +7,7 @@ from tests.bench.scene import scene
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("which", nargs="*", default=["decode", "throughput", "freshness"])
-parser.add_argument("--commits", type=int, default=2_000_000, help="offset commits of throughput")
+parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
 asked = parser.parse_args()
 

@@ -98,7 +98,8 @@ def group_records(number: int, epoch: int) -> Iterator[Pair]:
     if epoch == FIRST_EPOCH:
         yield encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
         for member in range(MEMBERS):
-            yield encode(19, _member(number, member), {"client_id": "app", "client_host": "/10.0.0.1", "process_id": "p"})
+            client = {"client_id": "app", "client_host": "/10.0.0.1", "process_id": "p"}
+            yield encode(19, _member(number, member), client)
     metadata = {"epoch": epoch, "metadata_hash": 1, "validated_topology_epoch": 0, "last_assignment_configs": []}
     yield encode(17, group, metadata)
     for member in range(MEMBERS):

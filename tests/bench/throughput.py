@@ -34,7 +34,7 @@ def run(scene: Scene, commits: int, groups: int) -> None:
     for number in range(ROUNDS):
         bare.append(_timed_count(scene, total))
         job.append(_timed_job(scene, f"round-{number}"))
-    table = Table(title=f"{commits:,} offset commits, {written:,} records of {groups:,} groups; {ROUNDS} rounds in turns")
+    table = Table(title=f"{commits:,} offset commits, {written:,} records of {groups:,} groups; rounds in turns")
     for column in ("", "seconds, each round", "records/s, median"):
         table.add_column(column, justify="right" if column else "left")
     for label, seconds in (("Spark's bare count", bare), ("the job", job)):

@@ -82,7 +82,7 @@ def test_every_push_writes_uncertain_and_then_stored_asked_for_or_not(
         ("4.4.0", "Stable", 2, {VALIDATED, CONFIGS}),
     ],
 )
-def test_releases_differ_in_the_first_epoch_and_in_the_tags_they_write(  # noqa: PLR0913, PLR0917 - fixtures
+def test_releases_differ_in_the_first_epoch_and_in_the_tags_they_write(
     version: str,
     described: str,
     first_epoch: int,

@@ -64,14 +64,13 @@ def fold_stream(
 def sorted_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
     """Raw records and stored rows in the order that `fold_stream` wants: what Spark's shuffle does for many."""
     if stored is None:
-        nothing = pa.nulls(records.num_rows)
-        return records.append_column("stored", nothing).sort_by([("group_bytes", "ascending"), ("offset", "ascending")])
-    records = records.append_column(stored.schema.field("stored"), pa.nulls(records.num_rows, stored["stored"].type))
-    both = pa.concat_tables([records, stored.select(records.column_names).cast(records.schema)])
-    order = pc.sort_indices(
-        both.select(["group_bytes", "offset"]), [("group_bytes", "ascending"), ("offset", "ascending")]
-    )
-    return both.take(order)
+        both = records.append_column("stored", pa.nulls(records.num_rows))
+    else:
+        nothing = pa.nulls(records.num_rows, stored["stored"].type)
+        records = records.append_column(stored.schema.field("stored"), nothing)
+        both = pa.concat_tables([records, stored.select(records.column_names).cast(records.schema)])
+    keys = [("group_bytes", "ascending"), ("offset", "ascending")]
+    return both.combine_chunks().take(pc.sort_indices(both.select(["group_bytes", "offset"]), keys))
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:
@@ -113,12 +112,15 @@ def _fold_group(rows: Iterator[_Row], cluster: str, topics: Lookup | None) -> It
 
 
 def _give_reason(fold: Fold, topics: Lookup | None) -> None:
-    """Let the row say why the group is NotReady; a change of what the cluster's topics tell is an event."""
-    life, group = fold.life, fold.life.group
-    counts, reason = None, None
+    """Let the row say why the group is NotReady; another reason than before is an event."""
+    life, group, reason = fold.life, fold.life.group, None
     if life.state == "NotReady":
+        if topics is None:  # a worker, which cannot ask; the driver will
+            return
         patterns = any(part["source_topic_regex"] for part in group.subtopologies)
-        counts = topics(None if patterns else required_topics(group.subtopologies)) if topics else None
+        counts = topics(None if patterns else required_topics(group.subtopologies))
+        if counts is None and life.not_ready_reason:
+            return  # what was once seen says more than the log
         facts = {
             "state": life.state,
             "topology_epoch": group.topology_epoch,
@@ -128,10 +130,8 @@ def _give_reason(fold: Fold, topics: Lookup | None) -> None:
         }
         told = not_ready_reason(facts, counts)
         reason = told and f"{told.status}: {told.detail}"
-        if counts is None and life.not_ready_reason:
-            reason = life.not_ready_reason  # what was once seen says more than the log
     if reason != life.not_ready_reason:
-        if counts is not None:
+        if reason is not None:
             event = Event(life.updated_at, "not_ready_reason", None, life.not_ready_reason, reason, life.last_offset)
             fold.events.append(event)
         life.not_ready_reason = reason

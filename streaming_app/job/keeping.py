@@ -111,7 +111,7 @@ def _finish_batch(query: StreamingQuery) -> None:
 def _cause(failure: str) -> str:
     """The line of a streaming failure that tells a person something."""
     lines = [line.strip() for line in failure.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
+    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid): ", line)]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     said = re.search(r"terminated with exception: (.+?)(?: SQLSTATE| ===|$)", lines[0])
     return ([*causes, *python] or [said[1] if said else lines[0]])[-1][:500]

@@ -136,12 +136,14 @@ class Pipeline:
         """Give the NotReady groups their reasons, which workers, who cannot ask the cluster, left out."""
         if self._topics:
             stored = self._quick.stored().where("state = 'NotReady'").selectExpr(*_STORED_AS_RECORD).toArrow()
-            none = stored.drop_columns("stored").slice(0, 0)
+            none = stored.schema.remove(stored.schema.get_field_index("stored")).empty_table()
             self._fold_here(none, stored, batch._replace(writer=f"{batch.writer}-topics"))
 
     def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: _Batch) -> Mapping[str, int]:
         ordered = sorted_for_fold(records, stored)
         folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
+        if not folded.num_rows:  # records of groups that are none of ours
+            return {}
         counts = {name: pc.sum(folded[name]).as_py() for name in COUNTS}
         frame = self._quick.frame(folded)
         self._append(self._quick, frame, counts, batch)
@@ -164,7 +166,8 @@ class Pipeline:
         ordered = records.repartition("group_bytes").sortWithinPartitions("group_bytes", "offset")
         folded = ordered.mapInArrow(self._fold, FOLDED_DDL).persist()
         try:
-            counts = folded.selectExpr(*(f"sum({name}) AS {name}" for name in COUNTS)).collect()[0].asDict()
+            sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
+            counts = sums.collect()[0].asDict()
             self._append(self._warehouse, folded, counts, batch)
             if counts["groups"]:
                 put = self._warehouse.add_groups if first else self._warehouse.merge_groups

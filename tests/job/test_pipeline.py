@@ -95,6 +95,21 @@ def test_where_batches_are_cut_makes_no_difference(spark: SparkSession, few: Pat
     assert content(tmp_path) == content(few)
 
 
+@pytest.mark.parametrize("few_records", [0, 20_000])
+def test_a_batch_of_nothing_but_other_groups_changes_nothing(
+    spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+) -> None:
+    monkeypatch.setattr(pipeline, "_FEW_RECORDS", few_records)
+    before = content(few)
+    classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
+    gone = encode(17, {"group_id": "never seen"}, None)
+    taken = Pipeline(Warehouse(spark, str(few), "default"), "default", "topic", lambda *_: None)
+    rows = [(key, value, "topic", 0, 500 + n, START, 0) for n, (key, value) in enumerate([classic, gone])]
+    taken(spark.createDataFrame(rows[:1], _KAFKA), 500)
+    taken(spark.createDataFrame(rows, _KAFKA), 501)
+    assert content(few) == before
+
+
 def test_the_state_is_that_of_the_last_record(few: Path) -> None:
     rows = Served(few).rows("SELECT group_id, state, group_epoch, member_count FROM groups ORDER BY group_id")
     assert rows == [
@@ -120,3 +135,44 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
     added = spark.createDataFrame([(key, value, "topic", 0, 1000, START, 0)], _KAFKA)
     Pipeline(Warehouse(spark, str(few), "default"), "default", "topic", lambda *_: None)(added, 1000)
     assert spark.sql("SELECT group_epoch FROM groups WHERE group_id = 'four'").collect()[0][0] == 2
+
+
+@pytest.mark.parametrize("few_records", [0, 20_000])
+def test_groups_that_are_not_ready_get_their_reason_either_way(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+) -> None:
+    monkeypatch.setattr(pipeline, "_FEW_RECORDS", few_records)
+    warehouse = Warehouse(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    taken = Pipeline(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
+    rows = [
+        (key, value, "topic", 0, offset, START, 0)
+        for offset, (key, value) in enumerate(pair for pair in history() if pair[0] and pair[0][1] in {19, 23})
+    ]
+    tail = [
+        encode(17, {"group_id": group}, {"epoch": 2, "last_assignment_configs": [{"key": "k", "value": "v"}]})
+        for group in GROUPS
+    ]
+    rows += [(key, value, "topic", 0, len(rows) + n, START, 0) for n, (key, value) in enumerate(tail)]
+    taken(spark.createDataFrame(rows[:-1], _KAFKA), 0)
+    taken(spark.createDataFrame(rows[-1:], _KAFKA), 1)
+    told = Served(tmp_path).rows("SELECT state, not_ready_reason FROM groups")
+    reason = "MISSING_SOURCE_TOPICS: Source topics in are missing."
+    assert told == [{"state": "NotReady", "not_ready_reason": reason}] * 3
+    events = Served(tmp_path).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
+    assert events == [{"new": reason}] * 3
+
+
+def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_FEW_RECORDS", 0)
+    warehouse = Warehouse(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    taken = Pipeline(warehouse, "default", "topic", lambda *_: None, topics=lambda names: pytest.fail(str(names)))
+    rows = [
+        (key, value, "topic", 0, offset, START + timedelta(seconds=offset // 6), 0)
+        for offset, (key, value) in enumerate(history())
+    ]
+    taken(spark.createDataFrame(rows, _KAFKA), 0)
+    assert {row["state"] for row in Served(tmp_path).rows("SELECT state FROM groups")} == {"Stable", "Dead"}

@@ -32,7 +32,7 @@ main.add_command(verify)
 @click.option("--reset", is_flag=True, help="Drop this cluster's groups and read from the beginning; history stays.")
 @click.option(
     "--trigger",
-    default=1.0,
+    default=0.5,
     show_default=True,
     type=click.FloatRange(min=0),
     metavar="SECONDS",

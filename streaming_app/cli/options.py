@@ -58,5 +58,7 @@ def explained(command: Command) -> Command:
             raise click.ClickException(" ".join(str(error).split())) from None
         except BrokenPipeError:
             raise SystemExit(1) from None
+        except OSError as error:  # a full disk, a file that may not be read
+            raise click.ClickException(f"{error.strerror or error}: {error.filename or 'standard output'}") from None
 
     return guarded  # type: ignore[return-value]

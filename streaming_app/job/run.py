@@ -36,7 +36,7 @@ class JobConfig(BaseModel):
     command_config: Path | None = None
     once: bool = False
     reset: bool = False
-    trigger_seconds: Annotated[float, Field(ge=0)] = 1.0
+    trigger_seconds: Annotated[float, Field(ge=0)] = 0.5
     retention_days: Annotated[float, Field(gt=0)] = 30
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 5_000_000
     spark_conf: Mapping[str, str] = {}

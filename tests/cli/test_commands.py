@@ -52,3 +52,8 @@ def test_decode_prints_good_lines_and_bad_ones_and_says_so() -> None:
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_stands_in_the_readme(command: str) -> None:
     assert f"streams-groups {command}" in README.read_text("utf-8")
+
+
+@pytest.mark.parametrize("option", [name for option in main.commands["run"].params for name in option.opts])
+def test_every_option_of_the_job_stands_in_the_readme(option: str) -> None:
+    assert f"`{option}" in README.read_text("utf-8")

@@ -28,6 +28,13 @@ main.add_command(verify)
 @connected
 @located
 @click.option("--topic", default="__consumer_offsets", show_default=True, help="The topic to read.")
+@click.option(
+    "--dialect",
+    default="shipped",
+    show_default=True,
+    metavar="NAME",
+    help="Tag numbers: shipped (what Kafka released) or kip-1331 (the text of that KIP).",
+)
 @click.option("--once", is_flag=True, help="Process what is there, then exit.")
 @click.option("--reset", is_flag=True, help="Drop this cluster's groups and read from the beginning; history stays.")
 @click.option(

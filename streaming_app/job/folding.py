@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsets_decoder import DecodeError, decode
+from offsets_decoder import SHIPPED, DecodeError, decode
 from schemas.table_definitions import table
 from streaming_app.core.fold import CLASSIC_GROUP, Event, Fold, LogRecord
 from streaming_app.core.readiness import Counts, not_ready_reason, required_topics
@@ -43,16 +43,20 @@ Lookup = Callable[[Sequence[str] | None], Counts | None]
 
 
 def fold_stream(
-    batches: Iterable[pa.RecordBatch], cluster: str, schema: pa.Schema, topics: Lookup | None = None
+    batches: Iterable[pa.RecordBatch],
+    cluster: str,
+    schema: pa.Schema,
+    topics: Lookup | None = None,
+    dialect: str = SHIPPED,
 ) -> Iterator[pa.RecordBatch]:
     """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `schema`.
 
-    With `topics`, groups that are NotReady are given the reason, and those for which it changed are given out even
-    without a record.
+    `dialect` names the tag numbers, see `offsets_decoder.decode`. With `topics`, groups that are NotReady are given the
+    reason, and those for which it changed are given out even without a record.
     """
     ready: list[dict[str, Any]] = []
     for _, rows in groupby(_rows(batches), key=itemgetter(0)):
-        for folded in _fold_group(rows, cluster, topics):
+        for folded in _fold_group(rows, cluster, topics, dialect):
             ready.append(folded)
             if len(ready) >= _ROWS_A_BATCH:
                 yield pa.RecordBatch.from_pylist(ready, schema)
@@ -78,7 +82,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _fold_group(rows: Iterator[_Row], cluster: str, topics: Lookup | None) -> Iterator[dict[str, Any]]:
+def _fold_group(rows: Iterator[_Row], cluster: str, topics: Lookup | None, dialect: str) -> Iterator[dict[str, Any]]:
     """The folded row of one group, after rows of undecodable records alone where there are very many of those."""
     fold: Fold | None = None
     outcome = _Outcome()
@@ -92,7 +96,7 @@ def _fold_group(rows: Iterator[_Row], cluster: str, topics: Lookup | None) -> It
                 fold.add([LogRecord(offset, at, CLASSIC_GROUP, {}, None if value is None else {})])
             continue
         try:
-            record = decode(key, value)  # type: ignore[arg-type] # a null key is refused as any other bad one
+            record = decode(key, value, dialect=dialect)  # type: ignore[arg-type] # a null key is refused as any other bad one
         except DecodeError as error:
             outcome.refuse(error, partition, offset, at, key, value)
             if len(outcome.undecodable) >= _ROWS_A_BATCH:

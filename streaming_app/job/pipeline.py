@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsets_decoder import SHIPPED
 from schemas.table_definitions import table
 from streaming_app.job.beginning import HISTORY
 from streaming_app.job.folding import COUNTS, FOLDED_DDL, STORED_OFFSET, Lookup, fold_stream, sorted_for_fold
@@ -66,7 +67,7 @@ class _Batch(NamedTuple):
 class Pipeline:
     """Called by Spark with every micro-batch; hands what came of it to `done`."""
 
-    def __init__(  # noqa: PLR0913 - the last three are for the job, not for tests
+    def __init__(  # noqa: PLR0913 - the last four are for the job, not for tests
         self,
         warehouse: Warehouse,
         cluster: str,
@@ -76,6 +77,7 @@ class Pipeline:
         told: Mapping[str, Mapping[int, int]] | None = None,
         topics: Lookup | None = None,
         upkeep: Upkeep | None = None,
+        dialect: str = SHIPPED,
     ) -> None:
         """Prepare for batches of `topic`.
 
@@ -93,7 +95,7 @@ class Pipeline:
         self._nothing_stored = warehouse.is_empty("groups")
         self._untold = {name: _untold(partition, (told or {}).get(name)) for name, partition in HISTORY.items()}
         self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
-        self._fold = partial(fold_stream, cluster=cluster, schema=self._schema)
+        self._fold = partial(fold_stream, cluster=cluster, schema=self._schema, dialect=dialect)
         self._topics = topics
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:

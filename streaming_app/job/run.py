@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
+from offsets_decoder import SHIPPED, dialects
 from streaming_app.job.beginning import begin, check_same
 from streaming_app.job.keeping import TRIES, keep_running
 from streaming_app.job.lock import only_job
@@ -34,12 +35,20 @@ class JobConfig(BaseModel):
     cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")] = "default"
     topic: Annotated[str, StringConstraints(min_length=1, max_length=249)] = "__consumer_offsets"
     command_config: Path | None = None
+    dialect: str = SHIPPED
     once: bool = False
     reset: bool = False
     trigger_seconds: Annotated[float, Field(ge=0)] = 0.5
     retention_days: Annotated[float, Field(gt=0)] = 30
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 5_000_000
     spark_conf: Mapping[str, str] = {}
+
+    @field_validator("dialect")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in (SHIPPED, *dialects()):
+            raise ValueError(f"must be one of {', '.join((SHIPPED, *dialects()))}")
+        return name
 
 
 def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | None = None) -> None:
@@ -86,7 +95,14 @@ def run_with(
     done_at = config.warehouse / "_jobs" / f"{config.cluster}.upkeep"
     upkeep = Upkeep(warehouse, done_at, config.retention_days, say)
     pipeline = Pipeline(
-        warehouse, config.cluster, topic.name, lines.done, told=beginning.told, topics=topics, upkeep=upkeep
+        warehouse,
+        config.cluster,
+        topic.name,
+        lines.done,
+        told=beginning.told,
+        topics=topics,
+        upkeep=upkeep,
+        dialect=config.dialect,
     )
     stream = read_stream(spark, properties, topic, config.max_offsets_per_trigger).writeStream
     trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger_seconds} seconds"}

@@ -176,3 +176,18 @@ def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
     ]
     taken(spark.createDataFrame(rows, _KAFKA), 0)
     assert {row["state"] for row in Served(tmp_path).rows("SELECT state FROM groups")} == {"Stable", "Dead"}
+
+
+@pytest.mark.parametrize(("dialect", "stored", "failed"), [("shipped", -1, 5), ("kip-1331", 5, -1)])
+def test_tags_mean_what_the_dialect_says_and_unknown_ones_are_counted(
+    spark: SparkSession, tmp_path: Path, dialect: str, stored: int, failed: int
+) -> None:
+    told: list[BatchOutcome] = []
+    warehouse = Warehouse(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    taken = Pipeline(warehouse, "default", "topic", lambda _, outcome: told.append(outcome), dialect=dialect)
+    tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown
+    taken(spark.createDataFrame([(b"\x00\x11\x00\x01g", tagged, "topic", 0, 0, START, 0)], _KAFKA), 0)
+    assert (told[0].decoded, told[0].drifted, told[0].quarantined) == (1, 1, 0)
+    rows = Served(tmp_path).rows("SELECT stored_description_epoch AS s, failed_description_epoch AS f FROM groups")
+    assert rows == [{"s": stored, "f": failed}]

@@ -153,8 +153,8 @@ class Pipeline:
             touched = folded["group_id"].drop_null().to_pylist()
             self._quick.replace_groups(_groups(frame), touched)
         elif counts["groups"]:
+            self._nothing_stored = False  # from now on, even if the next line fails
             self._quick.add_groups(_groups(frame))
-            self._nothing_stored = False
         return counts
 
     def _take_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
@@ -173,8 +173,8 @@ class Pipeline:
             self._append(self._warehouse, folded, counts, batch)
             if counts["groups"]:
                 put = self._warehouse.add_groups if first else self._warehouse.merge_groups
-                put(_groups(folded))
                 self._nothing_stored = False
+                put(_groups(folded))
         finally:
             folded.unpersist()
         return counts

@@ -1,0 +1,79 @@
+"""The README's questions to history, asked of a history whose answers are known."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from offsets_decoder import encode
+from streaming_app.job.pipeline import Pipeline
+from streaming_app.job.tables import Warehouse
+from streaming_app.serve.warehouse import Warehouse as Served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+README = Path(__file__).parents[2] / "README.md"
+THREE = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
+_KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+Pair = tuple[bytes, bytes | None]
+
+
+def history() -> Iterator[tuple[datetime, Pair]]:
+    """At 3:00 m1 gets 1_4; at 3:10 m2 takes it over, at a new topology epoch; at 4:00 another rebalance."""
+    group = {"group_id": "payments"}
+    for epoch, (minutes, holder) in enumerate([(0, "m1"), (10, "m2"), (60, "m2")], start=2):
+        at = THREE + timedelta(minutes=minutes)
+        topology = min(epoch - 2, 1)
+        metadata = {"epoch": epoch, "validated_topology_epoch": topology, "last_assignment_configs": []}
+        yield at, encode(23, group, {"epoch": topology, "subtopologies": [{"subtopology_id": "1"}]})
+        yield at, encode(17, group, metadata)
+        for member in ("m1", "m2"):
+            yield at, encode(19, {**group, "member_id": member}, {"client_id": member})
+        settled = at + timedelta(seconds=30)
+        yield settled, encode(20, group, {"assignment_epoch": epoch})
+        for member in ("m1", "m2"):
+            tasks = [{"subtopology_id": "1", "partitions": [4] if member == holder else [14, 40]}]
+            current = {"member_epoch": epoch, "state": 1, "active_tasks": tasks}
+            yield settled, encode(22, {**group, "member_id": member}, current)
+
+
+@pytest.fixture(scope="module")
+def asked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """The README's questions with what the tables answer."""
+    path = tmp_path_factory.mktemp("questions")
+    warehouse = Warehouse(spark, str(path), "default")
+    warehouse.prepare()
+    rows = [(key, value, "topic", 0, offset, at, 0) for offset, (at, (key, value)) in enumerate(history())]
+    Pipeline(warehouse, "default", "topic", lambda *_: None)(spark.createDataFrame(rows, _KAFKA), 0)
+    found = re.findall(r"^(\S[^\n]*[?:])\n\n```sql\n(.+?)```", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    opened = Served(path)
+    return {question: opened.rows(query) for question, query in found}
+
+
+def test_which_member_had_a_task_at_a_time(asked: dict[str, list[dict[str, Any]]]) -> None:
+    assert asked["Which member had task 1_4 at 03:12?"] == [{"member_id": "m2", "tasks": "active 1_4"}]
+
+
+def test_how_long_a_group_was_not_stable(asked: dict[str, list[dict[str, Any]]]) -> None:
+    assert asked["How long was each group not Stable that day?"] == [
+        {"group_id": "payments", "not_stable_seconds": 90.0}
+    ]
+
+
+def test_rebalances_per_hour(asked: dict[str, list[dict[str, Any]]]) -> None:
+    rows = asked["Rebalances per hour:"]
+    assert [(row["hour"].hour, row["rebalances"]) for row in rows] == [(3, 2), (4, 1)]
+
+
+def test_which_deployments_bumped_the_topology(asked: dict[str, list[dict[str, Any]]]) -> None:
+    rows = asked["Which deployments bumped the topology?"]
+    assert [(row["epoch_before"], row["epoch"], row["at"]) for row in rows] == [
+        ("0", "1", THREE + timedelta(minutes=10))
+    ]

@@ -47,7 +47,7 @@ main.add_command(verify)
 )
 @click.option(
     "--max-offsets-per-trigger",
-    default=5_000_000,
+    default=10_000_000,
     show_default=True,
     type=click.IntRange(min=1),
     help="Bounds a batch while catching up.",

@@ -40,7 +40,7 @@ class JobConfig(BaseModel):
     reset: bool = False
     trigger_seconds: Annotated[float, Field(ge=0)] = 0.5
     retention_days: Annotated[float, Field(gt=0)] = 30
-    max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 5_000_000
+    max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 10_000_000
     spark_conf: Mapping[str, str] = {}
 
     @field_validator("dialect")

@@ -43,6 +43,11 @@ class JobConfig(BaseModel):
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 10_000_000
     spark_conf: Mapping[str, str] = {}
 
+    @field_validator("warehouse")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        return path.absolute()  # Spark takes a relative one for a table's name
+
     @field_validator("dialect")
     @classmethod
     def _known(cls, name: str) -> str:

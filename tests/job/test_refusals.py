@@ -97,7 +97,7 @@ def test_an_empty_topic_and_a_topic_of_something_else_do_no_harm(
 ) -> None:
     topic = unique("else")
     client.create_topic(topic, 2)
-    empty = run_job(broker.bootstrap_server, tmp_path, "--topic", topic)
+    empty = run_job(broker.bootstrap_server, Path(tmp_path.name), "--topic", topic, cwd=tmp_path.parent)
     assert (empty.returncode, empty.stderr) == (0, "")
     assert "Done: everything there was is processed." in empty.stdout
     assert Warehouse(tmp_path).rows("SELECT * FROM groups") == []

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import javaproperties
-
 from streaming_app.job.errors import JobError, UnreachableError
+from streaming_app.protocol.security import SecurityError, read_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,13 +40,10 @@ class Topic(NamedTuple):
 
 def client_properties(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
     """Kafka client properties from the command line's. Raises JobError if the file cannot be read."""
-    properties: dict[str, str] = {}
-    if command_config:
-        try:
-            with command_config.open(encoding="utf-8") as file:
-                properties = dict(javaproperties.load(file))
-        except (OSError, ValueError) as error:
-            raise JobError(f"--command-config {command_config}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        properties = read_properties(command_config) if command_config else {}
+    except SecurityError as error:
+        raise JobError(f"--command-config {error}") from None
     return {**properties, "bootstrap.servers": bootstrap_server}
 
 

@@ -58,11 +58,7 @@ class Topics:
             self._known, self._known_until = {}, time.monotonic() + _KEEP_SECONDS
         unknown = None if names is None else [name for name in names if name not in self._known]
         if unknown is None or unknown:
-            self._admin = self._admin or Admin(
-                bootstrap_servers=self._properties["bootstrap.servers"].split(","),
-                **security_settings(self._properties),
-            )
-            told = {topic["name"]: topic for topic in self._admin.describe_topics(unknown)}
+            told = {topic["name"]: topic for topic in self._connected().describe_topics(unknown)}
             if any(topic["error_code"] not in (0, _UNKNOWN_TOPIC) for topic in told.values()):
                 return None  # not to be seen, which is not the same as missing
             if names is None:

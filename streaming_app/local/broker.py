@@ -4,10 +4,8 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 import javaproperties
-from typing_extensions import Self
 
 from streaming_app.local import jars
 from streaming_app.local.answering import HOST, NotReadyError, await_answer, reserve
@@ -15,13 +13,14 @@ from streaming_app.local.configuration import broker_configuration
 from streaming_app.local.errors import LocalError
 from streaming_app.local.jvm import jvm_command
 from streaming_app.local.process import Process, last_line
+from streaming_app.local.startable import OwnsProcess
 
 START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
 _TROUBLE = ("Exception", "ERROR", "FATAL", "Error:")
 
 
-class LocalBroker:
+class LocalBroker(OwnsProcess):
     """One broker that is also its own controller, with its data, configuration and log in one directory.
 
     Use it as a context manager, or call `start()` and `stop()`. A process that is killed leaves no broker behind.
@@ -47,16 +46,6 @@ class LocalBroker:
         self._properties = dict(properties or {})
         self._progress = progress
         self._controller_port: int | None = None
-        self._process: Process | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def bootstrap_server(self) -> str:
@@ -76,11 +65,6 @@ class LocalBroker:
     def log_file(self) -> Path:
         """Everything the broker logs and prints."""
         return self.directory / "broker.log"
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the broker itself; None while none runs."""
-        return self._process.pid if self._process and self._process.exit_code is None else None
 
     def start(self) -> None:
         """Start the broker and return when it answers, 4 to 6 s later once the jars are there.
@@ -106,12 +90,6 @@ class LocalBroker:
         except BaseException:
             self.stop()
             raise
-
-    def stop(self) -> None:
-        """End the broker and wait until it is gone; its data stay. Harmless when none runs."""
-        if self._process:
-            self._process.stop()
-            self._process = None
 
     def kill(self) -> None:
         """Crash the broker (SIGKILL); `start()` brings it back with its data and port."""

@@ -17,6 +17,7 @@ from streaming_app.local.broker import START_SECONDS, LocalBroker
 from streaming_app.local.configuration import broker_configuration
 from streaming_app.local.errors import LocalError
 from streaming_app.local.jars import KAFKA_VERSION
+from streaming_app.local.startable import Startable
 
 SETTING = "STREAMS_GROUPS_BROKER"
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
@@ -60,7 +61,7 @@ def chosen_broker(
     raise LocalError(f"{SETTING} is {choice!r}: set it to jars or docker")
 
 
-class ContainerBroker:
+class ContainerBroker(Startable):
     """A broker in a container of `apache/kafka`, its port published on loopback, its log saved when it stops."""
 
     def __init__(
@@ -72,15 +73,6 @@ class ContainerBroker:
         self.port: int | None = None
         self._properties = dict(properties or {})
         self._container: Any = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def bootstrap_server(self) -> str:

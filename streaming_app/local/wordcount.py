@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 import javaproperties
-from typing_extensions import Self
 
 from streaming_app.local import jars
 from streaming_app.local.errors import LocalError
 from streaming_app.local.jvm import jvm_command
 from streaming_app.local.process import Process, last_line
+from streaming_app.local.startable import OwnsProcess
 
 COORDINATES = ("org.apache.kafka:kafka-streams-examples:4.3.1", jars.LOG4J)  # kafka-streams 4.4.0 did not resolve
 INPUT_TOPIC, OUTPUT_TOPIC = "streams-plaintext-input", "streams-wordcount-output"
@@ -18,7 +17,7 @@ _MAIN = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
 _GRACE_SECONDS = 10.0
 
 
-class WordCount:
+class WordCount(OwnsProcess):
     """One instance of WordCount. Its two topics must exist. Use it as a context manager, or `start()` and `stop()`."""
 
     def __init__(
@@ -44,26 +43,11 @@ class WordCount:
             **(properties or {}),
         }
         self._progress = progress
-        self._process: Process | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def log_file(self) -> Path:
         """Everything the application logs and prints."""
         return self.directory / "wordcount.log"
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the application; None while none runs."""
-        return self._process.pid if self._process and self._process.exit_code is None else None
 
     def start(self) -> None:
         """Start the application and return at once; it joins its group some seconds later.
@@ -85,9 +69,3 @@ class WordCount:
         if self._process and self._process.exit_code is not None:
             trouble = last_line(self.log_file, "Exception", "ERROR")
             raise LocalError(f"WordCount ended: {trouble} (log: {self.log_file})")
-
-    def stop(self) -> None:
-        """End the application and wait until it is gone. Harmless when none runs."""
-        if self._process:
-            self._process.stop()
-            self._process = None

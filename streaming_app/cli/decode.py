@@ -8,16 +8,13 @@ from typing import TextIO
 
 import click
 
+from streaming_app.cli.options import explained, spelled
+
 
 @click.command()
 @click.argument("file", type=click.File("r", encoding="utf-8-sig", errors="replace"), default="-")
-@click.option(
-    "--dialect",
-    default="shipped",
-    show_default=True,
-    metavar="NAME",
-    help="Tag numbers: shipped (what Kafka released) or kip-1331 (the text of that KIP).",
-)
+@spelled
+@explained
 def decode(file: TextIO, dialect: str) -> None:
     """Decode records in FILE or stdin to JSON, one object a line.
 
@@ -32,14 +29,9 @@ def decode(file: TextIO, dialect: str) -> None:
     except UnknownDialectError as error:
         raise click.BadParameter(str(error), param_hint="--dialect") from None
     all_good = True
-    try:
-        for decoded, good in found:
-            # JSON is UTF-8 whatever the terminal's encoding; half a surrogate pair stays the escape that it came in as.
-            text = json.dumps(decoded, ensure_ascii=False, separators=(",", ":"))
-            click.echo(text.encode("utf-8", "backslashreplace"))
-            all_good &= good
-    except BrokenPipeError:
-        raise  # click ends quietly
-    except OSError as error:
-        raise click.ClickException(f"Cannot go on: {error.strerror}") from None
+    for decoded, good in found:
+        # JSON is UTF-8 whatever the terminal's encoding; half a surrogate pair stays the escape that it came in as.
+        text = json.dumps(decoded, ensure_ascii=False, separators=(",", ":"))
+        click.echo(text.encode("utf-8", "backslashreplace"))
+        all_good &= good
     sys.exit(0 if all_good else 1)

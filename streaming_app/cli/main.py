@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 import click
 
 from streaming_app.cli.decode import decode
-from streaming_app.cli.options import connected, explained, located
+from streaming_app.cli.options import connected, explained, located, spelled
 from streaming_app.cli.verify import verify
+from streaming_app.job import defaults
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -27,19 +28,13 @@ main.add_command(verify)
 @main.command()
 @connected
 @located
-@click.option("--topic", default="__consumer_offsets", show_default=True, help="The topic to read.")
-@click.option(
-    "--dialect",
-    default="shipped",
-    show_default=True,
-    metavar="NAME",
-    help="Tag numbers: shipped (what Kafka released) or kip-1331 (the text of that KIP).",
-)
+@click.option("--topic", default=defaults.TOPIC, show_default=True, help="The topic to read.")
+@spelled
 @click.option("--once", is_flag=True, help="Process what is there, then exit.")
 @click.option("--reset", is_flag=True, help="Drop this cluster's groups and read from the beginning; history stays.")
 @click.option(
     "--trigger",
-    default=0.5,
+    default=defaults.TRIGGER_SECONDS,
     show_default=True,
     type=click.FloatRange(min=0),
     metavar="SECONDS",
@@ -47,14 +42,14 @@ main.add_command(verify)
 )
 @click.option(
     "--max-offsets-per-trigger",
-    default=10_000_000,
+    default=defaults.MAX_OFFSETS_PER_TRIGGER,
     show_default=True,
     type=click.IntRange(min=1),
     help="Bounds a batch while catching up.",
 )
 @click.option(
     "--retention-days",
-    default=30.0,
+    default=defaults.RETENTION_DAYS,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
     help="How long history, quarantine and deleted groups are kept.",

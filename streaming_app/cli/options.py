@@ -43,6 +43,18 @@ def connected(command: Command) -> Command:
     return server(config(command))
 
 
+def spelled(command: Command) -> Command:
+    """Add --dialect. Which names there are is checked by those who load the definitions."""
+    dialect = click.option(
+        "--dialect",
+        default="shipped",
+        show_default=True,
+        metavar="NAME",
+        help="Tag numbers: shipped (what Kafka released) or kip-1331 (the text of that KIP).",
+    )
+    return dialect(command)
+
+
 def explained(command: Command) -> Command:
     """Turn the errors that commands expect into `Error: one line`, exit code 1."""
 
@@ -57,8 +69,9 @@ def explained(command: Command) -> Command:
         except (JobError, LocalError, WarehouseError) as error:
             raise click.ClickException(" ".join(str(error).split())) from None
         except BrokenPipeError:
-            raise SystemExit(1) from None
+            raise  # click ends quietly
         except OSError as error:  # a full disk, a file that may not be read
-            raise click.ClickException(f"{error.strerror or error}: {error.filename or 'standard output'}") from None
+            where = f": {error.filename}" if error.filename else ""
+            raise click.ClickException(f"Cannot go on: {error.strerror or error}{where}") from None
 
     return guarded  # type: ignore[return-value]

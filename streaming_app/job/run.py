@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from offsets_decoder import SHIPPED, dialects
+from streaming_app.job import defaults
 from streaming_app.job.beginning import begin, check_same
 from streaming_app.job.keeping import TRIES, keep_running
 from streaming_app.job.lock import only_job
@@ -33,14 +34,14 @@ class JobConfig(BaseModel):
     bootstrap_server: Annotated[str, StringConstraints(pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$|^\[.+\]:\d+$")]
     warehouse: Path
     cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")] = "default"
-    topic: Annotated[str, StringConstraints(min_length=1, max_length=249)] = "__consumer_offsets"
+    topic: Annotated[str, StringConstraints(min_length=1, max_length=249)] = defaults.TOPIC
     command_config: Path | None = None
     dialect: str = SHIPPED
     once: bool = False
     reset: bool = False
-    trigger_seconds: Annotated[float, Field(ge=0)] = 0.5
-    retention_days: Annotated[float, Field(gt=0)] = 30
-    max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 10_000_000
+    trigger_seconds: Annotated[float, Field(ge=0)] = defaults.TRIGGER_SECONDS
+    retention_days: Annotated[float, Field(gt=0)] = defaults.RETENTION_DAYS
+    max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
     spark_conf: Mapping[str, str] = {}
 
     @field_validator("warehouse")

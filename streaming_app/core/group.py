@@ -16,7 +16,6 @@ from streaming_app.core.states import MEMBER_STATES, NONE, STABLE_MEMBER, descri
 
 ROLES = ("active", "standby", "warmup")
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
-AWAY_EPOCH = -2  # member epoch of a static member that is away
 
 TaskId = tuple[str, str, int]  # role, subtopology id, partition
 Tasks = dict[TaskId, int]  # to the assignment epoch; 0 where the record does not give one

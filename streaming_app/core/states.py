@@ -67,7 +67,6 @@ DESCRIPTION_RULES: tuple[tuple[str, Callable[[int | None, int, int], bool]], ...
     ("NEVER_STORED", lambda _current, stored, _failed: stored == NONE),
     ("STALE", lambda _current, _stored, _failed: True),
 )
-DESCRIPTION_STATUSES = tuple(status for status, _ in DESCRIPTION_RULES)
 WOULD_BE_ASKED_FOR = frozenset({"UNCERTAIN", "NEVER_STORED", "STALE"})
 
 

@@ -103,7 +103,7 @@ def _fold_group(rows: Iterator[_Row], cluster: str, topics: Lookup | None, diale
                 yield outcome.alone(cluster)
             continue
         outcome.decoded += 1
-        outcome.drifted += bool(record.unknown_tags)
+        outcome.drifted += record.drift
         fold = fold or Fold.of(record.key["group_id"], partition or 0, None)
         fold.add([LogRecord(offset, at, record.record_type, record.key, record.value)])
     if fold:

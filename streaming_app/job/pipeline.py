@@ -11,7 +11,6 @@ small.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,7 +53,6 @@ class BatchOutcome:
     groups: int = 0
     quarantined: int = 0
     drifted: int = 0
-    seconds: float = 0.0
 
 
 class _Batch(NamedTuple):
@@ -100,7 +98,6 @@ class Pipeline:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Take one micro-batch of the Kafka source into the tables."""
-        started = time.monotonic()
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
         raw = batch.where(WANTED).selectExpr(
             f"{GROUP_BYTES} AS group_bytes", "offset", "partition", "timestamp", "key", "value"
@@ -111,7 +108,7 @@ class Pipeline:
         finally:
             raw.unpersist()
         told = {name: counts.get(name) or 0 for name in ("decoded", "groups", "quarantined", "drifted")}
-        self._done(batch_id, BatchOutcome(**told, seconds=time.monotonic() - started))
+        self._done(batch_id, BatchOutcome(**told))
         if self._upkeep:
             self._upkeep.after_batch(wrote=any(told.values()))
 
@@ -180,11 +177,12 @@ class Pipeline:
         return counts
 
     def _append(self, warehouse: Warehouse, folded: DataFrame, counts: Mapping[str, int], batch: _Batch) -> None:
-        events = _events(folded, "events").where(self._untold["group_events"])
-        if counts["retracted_events"]:
-            warehouse.rewrite_events(events, _events(folded, "retracted"))
-        elif counts["told_events"]:
-            warehouse.append("group_events", events, *batch)
+        if counts["told_events"] or counts["retracted_events"]:
+            events = _events(folded, "events").where(self._untold["group_events"])
+            if counts["retracted_events"]:
+                warehouse.rewrite_events(events, _events(folded, "retracted"))
+            else:
+                warehouse.append("group_events", events, *batch)
         if counts["quarantined"]:
             warehouse.append("quarantine", self._undecodable(folded), *batch)
 

@@ -1,0 +1,130 @@
+"""How the job is doing, told by the stream and asked by alerts, metrics and `status`: one object for all threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+
+from streaming_app.core.facts import JobFacts
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Totals since the job started, and the newest batch."""
+
+    batches: int = 0
+    records_seen: int = 0
+    """Records of every kind that Spark read."""
+    records_by_type: Mapping[int, int] = field(default_factory=dict)
+    """Records of groups, by record type (record 2, 17 to 23, and unknown ones); offset commits are not looked at."""
+    quarantined: int = 0
+    drifted: int = 0
+    batch_seconds_sum: float = 0.0
+    last_batch_seconds: float = 0.0
+    behind: Mapping[int, int] = field(default_factory=dict)
+    """Offsets still to be read, by partition of the topic; empty before the first batch."""
+    restarts: int = 0
+    """How often a failed stream was started again."""
+
+
+class Health:
+    """Told from the stream's threads, asked from others; every answer is a snapshot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._facts = JobFacts(started_at=_now())
+        self._counted = Counted()
+
+    @property
+    def facts(self) -> JobFacts:
+        """What the rules look at."""
+        with self._lock:
+            return self._facts
+
+    @property
+    def counted(self) -> Counted:
+        """What the metrics show."""
+        with self._lock:
+            return self._counted
+
+    def batch_done(
+        self,
+        *,
+        seen: int,
+        seconds: float,
+        by_type: Mapping[int, int],
+        quarantined: int,
+        drifted: int,
+        behind: Mapping[int, int],
+    ) -> None:
+        """A batch ended well, `behind` offsets before the end of each partition."""
+        now = _now()
+        with self._lock:
+            counted, facts = self._counted, self._facts
+            self._counted = replace(
+                counted,
+                batches=counted.batches + 1,
+                records_seen=counted.records_seen + seen,
+                records_by_type=Counter(counted.records_by_type) + Counter(by_type),
+                quarantined=counted.quarantined + quarantined,
+                drifted=counted.drifted + drifted,
+                batch_seconds_sum=counted.batch_seconds_sum + seconds,
+                last_batch_seconds=seconds,
+                behind=dict(behind),
+            )
+            left = sum(behind.values())
+            self._facts = replace(
+                facts,
+                caught_up=facts.caught_up or not left,
+                behind=left,
+                behind_since=(facts.behind_since or now) if left else None,
+                last_success_at=now,
+                failing_since=None,
+                failure=None,
+                quarantined_at=now if quarantined else facts.quarantined_at,
+                quarantined=facts.quarantined + quarantined,
+                drifted_at=now if drifted else facts.drifted_at,
+                drifted=facts.drifted + drifted,
+            )
+
+    def nothing_new(self) -> None:
+        """The stream looked and found nothing to read."""
+        with self._lock:
+            self._counted = replace(self._counted, behind=dict.fromkeys(self._counted.behind, 0))
+            self._facts = replace(
+                self._facts,
+                caught_up=True,
+                behind=0,
+                behind_since=None,
+                last_success_at=_now(),
+                failing_since=None,
+                failure=None,
+            )
+
+    def failed(self, cause: str) -> None:
+        """The stream failed and will be started again."""
+        with self._lock:
+            self._counted = replace(self._counted, restarts=self._counted.restarts + 1)
+            self._facts = replace(self._facts, failing_since=self._facts.failing_since or _now(), failure=cause)
+
+    def brokers(self, *, answer: bool) -> None:
+        """The brokers answer, or do not."""
+        with self._lock:
+            since = None if answer else self._facts.brokers_away_since or _now()
+            self._facts = replace(self._facts, brokers_away_since=since)
+
+    def quarantined_before(self, count: int, at: datetime | None) -> None:
+        """What the quarantine held of the 24 hours before this start."""
+        with self._lock:
+            self._facts = replace(
+                self._facts,
+                quarantined=self._facts.quarantined + count,
+                quarantined_at=self._facts.quarantined_at or at,
+            )
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

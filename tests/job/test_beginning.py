@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -19,6 +18,7 @@ from streaming_app.job.run import JobConfig, run_with
 from streaming_app.local.container import Broker
 from streaming_app.protocol.client import StreamsGroupClient
 from streaming_app.serve.warehouse import Warehouse
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +153,7 @@ def test_a_topic_made_again_under_a_running_job_ends_it(
     running = Thread(target=job)
     running.start()
     try:
-        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines))
+        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 60)
         client.delete_topic(topic)
         client.create_topic(topic, 1)
         running.join(timeout=60)
@@ -163,10 +163,3 @@ def test_a_topic_made_again_under_a_running_job_ends_it(
     assert len(errors) == 1
     assert "deleted and made again while the job ran: start it with --reset" in errors[0]
     assert held(tmp_path)[0] == 2
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    ends = time.monotonic() + 60
-    while not condition() and time.monotonic() < ends:
-        time.sleep(0.1)
-    return condition()

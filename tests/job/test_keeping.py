@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -17,6 +16,7 @@ from streaming_app.protocol.client import StreamsGroupClient
 from streaming_app.protocol.member import Member
 from streaming_app.protocol.topology import subtopology, topology
 from streaming_app.serve.warehouse import Warehouse
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,22 +45,15 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(
     job = Thread(target=run_with, args=(spark, config, lines.append, stop, tmp_path / "spark.log"))
     job.start()
     try:
-        assert within(lambda: any(line.startswith("batch 0") for line in lines)), lines
+        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 60), lines
         assert seen("before")
         own.kill()
-        assert within(lambda: any("Waiting for it." in line for line in lines), 180), lines
+        assert wait_until(lambda: any("Waiting for it." in line for line in lines), 180), lines
         own.start()
         join("after")
-        assert within(lambda: seen("after"), 180), lines
+        assert wait_until(lambda: seen("after"), 180), lines
         assert "A broker answers again." in lines
     finally:
         stop.set()
         job.join()
     assert lines[-1] == "Stopped."
-
-
-def within(condition: Callable[[], bool], seconds: float = 60) -> bool:
-    ends = time.monotonic() + seconds
-    while not condition() and time.monotonic() < ends:
-        time.sleep(0.2)
-    return condition()

@@ -16,13 +16,13 @@ from streaming_app.job import pipeline
 from streaming_app.job.pipeline import BatchOutcome, Pipeline
 from streaming_app.job.tables import Warehouse
 from streaming_app.serve.warehouse import Warehouse as Served
+from tests.job.frames import batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 GROUPS = ("one", 'it\'s "two" \\ 🎉', "three")
-_KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
 
 def history() -> Iterator[tuple[bytes | None, bytes | None]]:
@@ -50,12 +50,11 @@ def take(spark: SparkSession, path: Path, cuts: list[int]) -> list[BatchOutcome]
     told: list[BatchOutcome] = []
     taken = Pipeline(warehouse, "default", "topic", lambda _, outcome: told.append(outcome))
     rows = [
-        (key, value, "topic", 0, offset, START + timedelta(seconds=offset // 6), 0)
-        for offset, (key, value) in enumerate(history())
+        (offset, START + timedelta(seconds=offset // 6), key, value) for offset, (key, value) in enumerate(history())
     ]
     for batch_id, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True)):
-        taken(spark.createDataFrame(rows[start:end], _KAFKA), batch_id)
-    taken(spark.createDataFrame(rows[start:end], _KAFKA), batch_id)  # as after a crash before the checkpoint
+        taken(batch(spark, rows[start:end]), batch_id)
+    taken(batch(spark, rows[start:end]), batch_id)  # as after a crash before the checkpoint
     return told
 
 
@@ -104,9 +103,9 @@ def test_a_batch_of_nothing_but_other_groups_changes_nothing(
     classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
     gone = encode(17, {"group_id": "never seen"}, None)
     taken = Pipeline(Warehouse(spark, str(few), "default"), "default", "topic", lambda *_: None)
-    rows = [(key, value, "topic", 0, 500 + n, START, 0) for n, (key, value) in enumerate([classic, gone])]
-    taken(spark.createDataFrame(rows[:1], _KAFKA), 500)
-    taken(spark.createDataFrame(rows, _KAFKA), 501)
+    rows = [(500 + n, START, key, value) for n, (key, value) in enumerate([classic, gone])]
+    taken(batch(spark, rows[:1]), 500)
+    taken(batch(spark, rows), 501)
     assert content(few) == before
 
 
@@ -132,7 +131,7 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
     )
     assert [row[0] for row in joined.collect()] == [0, 1, 2]
     key, value = encode(17, {"group_id": "four"}, {"epoch": 2})
-    added = spark.createDataFrame([(key, value, "topic", 0, 1000, START, 0)], _KAFKA)
+    added = batch(spark, [(1000, START, key, value)])
     Pipeline(Warehouse(spark, str(few), "default"), "default", "topic", lambda *_: None)(added, 1000)
     assert spark.sql("SELECT group_epoch FROM groups WHERE group_id = 'four'").collect()[0][0] == 2
 
@@ -146,16 +145,16 @@ def test_groups_that_are_not_ready_get_their_reason_either_way(
     warehouse.prepare()
     taken = Pipeline(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
     rows = [
-        (key, value, "topic", 0, offset, START, 0)
+        (offset, START, key, value)
         for offset, (key, value) in enumerate(pair for pair in history() if pair[0] and pair[0][1] in {19, 23})
     ]
     tail = [
         encode(17, {"group_id": group}, {"epoch": 2, "last_assignment_configs": [{"key": "k", "value": "v"}]})
         for group in GROUPS
     ]
-    rows += [(key, value, "topic", 0, len(rows) + n, START, 0) for n, (key, value) in enumerate(tail)]
-    taken(spark.createDataFrame(rows[:-1], _KAFKA), 0)
-    taken(spark.createDataFrame(rows[-1:], _KAFKA), 1)
+    rows += [(len(rows) + n, START, key, value) for n, (key, value) in enumerate(tail)]
+    taken(batch(spark, rows[:-1]), 0)
+    taken(batch(spark, rows[-1:]), 1)
     told = Served(tmp_path).rows("SELECT state, not_ready_reason FROM groups")
     reason = "MISSING_SOURCE_TOPICS: Source topics in are missing."
     assert told == [{"state": "NotReady", "not_ready_reason": reason}] * 3
@@ -171,10 +170,9 @@ def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
     warehouse.prepare()
     taken = Pipeline(warehouse, "default", "topic", lambda *_: None, topics=lambda names: pytest.fail(str(names)))
     rows = [
-        (key, value, "topic", 0, offset, START + timedelta(seconds=offset // 6), 0)
-        for offset, (key, value) in enumerate(history())
+        (offset, START + timedelta(seconds=offset // 6), key, value) for offset, (key, value) in enumerate(history())
     ]
-    taken(spark.createDataFrame(rows, _KAFKA), 0)
+    taken(batch(spark, rows), 0)
     assert {row["state"] for row in Served(tmp_path).rows("SELECT state FROM groups")} == {"Stable", "Dead"}
 
 
@@ -187,7 +185,7 @@ def test_tags_mean_what_the_dialect_says_and_unknown_ones_are_counted(
     warehouse.prepare()
     taken = Pipeline(warehouse, "default", "topic", lambda _, outcome: told.append(outcome), dialect=dialect)
     tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown
-    taken(spark.createDataFrame([(b"\x00\x11\x00\x01g", tagged, "topic", 0, 0, START, 0)], _KAFKA), 0)
+    taken(batch(spark, [(0, START, b"\x00\x11\x00\x01g", tagged)]), 0)
     assert (told[0].decoded, told[0].drifted, told[0].quarantined) == (1, 1, 0)
     rows = Served(tmp_path).rows("SELECT stored_description_epoch AS s, failed_description_epoch AS f FROM groups")
     assert rows == [{"s": stored, "f": failed}]

@@ -13,6 +13,7 @@ from offsets_decoder import encode
 from streaming_app.job.pipeline import Pipeline
 from streaming_app.job.tables import Warehouse
 from streaming_app.serve.warehouse import Warehouse as Served
+from tests.job.frames import batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 README = Path(__file__).parents[2] / "README.md"
 THREE = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
-_KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 Pair = tuple[bytes, bytes | None]
 
 
@@ -50,8 +50,8 @@ def asked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     path = tmp_path_factory.mktemp("questions")
     warehouse = Warehouse(spark, str(path), "default")
     warehouse.prepare()
-    rows = [(key, value, "topic", 0, offset, at, 0) for offset, (at, (key, value)) in enumerate(history())]
-    Pipeline(warehouse, "default", "topic", lambda *_: None)(spark.createDataFrame(rows, _KAFKA), 0)
+    rows = [(offset, at, key, value) for offset, (at, (key, value)) in enumerate(history())]
+    Pipeline(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
     found = re.findall(r"^(\S[^\n]*[?:])\n\n```sql\n(.+?)```", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     opened = Served(path)
     return {question: opened.rows(query) for question, query in found}

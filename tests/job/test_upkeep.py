@@ -11,11 +11,10 @@ from streaming_app.job.pipeline import Pipeline
 from streaming_app.job.tables import Warehouse
 from streaming_app.job.upkeep import COMMITS, Upkeep
 from streaming_app.serve.warehouse import Warehouse as Served
+from tests.job.frames import Row, batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
 
 def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
@@ -27,17 +26,17 @@ def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: Spar
     upkeep = Upkeep(warehouse, tmp_path / "_jobs" / "done", 30, lines.append, lambda: seconds[0])
     taken = Pipeline(warehouse, "default", "topic", lambda *_: None, upkeep=upkeep)
 
-    def records(group: str, days_ago: float, *, deleted: bool) -> list[tuple[object, ...]]:
+    def records(group: str, days_ago: float, *, deleted: bool) -> list[Row]:
         pairs = [encode(17, {"group_id": group}, {"epoch": 2}), (b"\x00\x18\x00\x01g", b"?")]
         pairs += [encode(17, {"group_id": group}, None)] if deleted else []
         at = now - timedelta(days=days_ago)
-        return [(k, v, "topic", 0, len(rows) + i, at, 0) for i, (k, v) in enumerate(pairs)]
+        return [(len(rows) + i, at, k, v) for i, (k, v) in enumerate(pairs)]
 
-    rows: list[tuple[object, ...]] = []
+    rows: list[Row] = []
     for group, days_ago, deleted in (("old", 40, True), ("kept", 40, False), ("new", 1, True)):
         rows += records(group, days_ago, deleted=deleted)
     for number, row in enumerate(rows):
-        taken(spark.createDataFrame([row], _KAFKA), number)
+        taken(batch(spark, [row]), number)
         assert bool(lines) == (number == len(rows) - 1)
         seconds[0] += 24 * 3600 * (number == len(rows) - 2)
 

@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from streaming_app.local.broker import LocalBroker
 from streaming_app.local.container import Broker, chosen_broker
 from streaming_app.local.errors import LocalError
 from streaming_app.protocol.client import StreamsGroupClient
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -25,13 +25,6 @@ def runs(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
 
 
 def test_a_broker_answers_once_it_is_started_and_logs_into_its_file(broker: Broker, client: StreamsGroupClient) -> None:

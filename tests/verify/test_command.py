@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,13 +17,7 @@ from streaming_app.protocol.client import StreamsGroupClient
 from streaming_app.protocol.member import Member
 from streaming_app.protocol.topology import subtopology, topology
 from streaming_app.serve.position import position
-
-_SECONDS = 300
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-c", "from streaming_app.cli.main import main; main()"]
-    return subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False)
+from tests.job.running import run_job, streams_groups
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +34,14 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamsGroupCli
 @pytest.fixture(scope="module")
 def tables(living: StreamsGroupClient, tmp_path_factory: pytest.TempPathFactory) -> Path:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    ran = command("run", "--once", "--bootstrap-server", server(living), "--warehouse", str(warehouse))
+    ran = run_job(server(living), warehouse)
     assert ran.returncode == 0, ran.stderr
     return warehouse
 
 
 @pytest.fixture
 def verify(living: StreamsGroupClient) -> Callable[..., subprocess.CompletedProcess[str]]:
-    return lambda warehouse, *options: command(
+    return lambda warehouse, *options: streams_groups(
         "verify", "--bootstrap-server", server(living), "--warehouse", str(warehouse), *options
     )
 
@@ -114,7 +107,7 @@ def test_what_stands_in_the_way_is_one_line(
     jks.write_text("security.protocol=SSL\nssl.truststore.location=trust.jks\n", "utf-8")
     with reserve() as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
-    unanswered = command("verify", "--bootstrap-server", nobody, "--warehouse", str(tables), "--timeout", "1")
+    unanswered = streams_groups("verify", "--bootstrap-server", nobody, "--warehouse", str(tables), "--timeout", "1")
     for ran, words in (
         (verify(tmp_path / "nowhere"), "No streams-groups warehouse at"),
         (verify(tables, "--cluster", "another"), "The job has not finished a batch yet"),

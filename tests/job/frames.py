@@ -1,0 +1,20 @@
+"""Batches as Spark's Kafka source hands them to the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+
+Row = tuple[int, datetime, bytes | None, bytes | None]
+"""Offset, time, key, value: all are of partition 0 of topic `topic`."""
+
+
+def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+    """These records as a batch."""
+    return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)

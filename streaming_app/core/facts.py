@@ -46,7 +46,7 @@ class GroupFacts:
     rebalance_timeout_ms: int | None = None
     """The longest of the members' rebalance timeouts."""
     not_revoking: tuple[str, ...] = ()
-    """Members that were told to give tasks up and have not (UNREVOKED_TASKS), as `client_host client_id (member_id)`."""
+    """Members that were told to give tasks up and have not (UNREVOKED_TASKS), as `host client_id (member_id)`."""
     awaiting: tuple[str, ...] = ()
     """Members that wait for tasks which others still hold (UNRELEASED_TASKS), spelled the same way."""
 

@@ -1,6 +1,9 @@
-"""What the job does unless told otherwise: for the command's --help and for `JobConfig`. Constants only."""
+"""What the program does unless told otherwise: for the command's --help and for `Settings`. Constants only."""
 
+WAREHOUSE = "warehouse"
+CLUSTER = "default"
 TOPIC = "__consumer_offsets"
+DIALECT = "shipped"
 TRIGGER_SECONDS = 0.5
 MAX_OFFSETS_PER_TRIGGER = 10_000_000
 RETENTION_DAYS = 30.0

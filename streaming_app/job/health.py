@@ -30,6 +30,18 @@ class Counted:
     """How often a failed stream was started again."""
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A batch that ended well; the fields are as in `Counted`."""
+
+    seen: int
+    seconds: float
+    by_type: Mapping[int, int]
+    quarantined: int
+    drifted: int
+    behind: Mapping[int, int]
+
+
 class Health:
     """Told from the stream's threads, asked from others; every answer is a snapshot."""
 
@@ -50,32 +62,22 @@ class Health:
         with self._lock:
             return self._counted
 
-    def batch_done(
-        self,
-        *,
-        seen: int,
-        seconds: float,
-        by_type: Mapping[int, int],
-        quarantined: int,
-        drifted: int,
-        behind: Mapping[int, int],
-    ) -> None:
-        """A batch ended well, `behind` offsets before the end of each partition."""
-        now = _now()
+    def batch_done(self, batch: Batch) -> None:
+        """A batch ended well."""
+        now, left = _now(), sum(batch.behind.values())
         with self._lock:
             counted, facts = self._counted, self._facts
             self._counted = replace(
                 counted,
                 batches=counted.batches + 1,
-                records_seen=counted.records_seen + seen,
-                records_by_type=Counter(counted.records_by_type) + Counter(by_type),
-                quarantined=counted.quarantined + quarantined,
-                drifted=counted.drifted + drifted,
-                batch_seconds_sum=counted.batch_seconds_sum + seconds,
-                last_batch_seconds=seconds,
-                behind=dict(behind),
+                records_seen=counted.records_seen + batch.seen,
+                records_by_type=Counter(counted.records_by_type) + Counter(batch.by_type),
+                quarantined=counted.quarantined + batch.quarantined,
+                drifted=counted.drifted + batch.drifted,
+                batch_seconds_sum=counted.batch_seconds_sum + batch.seconds,
+                last_batch_seconds=batch.seconds,
+                behind=dict(batch.behind),
             )
-            left = sum(behind.values())
             self._facts = replace(
                 facts,
                 caught_up=facts.caught_up or not left,
@@ -84,10 +86,10 @@ class Health:
                 last_success_at=now,
                 failing_since=None,
                 failure=None,
-                quarantined_at=now if quarantined else facts.quarantined_at,
-                quarantined=facts.quarantined + quarantined,
-                drifted_at=now if drifted else facts.drifted_at,
-                drifted=facts.drifted + drifted,
+                quarantined_at=now if batch.quarantined else facts.quarantined_at,
+                quarantined=facts.quarantined + batch.quarantined,
+                drifted_at=now if batch.drifted else facts.drifted_at,
+                drifted=facts.drifted + batch.drifted,
             )
 
     def nothing_new(self) -> None:
@@ -119,11 +121,9 @@ class Health:
     def quarantined_before(self, count: int, at: datetime | None) -> None:
         """What the quarantine held of the 24 hours before this start."""
         with self._lock:
-            self._facts = replace(
-                self._facts,
-                quarantined=self._facts.quarantined + count,
-                quarantined_at=self._facts.quarantined_at or at,
-            )
+            facts = self._facts
+            at = facts.quarantined_at or at
+            self._facts = replace(facts, quarantined=facts.quarantined + count, quarantined_at=at)
 
 
 def _now() -> datetime:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.job.errors import JobError, UnreachableError
+from streaming_app.job.health import Health
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -33,6 +34,7 @@ def keep_running(  # noqa: PLR0913 - each is one thing it needs
     say: Callable[[str], None],
     log_file: Path,
     *,
+    health: Health,
     tries: int,
 ) -> None:
     """Start the stream and return when it is done, or `stop` was set and the batch at hand has ended.
@@ -40,7 +42,7 @@ def keep_running(  # noqa: PLR0913 - each is one thing it needs
     `look` asks the cluster whether the topic may still be read: it raises UnreachableError when no broker answers, and
     JobError when it may not. Raises JobError then, and when the stream failed `tries` times in a row.
     """
-    cluster = _Cluster(look, say)
+    cluster = _Cluster(look, say, health)
     failures = 0
     while not stop.is_set():
         started = time.monotonic()
@@ -49,6 +51,7 @@ def keep_running(  # noqa: PLR0913 - each is one thing it needs
             return
         failures = 1 if time.monotonic() - started > _HEALTHY_SECONDS else failures + 1
         cause = _cause(failure)
+        health.failed(cause)
         if failures >= tries:
             look()  # which may know better
             raise JobError(f"The stream failed: {cause} (see {log_file})")
@@ -62,9 +65,10 @@ def keep_running(  # noqa: PLR0913 - each is one thing it needs
 class _Cluster:
     """Says once when the brokers are away, and once when they are back."""
 
-    def __init__(self, look: Callable[[], None], say: Callable[[str], None]) -> None:
+    def __init__(self, look: Callable[[], None], say: Callable[[str], None], health: Health) -> None:
         self._look = look
         self._say = say
+        self._health = health
         self.away = False
 
     def answers(self) -> bool:
@@ -74,10 +78,12 @@ class _Cluster:
             if not self.away:
                 self._say(f"{error} Waiting for it.")
             self.away = True
+            self._health.brokers(answer=False)
             return False
         if self.away:
             self._say("A broker answers again.")
         self.away = False
+        self._health.brokers(answer=True)
         return True
 
 

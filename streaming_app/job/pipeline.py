@@ -11,9 +11,10 @@ small.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +23,10 @@ from offsets_decoder import SHIPPED
 from schemas.table_definitions import table
 from streaming_app.job.beginning import HISTORY
 from streaming_app.job.folding import COUNTS, FOLDED_DDL, STORED_OFFSET, Lookup, fold_stream, sorted_for_fold
-from streaming_app.job.source import GROUP_BYTES, WANTED
+from streaming_app.job.source import GROUP_BYTES, RECORD_TYPE, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
@@ -53,6 +54,18 @@ class BatchOutcome:
     groups: int = 0
     quarantined: int = 0
     drifted: int = 0
+    by_type: Mapping[int, int] = field(default_factory=dict)
+    """Records that were looked at, by record type; -1 for those without a key."""
+
+
+class Onlooker(Protocol):
+    """Who wants to know of groups that changed, once they are in the tables."""
+
+    def batch(self, folded: pa.Table) -> None:
+        """These rows, with the columns of `FOLDED_DDL`, were put in place."""
+
+    def changed(self) -> None:
+        """Many rows were: they are better read from the table."""
 
 
 class _Batch(NamedTuple):
@@ -65,7 +78,7 @@ class _Batch(NamedTuple):
 class Pipeline:
     """Called by Spark with every micro-batch; hands what came of it to `done`."""
 
-    def __init__(  # noqa: PLR0913 - the last four are for the job, not for tests
+    def __init__(  # noqa: PLR0913 - the last five are for the job, not for tests
         self,
         warehouse: Warehouse,
         cluster: str,
@@ -75,6 +88,7 @@ class Pipeline:
         told: Mapping[str, Mapping[int, int]] | None = None,
         topics: Lookup | None = None,
         upkeep: Upkeep | None = None,
+        onlooker: Onlooker | None = None,
         dialect: str = SHIPPED,
     ) -> None:
         """Prepare for batches of `topic`.
@@ -90,6 +104,7 @@ class Pipeline:
         self._topic = topic
         self._done = done
         self._upkeep = upkeep
+        self._onlooker = onlooker
         self._nothing_stored = warehouse.is_empty("groups")
         self._untold = {name: _untold(partition, (told or {}).get(name)) for name, partition in HISTORY.items()}
         self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
@@ -98,22 +113,24 @@ class Pipeline:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Take one micro-batch of the Kafka source into the tables."""
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
         raw = batch.where(WANTED).selectExpr(
             f"{GROUP_BYTES} AS group_bytes", "offset", "partition", "timestamp", "key", "value"
         )
         raw = raw.persist()
         try:
-            counts = self._take(raw, _Batch(f"{self._cluster}-{query}", batch_id))
+            by_type = dict(raw.groupBy(F.expr(RECORD_TYPE)).count().collect())  # the one reading of the topic
+            counts = self._take(raw, sum(by_type.values()), _Batch(f"{self._cluster}-{query}", batch_id))
         finally:
             raw.unpersist()
         told = {name: counts.get(name) or 0 for name in ("decoded", "groups", "quarantined", "drifted")}
-        self._done(batch_id, BatchOutcome(**told))
+        self._done(batch_id, BatchOutcome(**told, by_type=by_type))
         if self._upkeep:
             self._upkeep.after_batch(wrote=any(told.values()))
 
-    def _take(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
-        seen = raw.count()  # the one reading of the topic
+    def _take(self, raw: DataFrame, seen: int, batch: _Batch) -> Mapping[str, int]:
         if not seen:
             return {}
         if seen <= _FEW_RECORDS:
@@ -152,6 +169,8 @@ class Pipeline:
         elif counts["groups"]:
             self._nothing_stored = False  # from now on, even if the next line fails
             self._quick.add_groups(_groups(frame))
+        if self._onlooker:
+            self._onlooker.batch(folded)
         return counts
 
     def _take_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
@@ -172,6 +191,8 @@ class Pipeline:
                 put = self._warehouse.add_groups if first else self._warehouse.merge_groups
                 self._nothing_stored = False
                 put(_groups(folded))
+            if self._onlooker:
+                self._onlooker.changed()
         finally:
             folded.unpersist()
         return counts

@@ -1,4 +1,4 @@
-"""One readable line per batch: what Spark's own progress report and the pipeline say of it together."""
+"""What Spark's progress report and the pipeline say of a batch: a line for people, numbers for `Health`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from streaming_app.job.health import Batch, Health
 from streaming_app.job.pipeline import BatchOutcome
 
 if TYPE_CHECKING:
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     )
 
 
-class BatchLines(StreamingQueryListener):
-    """Writes the line of every batch that read anything."""
+class Progress(StreamingQueryListener):
+    """Writes the line of every batch that read anything, and keeps `health` told."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], health: Health) -> None:
         self._write = write
+        self._health = health
         self._outcomes: dict[int, BatchOutcome] = {}
 
     def done(self, batch_id: int, outcome: BatchOutcome) -> None:
@@ -35,35 +37,38 @@ class BatchLines(StreamingQueryListener):
         """Write the line of the batch that ended."""
         progress = event.progress
         outcome = self._outcomes.pop(progress.batchId, None)
-        if outcome and progress.numInputRows:
-            self._write(
-                batch_line(
-                    progress.batchId, progress.numInputRows, progress.batchDuration / 1000, outcome, _behind(progress)
-                )
-            )
+        if not outcome:
+            return
+        seconds, behind = progress.batchDuration / 1000, _behind(progress)
+        batch = Batch(progress.numInputRows, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind)
+        self._health.batch_done(batch)
+        if progress.numInputRows:
+            left = sum(behind.values())
+            self._write(batch_line(progress.batchId, progress.numInputRows, seconds, outcome, left))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing: the job says itself that it started."""
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing: no news needs no line."""
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: ARG002, N802 - Spark's name
+        """Tell that there is no news, which needs no line."""
+        self._health.nothing_new()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing: the job says itself why it ended."""
 
 
-def _behind(progress: StreamingQueryProgress) -> int:
-    """Offsets between where the batch ended and the end of the topic as it was then known."""
-    behind = 0
+def _behind(progress: StreamingQueryProgress) -> dict[int, int]:
+    """Offsets between where the batch ended and the end of the topic as it was then known, by partition."""
+    behind: dict[int, int] = {}
     for source in progress.sources:
         ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
-        behind += sum(max(0, offset - ends.get(where, 0)) for where, offset in latest.items())
+        behind |= {partition: max(0, offset - ends.get(partition, 0)) for partition, offset in latest.items()}
     return behind
 
 
-def _offsets(spelled: str | None) -> dict[tuple[str, str], int]:
+def _offsets(spelled: str | None) -> dict[int, int]:
     topics = json.loads(spelled) if spelled and spelled != "null" else {}
-    return {(topic, partition): offset for topic, by in topics.items() for partition, offset in by.items()}
+    return {int(partition): offset for by in topics.values() for partition, offset in by.items()}
 
 
 def batch_line(batch_id: int, seen: int, seconds: float, outcome: BatchOutcome, behind: int) -> str:

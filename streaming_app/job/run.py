@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from offsets_decoder import SHIPPED, dialects
 from streaming_app.job import defaults
 from streaming_app.job.beginning import begin, check_same
+from streaming_app.job.health import Health
 from streaming_app.job.keeping import TRIES, keep_running
 from streaming_app.job.lock import only_job
 from streaming_app.job.session import start_spark
@@ -83,7 +84,7 @@ def run_with(
     """Run the job in a session that is there."""
     # Loaded here: these load Spark, and a job that cannot start should say so sooner.
     from streaming_app.job.pipeline import Pipeline  # noqa: PLC0415
-    from streaming_app.job.progress import BatchLines  # noqa: PLC0415
+    from streaming_app.job.progress import Progress  # noqa: PLC0415
     from streaming_app.job.topics import Topics  # noqa: PLC0415
     from streaming_app.job.upkeep import Upkeep  # noqa: PLC0415
 
@@ -96,7 +97,8 @@ def run_with(
     size = f"{topic.partitions} partitions, {topic.offsets:,} offsets"
     say(f"{topic.name} at {config.bootstrap_server}: {size}; {beginning.said}")
 
-    lines = BatchLines(say)
+    health = Health()
+    progress = Progress(say, health)
     topics = Topics(properties, say)
     done_at = config.warehouse / "_jobs" / f"{config.cluster}.upkeep"
     upkeep = Upkeep(warehouse, done_at, config.retention_days, say)
@@ -104,7 +106,7 @@ def run_with(
         warehouse,
         config.cluster,
         topic.name,
-        lines.done,
+        progress.done,
         told=beginning.told,
         topics=topics,
         upkeep=upkeep,
@@ -117,12 +119,12 @@ def run_with(
     def look() -> None:
         check_same(checkpoint, examine(spark, properties, config.topic))
 
-    spark.streams.addListener(lines)
+    spark.streams.addListener(progress)
     try:
-        keep_running(writer.start, look, stop, say, log_file, tries=1 if config.once else TRIES)
+        keep_running(writer.start, look, stop, say, log_file, health=health, tries=1 if config.once else TRIES)
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - the lines of the last batches
     finally:
-        spark.streams.removeListener(lines)
+        spark.streams.removeListener(progress)
         topics.close()
     say("Stopped." if stop.is_set() else "Done: everything there was is processed.")
 

@@ -47,9 +47,12 @@ _CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and computes the same again
     "spark.sql.streaming.minBatchesToRetain": "20",  # bounds the checkpoint
+    "spark.sql.streaming.noDataProgressEventInterval": "2000",  # how soon a job that has nothing to read is ready
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
+}
+_LOCAL_CONF = {  # nothing but this machine needs to reach the driver; executors elsewhere do
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
@@ -63,25 +66,33 @@ def start_spark(
 ) -> SparkSession:
     """A Spark session whose JVM writes to `log_file` only. `conf` wins over what stands here.
 
+    `spark.master` may name a cluster: its executors are given the jars, and must have this package (see deploy/spark).
     Raises LocalError when there is no Java or the jars cannot be fetched, JobError when Spark does not start.
     """
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are the first python3 of the PATH
     jars = resolve(*spark_coordinates(), exclude=SPARK_EXCLUSIONS, progress=progress)
+    wanted = dict(conf or {})
+    master = wanted.pop("spark.master", "local[*]")
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        placed = _LOCAL_CONF
+    else:
+        placed = {"spark.jars": ",".join(map(str, jars))}
     log_file.parent.mkdir(parents=True, exist_ok=True)
     log4j = log_file.with_suffix(".log4j2.properties")
     log4j.write_text(_LOG4J.format(path=log_file), "utf-8")
     settings = {
         **_CONF,
+        **placed,
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.absolute().as_uri()}",
-        **(conf or {}),
+        **wanted,
     }
     from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded by those who need it
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    builder = SparkSession.builder.appName("streams-groups").master(settings.pop("spark.master", "local[*]"))
+    builder = SparkSession.builder.appName("streams-groups").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:

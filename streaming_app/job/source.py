@@ -25,6 +25,7 @@ WANTED = "key IS NULL OR key < X'0000' OR key >= X'0011' OR (key >= X'0002' AND 
 
 # Every group record's key begins with its type and the group's id, whose length is an int16. The id stays bytes: it may
 # be no text.
+RECORD_TYPE = "coalesce(cast(conv(hex(substring(key, 1, 2)), 16, 10) AS int), -1)"  # -1: there is no key
 GROUP_BYTES = "substring(key, 5, cast(conv(hex(substring(key, 3, 2)), 16, 10) AS int))"
 
 

@@ -22,6 +22,9 @@ _PROPERTIES = {
     "delta.logRetentionDuration": "interval 2 days",
     "delta.deletedFileRetentionDuration": "interval 2 days",
 }
+_OTHER_PROPERTIES = {
+    "alerts": {"delta.enableDeletionVectors": "false"},  # delta-rs writes it, and knows how to without them
+}
 _COMPACTED_BYTES = 32 << 20  # files from this size on are left alone until many of their rows are gone
 _FEW_ROWS_CONF = {
     "spark.sql.codegen.wholeStage": "false",
@@ -162,7 +165,11 @@ class Warehouse:
         skipped_by = ",".join(name for name in definition.names if name in _SKIPPED_BY)
         properties = ", ".join(
             f"{_literal(name)} = {_literal(value)}"
-            for name, value in {**_PROPERTIES, "delta.dataSkippingStatsColumns": skipped_by}.items()
+            for name, value in {
+                **_PROPERTIES,
+                **_OTHER_PROPERTIES.get(definition.name, {}),
+                "delta.dataSkippingStatsColumns": skipped_by,
+            }.items()
         )
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({columns}) USING delta "

@@ -1,0 +1,88 @@
+"""The `alerts` table, read and written by delta-rs: a look every few seconds shall not cost a Spark job.
+
+The job is the only writer of its cluster's rows, and this the only code of it that adds to them; Spark's upkeep drops
+and compacts rows beside it. Where both write at once Delta lets one win, and the loser tries again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+
+from schemas.table_definitions import table
+from streaming_app.core.alert import FIRING, PENDING, Alert, Delivery
+from streaming_app.serve.warehouse import Warehouse, quoted
+
+_GONE = "gone"  # as a state, only on its way to the table: the row is dropped
+_SAME = (
+    "t.cluster = s.cluster AND t.rule = s.rule AND t.pending_since = s.pending_since "
+    "AND coalesce(t.group_id, '') = coalesce(s.group_id, '')"
+)
+_DAYS = 7  # a notification that could not be sent in so long is no news any more
+
+
+class AlertStore:
+    """The alerts of one cluster."""
+
+    def __init__(self, warehouse: Path, cluster: str) -> None:
+        self._warehouse = warehouse
+        self._cluster = cluster
+        self._schema = pa.schema(DeltaTable(self._location).schema().to_arrow())
+
+    def unfinished(self) -> list[Alert]:
+        """What is pending or firing, and what was resolved in the last week and not told to every sink."""
+        cluster = quoted(self._cluster)
+        found = read_alerts(
+            Warehouse(self._warehouse),
+            f"cluster = {cluster} AND (resolved_at IS NULL OR resolved_at > now() - INTERVAL '{_DAYS} days')",
+        )
+        return [
+            alert for alert in found if alert.state in {PENDING, FIRING} or any(not d.sent_at for d in alert.deliveries)
+        ]
+
+    def save(self, alerts: Iterable[Alert], gone: Iterable[Alert] = ()) -> None:
+        """Put these alerts in place of their former rows, and drop those of `gone`, in one commit.
+
+        Raises deltalake's DeltaError, or OSError, when the table cannot be written.
+        """
+        rows = [_row(alert) for alert in alerts] + [{**_row(alert), "state": _GONE} for alert in gone]
+        if rows:
+            self._merge(pa.Table.from_pylist(rows, self._schema))
+
+    @retry(
+        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), wait=wait_fixed(0.2), reraise=True
+    )
+    def _merge(self, rows: pa.Table) -> None:
+        target = DeltaTable(self._location)
+        merge = target.merge(rows, f"{_SAME} AND t.cluster = {quoted(self._cluster)}", "s", "t")
+        merge = merge.when_matched_delete(f"s.state = '{_GONE}'").when_matched_update_all()
+        merge.when_not_matched_insert_all(f"s.state <> '{_GONE}'").execute()
+
+    @property
+    def _location(self) -> str:
+        return str(self._warehouse / "alerts")
+
+
+def read_alerts(warehouse: Warehouse, where: str) -> list[Alert]:
+    """The alerts for which this condition of SQL holds, the oldest first."""
+    names = ", ".join(table("alerts").names)
+    rows = warehouse.rows(f"SELECT {names} FROM alerts WHERE {where} ORDER BY pending_since, rule, group_id")  # noqa: S608 - ours
+    return [_alert(row) for row in rows]
+
+
+def _row(alert: Alert) -> dict[str, Any]:
+    row = asdict(alert)
+    return row | {"details": json.dumps(row["details"]), "deliveries": list(row["deliveries"])}
+
+
+def _alert(row: Mapping[str, Any]) -> Alert:
+    deliveries = tuple(Delivery(**delivery) for delivery in row["deliveries"] or ())
+    return Alert(**{**row, "details": json.loads(row["details"] or "{}"), "deliveries": deliveries})

@@ -78,6 +78,11 @@ def read_alerts(warehouse: Warehouse, where: str) -> list[Alert]:
     return [_alert(row) for row in rows]
 
 
+def shown(alert: Alert) -> dict[str, Any]:
+    """An alert as JSON shows it."""
+    return asdict(alert)
+
+
 def _row(alert: Alert) -> dict[str, Any]:
     row = asdict(alert)
     return row | {"details": json.dumps(row["details"]), "deliveries": list(row["deliveries"])}

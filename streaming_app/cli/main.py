@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from streaming_app.cli.decode import decode
+from streaming_app.cli.operations import alerts, status
 from streaming_app.cli.options import connected, explained, located, spelled
 from streaming_app.cli.verify import verify
 from streaming_app.job import defaults
@@ -23,6 +24,8 @@ def main() -> None:
 
 main.add_command(decode)
 main.add_command(verify)
+main.add_command(alerts)
+main.add_command(status)
 
 
 @main.command()

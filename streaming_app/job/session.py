@@ -89,7 +89,8 @@ def start_spark(
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.absolute().as_uri()}",
         **wanted,
     }
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded by those who need it
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is loaded by those who need it
+    from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     builder = SparkSession.builder.appName("streams-groups").master(master)
@@ -98,7 +99,7 @@ def start_spark(
     try:
         with _output_to(log_file):
             return builder.getOrCreate()
-    except (PySparkException, OSError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
         raise JobError(f"Spark did not start: {str(error).splitlines()[0]} (see {log_file})") from None
 
 

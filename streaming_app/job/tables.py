@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from schemas.table_definitions import WAREHOUSE_FORMAT, Table, table, tables
@@ -51,6 +52,9 @@ class Warehouse:
             missing = missing_tables(self._path)
             for definition in missing:
                 self._create(self._at(definition.name), definition)
+            for definition in tables():
+                if definition not in missing:
+                    self._upgrade(self._at(definition.name), definition)
         except (PySparkException, Py4JJavaError) as error:
             raise JobError(f"Cannot write the warehouse {self._path}: {_first_line(error)}") from None
         return {definition.name for definition in missing}
@@ -158,6 +162,22 @@ class Warehouse:
 
     def _at(self, name: str) -> str:
         return f"{self._path}/{name}"
+
+    def _upgrade(self, location: str, definition: Table) -> None:
+        """Add the columns that a release before did not have; in its rows they are null."""
+        from deltalake import DeltaTable  # noqa: PLC0415 - the workers import this module, and need no delta-rs
+        from pyspark.sql.types import StructType  # noqa: PLC0415 - Spark is loaded by those who need it
+
+        from streaming_app.job.columns import UnknownColumnError, additions  # noqa: PLC0415 - as above
+
+        have = StructType.fromJson(json.loads(DeltaTable(location).schema().to_json()))
+        try:
+            for column, kind in additions(have, StructType.fromDDL(definition.ddl)):
+                self._spark.sql(f"ALTER TABLE delta.`{location}` ADD COLUMNS ({column} {kind})")
+        except UnknownColumnError as error:
+            raise JobError(
+                f"{location} has a column {error} that this release does not know: use the newer one that made it"
+            ) from None
 
     def _create(self, location: str, definition: Table) -> None:
         """Spark creates: delta-rs would ask for table features that Delta 4.0 does not need."""

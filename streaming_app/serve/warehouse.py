@@ -26,8 +26,13 @@ class Warehouse:
         self._builder = QueryBuilder()
         for definition in tables():
             self._builder.register(definition.name, _open(path, definition.name))
-        for view in views():
-            self._builder.execute(f"CREATE VIEW {view.name} AS {view_sql(view, 'unnest')}").read_all()
+        try:
+            for view in views():
+                self._builder.execute(f"CREATE VIEW {view.name} AS {view_sql(view, 'unnest')}").read_all()
+        except Exception:  # noqa: BLE001 - as in `query`
+            raise WarehouseError(
+                f"{path} was made by an older release, which knew fewer columns: start the job with this one first"
+            ) from None
 
     def query(self, sql: str) -> pa.Table:
         """The answer to a query. Raises WarehouseError, with the engine's words, for one that cannot be answered."""

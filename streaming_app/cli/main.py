@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaming_app.cli.config import config
 from streaming_app.cli.decode import decode
 from streaming_app.cli.operations import alerts, status
-from streaming_app.cli.options import connected, explained, located, spelled
+from streaming_app.cli.options import explained, governed, located, refuse_without_server
 from streaming_app.cli.verify import verify
-from streaming_app.job import defaults
+
+if TYPE_CHECKING:
+    from streaming_app.config.load import Loaded
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -22,6 +25,7 @@ def main() -> None:
     """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
 
 
+main.add_command(config)
 main.add_command(decode)
 main.add_command(verify)
 main.add_command(alerts)
@@ -29,56 +33,18 @@ main.add_command(status)
 
 
 @main.command()
-@connected
-@located
-@click.option("--topic", default=defaults.TOPIC, show_default=True, help="The topic to read.")
-@spelled
+@governed
 @click.option("--once", is_flag=True, help="Process what is there, then exit.")
 @click.option("--reset", is_flag=True, help="Drop this cluster's groups and read from the beginning; history stays.")
-@click.option(
-    "--trigger",
-    default=defaults.TRIGGER_SECONDS,
-    show_default=True,
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Least time between batches.",
-)
-@click.option(
-    "--max-offsets-per-trigger",
-    default=defaults.MAX_OFFSETS_PER_TRIGGER,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Bounds a batch while catching up.",
-)
-@click.option(
-    "--retention-days",
-    default=defaults.RETENTION_DAYS,
-    show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
-    help="How long history, quarantine and deleted groups are kept.",
-)
-@click.option("--conf", "spark_conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit.")
 @explained
-def run(trigger: float, spark_conf: tuple[str, ...], **settings: Any) -> None:  # noqa: ANN401 - as declared above
+def run(loaded: Loaded, once: bool, reset: bool) -> None:
     """Run the job: read the offsets topic, keep the tables. SIGTERM or Ctrl-C ends it cleanly."""
-    from pydantic import ValidationError  # noqa: PLC0415 - --help needs none of these
-
-    from streaming_app.job.run import JobConfig  # noqa: PLC0415
+    if loaded.settings.bootstrap_server is None:
+        refuse_without_server()
+    from streaming_app.job.run import JobConfig  # noqa: PLC0415 - --help needs none of these
     from streaming_app.job.run import run as run_job  # noqa: PLC0415
 
-    pairs = [entry.partition("=") for entry in spark_conf]
-    if bad := next((key for key, equals, _ in pairs if not equals), None):
-        raise click.UsageError(f"--conf takes KEY=VALUE, not {bad}")
-    try:
-        config = JobConfig(trigger_seconds=trigger, spark_conf={key: value for key, _, value in pairs}, **settings)
-    except ValidationError as error:
-        _refuse_option(error.errors()[0])
-    run_job(config, _say)
-
-
-def _refuse_option(problem: Any) -> NoReturn:  # noqa: ANN401 - pydantic's ErrorDetails
-    option = "--" + str(problem["loc"][0]).replace("_", "-")
-    raise click.UsageError(f"{option} {problem['input']}: {problem['msg']}")
+    run_job(JobConfig(once=once, reset=reset, **dict(loaded.settings)), _say)
 
 
 @main.command()

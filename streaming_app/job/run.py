@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import field_validator
 
-from offsets_decoder import SHIPPED, dialects
-from streaming_app.job import defaults
+from streaming_app.config.settings import BootstrapServer, Settings
 from streaming_app.job.beginning import begin, check_same
 from streaming_app.job.health import Health
 from streaming_app.job.keeping import TRIES, keep_running
@@ -27,35 +26,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class JobConfig(BaseModel):
-    """What the job is told."""
+class JobConfig(Settings):
+    """What the job is told: all that is configured, and what only its command says."""
 
-    model_config = ConfigDict(frozen=True)
-
-    bootstrap_server: Annotated[str, StringConstraints(pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$|^\[.+\]:\d+$")]
-    warehouse: Path
-    cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")] = "default"
-    topic: Annotated[str, StringConstraints(min_length=1, max_length=249)] = defaults.TOPIC
-    command_config: Path | None = None
-    dialect: str = SHIPPED
+    bootstrap_server: BootstrapServer
     once: bool = False
     reset: bool = False
-    trigger_seconds: Annotated[float, Field(ge=0)] = defaults.TRIGGER_SECONDS
-    retention_days: Annotated[float, Field(gt=0)] = defaults.RETENTION_DAYS
-    max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
-    spark_conf: Mapping[str, str] = {}
 
     @field_validator("warehouse")
     @classmethod
     def _absolute(cls, path: Path) -> Path:
         return path.absolute()  # Spark takes a relative one for a table's name
-
-    @field_validator("dialect")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in (SHIPPED, *dialects()):
-            raise ValueError(f"must be one of {', '.join((SHIPPED, *dialects()))}")
-        return name
 
 
 def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | None = None) -> None:
@@ -71,7 +52,7 @@ def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | N
         client_properties(config.bootstrap_server, config.command_config)
         say("Starting Spark ...")
         log_file = home / f"{config.cluster}.spark.log"
-        spark = start_spark(log_file, conf=config.spark_conf, progress=say)
+        spark = start_spark(log_file, conf=config.conf, progress=say)
         try:
             run_with(spark, config, say, stop, log_file)
         finally:
@@ -113,7 +94,7 @@ def run_with(
         dialect=config.dialect,
     )
     stream = read_stream(spark, properties, topic, config.max_offsets_per_trigger).writeStream
-    trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger_seconds} seconds"}
+    trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger} seconds"}
     writer = stream.foreachBatch(pipeline).option("checkpointLocation", str(checkpoint)).trigger(**trigger)
 
     def look() -> None:

@@ -1,7 +1,7 @@
 """The `alerts` table, read and written by delta-rs: a look every few seconds shall not cost a Spark job.
 
-The job is the only writer of its cluster's rows, and this the only code of it that adds to them; Spark's upkeep drops
-and compacts rows beside it. Where both write at once Delta lets one win, and the loser tries again.
+The job of a cluster is the only writer of its rows, and a table is shared by clusters: where two jobs commit at once
+Delta lets one win, and the other tries again. Upkeep of this table is done here, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from schemas.table_definitions import table
-from streaming_app.core.alert import FIRING, PENDING, Alert, Delivery
+from streaming_app.core.alert import Alert, Delivery
 from streaming_app.serve.warehouse import Warehouse, quoted
 
 _GONE = "gone"  # as a state, only on its way to the table: the row is dropped
@@ -26,7 +26,7 @@ _SAME = (
     "t.cluster = s.cluster AND t.rule = s.rule AND t.pending_since = s.pending_since "
     "AND coalesce(t.group_id, '') = coalesce(s.group_id, '')"
 )
-_DAYS = 7  # a notification that could not be sent in so long is no news any more
+_DAYS = 30  # longer than any grace, and a notification that could not be sent in so long is no news any more
 
 
 class AlertStore:
@@ -37,16 +37,10 @@ class AlertStore:
         self._cluster = cluster
         self._schema = pa.schema(DeltaTable(self._location).schema().to_arrow())
 
-    def unfinished(self) -> list[Alert]:
-        """What is pending or firing, and what was resolved in the last week and not told to every sink."""
-        cluster = quoted(self._cluster)
-        found = read_alerts(
-            Warehouse(self._warehouse),
-            f"cluster = {cluster} AND (resolved_at IS NULL OR resolved_at > now() - INTERVAL '{_DAYS} days')",
-        )
-        return [
-            alert for alert in found if alert.state in {PENDING, FIRING} or any(not d.sent_at for d in alert.deliveries)
-        ]
+    def alerts(self) -> list[Alert]:
+        """What is open, and what was resolved lately. Raises WarehouseError when the table cannot be read."""
+        recent = f"(resolved_at IS NULL OR resolved_at > now() - INTERVAL '{_DAYS} days')"
+        return read_alerts(Warehouse(self._warehouse), f"cluster = {quoted(self._cluster)} AND {recent}")
 
     def save(self, alerts: Iterable[Alert], gone: Iterable[Alert] = ()) -> None:
         """Put these alerts in place of their former rows, and drop those of `gone`, in one commit.
@@ -65,6 +59,15 @@ class AlertStore:
         merge = target.merge(rows, f"{_SAME} AND t.cluster = {quoted(self._cluster)}", "s", "t")
         merge = merge.when_matched_delete(f"s.state = '{_GONE}'").when_matched_update_all()
         merge.when_not_matched_insert_all(f"s.state <> '{_GONE}'").execute()
+
+    def upkeep(self, retention_days: float) -> None:
+        """Drop what was resolved longer ago, compact the files, and remove those that no version of two days needs."""
+        target = DeltaTable(self._location)
+        mine = f"cluster = {quoted(self._cluster)}"
+        target.delete(f"{mine} AND resolved_at < now() - INTERVAL '{retention_days * 24:.0f} hours'")
+        target.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
+        target.vacuum(dry_run=False)
+        target.cleanup_metadata()
 
     @property
     def _location(self) -> str:

@@ -121,7 +121,8 @@ class Pipeline:
         )
         raw = raw.persist()
         try:
-            by_type = dict(raw.groupBy(F.expr(RECORD_TYPE)).count().collect())  # the one reading of the topic
+            counted = raw.groupBy(F.expr(RECORD_TYPE)).count().collect()  # the one reading of the topic
+            by_type: dict[int, int] = dict(counted)
             counts = self._take(raw, sum(by_type.values()), _Batch(f"{self._cluster}-{query}", batch_id))
         finally:
             raw.unpersist()

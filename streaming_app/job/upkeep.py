@@ -12,16 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.table_definitions import tables
-
 if TYPE_CHECKING:
     from streaming_app.job.tables import Warehouse
 
 COMMITS = 100  # batches that wrote something, until files are compacted
 _DAY_SECONDS = 24 * 3600
 
-TRIMMED_BY = {"groups": "deleted_at", "group_events": "at", "quarantine": "timestamp", "alerts": "resolved_at"}
-"""Table to the time from which its retention counts; rows without that time stay."""
+TRIMMED_BY = {"groups": "deleted_at", "group_events": "at", "quarantine": "timestamp"}
+"""Table to the time from which its retention counts; rows without that time stay. `alerts` keeps itself."""
 
 
 class Upkeep:
@@ -52,16 +50,16 @@ class Upkeep:
         done = []
         self._commits += wrote
         if self._commits >= COMMITS:
-            for definition in tables():
-                self._warehouse.compact(definition.name)
+            for name in TRIMMED_BY:
+                self._warehouse.compact(name)
             self._commits = 0
             done.append("files compacted")
         if started >= self._done_at.stat().st_mtime + _DAY_SECONDS:
             dropped = {
                 name: self._warehouse.trim(name, column, self._retention_days) for name, column in TRIMMED_BY.items()
             }
-            for definition in tables():
-                self._warehouse.vacuum(definition.name)
+            for name in TRIMMED_BY:
+                self._warehouse.vacuum(name)
             self._touch()
             done += [f"{count:,} old rows of {name} dropped" for name, count in dropped.items() if count]
         if done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, TopicPartition
 
     from streaming_app.job.session import start_spark
+    from streaming_app.job.tables import Warehouse
     from streaming_app.local.broker import LocalBroker
     from streaming_app.local.container import Broker, chosen_broker
     from streaming_app.protocol.client import StreamsGroupClient
@@ -139,3 +141,16 @@ def read_offsets() -> Callable[..., list[RawRecord]]:
         return sorted(one for one in raw if named is None or one.key[2:].startswith(named))
 
     return read
+
+
+@pytest.fixture(scope="session")
+def _prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("prepared")
+    Warehouse(spark, str(path), "default").prepare()
+    return path
+
+
+@pytest.fixture
+def empty_warehouse(_prepared: Path, tmp_path: Path) -> Path:
+    """A warehouse without a row, made by Spark as the job makes it."""
+    return Path(shutil.copytree(_prepared, tmp_path / "empty_warehouse"))

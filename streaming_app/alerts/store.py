@@ -77,7 +77,8 @@ class AlertStore:
 def read_alerts(warehouse: Warehouse, where: str) -> list[Alert]:
     """The alerts for which this condition of SQL holds, the oldest first."""
     names = ", ".join(table("alerts").names)
-    rows = warehouse.rows(f"SELECT {names} FROM alerts WHERE {where} ORDER BY pending_since, rule, group_id")  # noqa: S608 - ours
+    order = "pending_since, rule, group_id NULLS FIRST"
+    rows = warehouse.rows(f"SELECT {names} FROM alerts WHERE {where} ORDER BY {order}")  # noqa: S608 - ours
     return [_alert(row) for row in rows]
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Protocol
 
-from streaming_app.alerts.mirror import Mirror
 from streaming_app.alerts.lane import SinkStatus
+from streaming_app.alerts.mirror import Mirror
 from streaming_app.alerts.store import AlertStore
 from streaming_app.core.alert import FIRING, Alert, Delivery
 from streaming_app.core.facts import GroupFacts, JobFacts
@@ -152,11 +152,12 @@ class Watch:
             self._book = step.book
             self._remember(step.gone, dropped=True)
             self._remember(step.changed)
-            self._save()
+            saved = self._save()
             self._telling |= {alert.fingerprint: alert for alert in step.changed if _to_be_told(alert)}
             self._sender.offer(step.changed)
             self._looked(self._sender.status())
-            self._trouble = None
+            if saved:
+                self._trouble = None
         except Exception as error:  # noqa: BLE001 - no trouble of one look may end the loop
             self._tell(error)
 
@@ -172,10 +173,7 @@ class Watch:
                 go_on = False
             else:
                 self._note(*result)
-        try:
-            self._save()
-        except Exception as error:  # noqa: BLE001 - as in `_look`
-            self._tell(error)
+        self._save()
         return go_on
 
     def _note(self, fingerprint: str, delivery: Delivery) -> None:
@@ -195,15 +193,21 @@ class Watch:
             row = (alert.rule, alert.group_id or "", alert.pending_since.isoformat())
             self._unsaved[row] = (alert, dropped)
 
-    def _save(self) -> None:
-        """Write what is not written yet. It stays remembered until that went well."""
-        if self._unsaved:
-            rows = self._unsaved.values()
+    def _save(self) -> bool:
+        """Write what is not written yet; whether that went well. Until it does it stays remembered."""
+        if not self._unsaved:
+            return True
+        rows = self._unsaved.values()
+        try:
             self._store.save((a for a, dropped in rows if not dropped), (a for a, dropped in rows if dropped))
             self._unsaved = {}
             self._commits += 1
             if self._commits % _UPKEEP_EVERY == 0:
                 self._store.upkeep(self._agreed.retention_days)
+        except Exception as error:  # noqa: BLE001 - delta-rs raises several kinds; people must be told of alerts all the same
+            self._tell(error)
+            return False
+        return True
 
     def _tell(self, error: Exception) -> None:
         text = f"alerts: {' '.join(str(error).split()) or type(error).__name__}; trying again"

@@ -1,0 +1,34 @@
+"""Servers for alerts to be sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.alerts.receivers import Alertmanager, Certificates, HttpReceiver, MissingError
+
+
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    """An HTTP server that keeps what it is sent."""
+    with HttpReceiver() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority that nobody knows, and certificates by it."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path, receiver: HttpReceiver) -> Iterator[Alertmanager]:
+    """A real Alertmanager that tells `receiver`."""
+    try:
+        running = Alertmanager(tmp_path, receiver.url)
+    except MissingError as missing:
+        pytest.skip(str(missing))
+    with running:
+        yield running

@@ -1,0 +1,29 @@
+"""An alert to send."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from streaming_app.core.alert import CRITICAL, FIRING, RESOLVED, Alert, Delivery
+
+SINCE = datetime(2026, 11, 21, 3, 12, 5, 765000, tzinfo=timezone.utc)
+
+
+def an_alert(*sinks: str, resolved: bool = False, **other: Any) -> Alert:
+    """An alert of the group `payments` that is to be sent to these sinks; resolved: so is its end."""
+    events = (FIRING, RESOLVED) if resolved else (FIRING,)
+    told: dict[str, Any] = {
+        "cluster": "prod",
+        "group_id": "payments",
+        "rule": "not-ready",
+        "severity": CRITICAL,
+        "state": events[-1],
+        "pending_since": SINCE,
+        "opened_at": SINCE + timedelta(minutes=5),
+        "resolved_at": SINCE + timedelta(minutes=9) if resolved else None,
+        "summary": "payments is NotReady: its source topic card-transactions does not exist",
+        "details": {"missing_topics": ["card-transactions"], "state": "NotReady"},
+        "deliveries": tuple(Delivery(sink, event) for sink in sinks for event in events),
+    }
+    return Alert(**(told | other))

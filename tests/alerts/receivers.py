@@ -1,0 +1,305 @@
+"""What notifications are sent to in tests: real servers on the loopback, some of which behave badly.
+
+HTTP by http.server, SMTP by aiosmtpd, and Alertmanager itself, from PATH or out of its Debian package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import socketserver
+import ssl
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from filelock import FileLock
+
+from streaming_app.local.answering import reserve
+from streaming_app.local.jars import cache_directory
+from streaming_app.local.process import Process, last_line
+from tests.waiting import wait_until
+
+HOST = "127.0.0.1"
+_DEBIAN_PACKAGE = "prometheus-alertmanager"
+_FETCH_SECONDS = 120
+
+
+class MissingError(Exception):
+    """There is no Alertmanager here, and why."""
+
+
+@dataclass
+class Request:
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Answer:
+    """What a receiver does with a request; `hold` lets it keep the request until it is closed."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b"ok"
+    hold: bool = False
+    drop: bool = False
+
+
+class HttpReceiver:
+    """Keeps every request; answers with `answers` in turn, then with `usual`."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+        self.requests: list[Request] = []
+        self.answers: deque[Answer] = deque()
+        self.usual = Answer()
+        self._closing = threading.Event()
+        self._server = ThreadingHTTPServer((HOST, port), self._handler())
+        self._server.daemon_threads = True
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.port: int = self._server.server_address[1]
+        self.url = f"{'https' if tls else 'http'}://{HOST}:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [request.json for request in self.requests]
+
+    def close(self) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> HttpReceiver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _handler(receiver) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - the handler has a self of its own
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                answer = receiver.answers.popleft() if receiver.answers else receiver.usual
+                receiver.requests.append(Request(self.path, dict(self.headers), body))
+                if answer.hold:
+                    receiver._closing.wait()
+                if answer.hold or answer.drop:
+                    self.close_connection = True
+                    return
+                self.send_response(answer.status)
+                for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer.body)
+
+            def handle(self) -> None:
+                with contextlib.suppress(OSError):  # a client that went away, or refused the certificate
+                    super().handle()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+@contextlib.contextmanager
+def talking(talk: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
+    """Serve a port where `talk` is done with every connection, until the event is set. Yields the port."""
+    closing = threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                talk(self.request, closing)
+
+    with socketserver.ThreadingTCPServer((HOST, 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server.server_address[1]
+        closing.set()
+        server.shutdown()
+        thread.join()
+
+
+def trickle(greeting: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    """Say it, then a byte every 20 ms, for ever."""
+
+    def talk(connection: socket.socket, closing: threading.Event) -> None:
+        connection.sendall(greeting)
+        while not closing.wait(0.02):
+            connection.sendall(b"a")
+
+    return talk
+
+
+def silence(connection: socket.socket, closing: threading.Event) -> None:
+    """Listen, and never say anything."""
+    closing.wait()
+
+
+class Certificates:
+    """An authority and certificates for 127.0.0.1 by it: `server`, `expired`, `client`, as PEM files with their key."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        ours = ("-subj", "/CN=Authority of the tests", "-addext", "keyUsage=critical,keyCertSign")
+        self._openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", *ours)
+        self.authority = directory / "ca.pem"
+        self.server = self._issue("server", days=2)
+        self.expired = self._issue("expired", days=-1)
+        self.client = self._issue("client", days=2)
+
+    def serving(self, certificate: Path) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        return context
+
+    def _issue(self, name: str, *, days: int) -> Path:
+        extensions, key, request = self._directory / "extensions", f"{name}.key", f"{name}.csr"
+        extensions.write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
+        asked = ("-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+        self._openssl("req", *asked)
+        by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", str(extensions))
+        self._openssl("x509", "-req", "-in", request, *by, "-days", str(days), "-out", f"{name}.crt")
+        both = self._directory / f"{name}.pem"
+        both.write_text((self._directory / key).read_text() + (self._directory / f"{name}.crt").read_text())
+        return both
+
+    def _openssl(self, *arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=self._directory, check=True, capture_output=True)
+
+
+class SmtpReceiver:
+    """Keeps every message; `refuses` maps a command (`RCPT`, `DATA`) to the reply that refuses it."""
+
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, login: tuple[str, str] | None = None, *, at_once: bool = False
+    ) -> None:
+        self.envelopes: list[Envelope] = []
+        self.refuses: dict[str, str] = {}
+        self.peers_with_tls: list[bool] = []
+        self._login = login
+        starttls = {"tls_context": tls, "require_starttls": True} if tls and not at_once else {}
+        auth = {"authenticator": self._authenticate, "auth_required": True, "auth_require_tls": False} if login else {}
+        with reserve() as free:
+            port = free.getsockname()[1]
+        wrapped = tls if at_once else None
+        self._controller = Controller(self, HOST, port, ssl_context=wrapped, **starttls, **auth)
+        self._controller.start()
+        self.port: int = port
+
+    def __enter__(self) -> SmtpReceiver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._controller.stop()
+
+    async def handle_RCPT(  # noqa: N802 - aiosmtpd's names
+        self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
+    ) -> str:
+        if "RCPT" in self.refuses:
+            return self.refuses["RCPT"]
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, _server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        if "DATA" in self.refuses:
+            return self.refuses["DATA"]
+        self.envelopes.append(envelope)
+        self.peers_with_tls.append(session.ssl is not None)
+        return "250 OK"
+
+    def _authenticate(self, _server: SMTP, _session: Session, _envelope: Envelope, _how: str, data: Any) -> AuthResult:
+        given = (data.login.decode(), data.password.decode()) if isinstance(data, LoginPassword) else None
+        return AuthResult(success=given == self._login, handled=False)
+
+
+class Alertmanager:
+    """A real one, on the loopback, that tells `receiver` of everything at once."""
+
+    def __init__(self, directory: Path, receiver: str) -> None:
+        """Start it. Raises MissingError where there is none."""
+        program = _find_alertmanager()
+        config = directory / "alertmanager.json"  # YAML holds JSON
+        route = {"receiver": "test", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
+        hook = {"url": receiver, "send_resolved": True}
+        config.write_text(json.dumps({"route": route, "receivers": [{"name": "test", "webhook_configs": [hook]}]}))
+        with reserve() as free:
+            port = free.getsockname()[1]
+        self.url = f"http://{HOST}:{port}"
+        command = [program, f"--config.file={config}", f"--storage.path={directory / 'data'}"]
+        command += [f"--web.listen-address={HOST}:{port}", "--cluster.listen-address="]
+        self._process = Process(list(map(str, command)), directory / "alertmanager.log")
+        if not wait_until(self._ready):
+            self.close()
+            raise MissingError(f"{program} did not start: {last_line(directory / 'alertmanager.log')}")
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What fires, as its API says."""
+        with urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
+            return list(json.load(answer))
+
+    def close(self) -> None:
+        self._process.stop()
+
+    def __enter__(self) -> Alertmanager:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ready(self) -> bool:
+        try:
+            with urlopen(f"{self.url}/-/ready", timeout=5):
+                return True
+        except OSError:
+            return self._process.exit_code is not None
+
+
+def _find_alertmanager() -> Path:
+    """Find it on PATH, else take it out of Debian's package, without installing that: its service is not wanted."""
+    for name in ("alertmanager", _DEBIAN_PACKAGE):
+        if found := shutil.which(name):
+            return Path(found)
+    kept = cache_directory() / "alertmanager"
+    program = kept / "usr" / "bin" / _DEBIAN_PACKAGE
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        raise MissingError("no alertmanager on PATH, and no apt-get to fetch its Debian package with")
+    kept.mkdir(parents=True, exist_ok=True)
+    with FileLock(kept / "fetch.lock"):
+        if not program.exists():
+            _fetch(kept)
+    return program
+
+
+def _fetch(kept: Path) -> None:
+    for command in (["apt-get", "download", _DEBIAN_PACKAGE], ["apt-get", "update"]) * 2:
+        ran = subprocess.run(command, cwd=kept, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
+        if packages := list(kept.glob("*.deb")):
+            subprocess.run(["dpkg-deb", "-x", packages[0], kept], check=True, capture_output=True)
+            packages[0].unlink()
+            return
+        if ran.returncode and command[1] == "update":
+            break
+    said = (ran.stderr.strip().splitlines() or ["nothing was said"])[-1]
+    raise MissingError(f"no alertmanager on PATH, and apt-get does not fetch its package: {said}")

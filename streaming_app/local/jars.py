@@ -189,3 +189,7 @@ def _failure(said: str, coordinates: Sequence[str]) -> str:
 
 def _silent(_line: str) -> None:
     """Take progress that nobody asked for."""
+
+
+if __name__ == "__main__":  # an image's build fetches ahead of the first start
+    print(*resolve(*spark_coordinates(), exclude=SPARK_EXCLUSIONS, progress=print), sep="\n")  # noqa: T201

@@ -1,0 +1,63 @@
+"""The job on a Spark cluster of two workers, as deploy/spark says, with groups enough that the workers fold them.
+
+Run by `make check-deploy`, not by `make test`: it takes most of a minute.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from offsets_decoder import encode
+from streaming_app.local.container import Broker
+from streaming_app.protocol.client import StreamsGroupClient
+from streaming_app.serve.warehouse import Warehouse
+from tests.deploy.spark_cluster import EXECUTOR_MEMORY, HOST, spark_cluster
+from tests.job.running import run_job
+
+pytestmark = pytest.mark.broker
+
+GROUPS = 2_500  # more than the job folds in the driver
+
+
+def test_executors_of_a_cluster_read_fold_and_write(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 4)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5)
+    for number in range(GROUPS):
+        for pair in (
+            encode(17, {"group_id": f"g-{number}"}, {"epoch": 2}),
+            encode(20, {"group_id": f"g-{number}"}, {"assignment_epoch": 2}),
+        ):
+            producer.send(topic, key=pair[0], value=pair[1], partition=number % 4)
+    producer.close()
+    log, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    log.mkdir()
+
+    with spark_cluster(tmp_path, workers=2) as master:
+        settings = {
+            "spark.master": master,
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.executor.memory": EXECUTOR_MEMORY,
+            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": log.as_uri(),
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
+        }
+        conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        ran = run_job(broker.bootstrap_server, warehouse, "--topic", topic, *conf)
+    assert ran.returncode == 0, ran.stderr
+
+    stored = Warehouse(warehouse).rows("SELECT count(*) AS n, min(assignment_epoch) AS epoch FROM groups")
+    assert stored == [{"n": GROUPS, "epoch": 2}]
+    events = [json.loads(line) for file in log.iterdir() for line in file.read_text("utf-8").splitlines()]
+    ended = [event["Task Info"]["Executor ID"] for event in events if event["Event"] == "SparkListenerTaskEnd"]
+    assert set(ended) == {"0", "1"}

@@ -1,417 +1,105 @@
 """Random histories of streams groups on a live broker, folded from the log and compared with what the broker says.
 
-    python -m tests.history.driver [--operations 10000] [--seed 1]
+    python -m tests.history.driver [--operations 10000] [--seed 1] [--job] [--keep-log]
 
 That is the long form, with a broker of its own, which is restarted and killed now and then, and whose log is compacted
-all the while. `test_history.py` has the short one. An operation is one thing that a client, an application's owner or
-an administrator does, right or wrong; refused ones count, too. At each rest the new records are folded in batches cut
-anywhere, and every group is compared. What is random comes from the seed; the broker's own timing does not.
+all the while, unless `--keep-log`. `test_history.py` has the short one. At each rest the new records are folded in
+batches cut anywhere, and every group is compared. With `--job` the job itself runs beside, is ended, killed and started
+again at random, and its tables are compared at each rest, too; with `--keep-log` event by event.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import random
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from random import Random
-from typing import Any
 
-from kafka import KafkaConsumer
-from kafka.errors import KafkaError
-
-from streaming_app.core.fold import Event
 from streaming_app.local.broker import LocalBroker
 from streaming_app.protocol.client import StreamsGroupClient
-from streaming_app.protocol.errors import GroupError
-from streaming_app.protocol.member import Member, Tasks, new_id
-from streaming_app.protocol.messages import Fields
-from streaming_app.protocol.topology import internal_topic, subtopology, topology
-from streaming_app.verify.compare import Difference, differences, facts_of_described
-from tests.history.log import Folded, LogReader, Raw
+from streaming_app.verify.compare import differences
+from tests.history.history import History
+from tests.history.job import Job, Trouble
+from tests.history.log import Folded, LogReader
+from tests.history.tables import disagreements
 
-# Kinds of event of which each takes up where the one before left off.
-_CHAINED = frozenset(
-    {"state", "group_epoch", "assignment_epoch", "topology_epoch", "validated_topology_epoch", "description_status"}
-    | {"stored_description_epoch", "failed_description_epoch"}
-)
-_LOOKS = 20  # until the broker says the same before and after the log was read
-
-
-class History:
-    """Groups, members and topics under names that begin with `prefix`, and what the log made of them so far."""
-
-    def __init__(self, client: StreamsGroupClient, server: str, seed: int, prefix: str = "", groups: int = 6) -> None:
-        self.client = client
-        self._server = server
-        self.random = Random(seed)  # noqa: S311 - no secret
-        self.prefix = prefix
-        self.groups = [f"{prefix}group-{number}" for number in range(groups)]
-        self.topics = {f"{prefix}{name}": partitions for name, partitions in (("a", 4), ("b", 4), ("c", 2))}
-        self.members: list[Member] = []
-        self.done: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.log: list[Raw] = []
-        self.folded = Folded()
-        self.reader = LogReader(server)
-        self._topologies: dict[str, Fields] = {}
-        self._weights: dict[Callable[[], None], int] = {
-            self.join: 14,
-            self.join_static: 8,
-            self.beat: 22,
-            self.acknowledge: 22,
-            self.acknowledge_in_part: 6,
-            self.leave: 8,
-            self.leave_for_a_while: 4,
-            self.rejoin: 3,
-            self.push: 6,
-            self.push_wrongly: 2,
-            self.commit: 5,
-            self.commit_without_members: 2,
-            self.delete: 3,
-            self.empty: 3,
-            self.configure: 1,
-            self.turn_classic: 2,
-            self.create_topic: 2,
-            self.delete_topic: 1,
-            self.beat_wrongly: 3,
-        }
-        for name, partitions in self.topics.items():
-            client.create_topic(name, partitions)
-
-    def close(self) -> None:
-        self.reader.close()
-
-    def step(self) -> None:
-        """One operation."""
-        (operation,) = self.random.choices(list(self._weights), self._weights.values())
-        self.done[operation.__name__] += 1
-        started = time.monotonic()
-        try:
-            operation()
-        except GroupError as refusal:
-            self.refused[refusal.name] += 1
-        self.seconds[operation.__name__] += time.monotonic() - started
-
-    # What members do
-
-    def join(self) -> None:
-        group_id = self.random.choice(self.groups)
-        self._joined(Member(self.client, group_id, self._topology(group_id), **self._settings(group_id)))
-
-    def join_static(self) -> None:
-        group_id = self.random.choice(self.groups)
-        instance = f"instance-{self.random.randrange(3)}"
-        settings = {**self._settings(group_id), "instance_id": instance}
-        self._joined(Member(self.client, group_id, self._topology(group_id), **settings))
-
-    def beat(self) -> None:
-        self._of(lambda member: member.heartbeat())
-
-    def acknowledge(self) -> None:
-        self._of(lambda member: member.acknowledge())
-
-    def acknowledge_in_part(self) -> None:
-        """Give up some of the tasks that are to be given up, take some of those that are to be taken."""
-
-        def some(member: Member) -> None:
-            owned: Tasks = {role: {} for role in member.assignment}
-            for role, by_subtopology in member.assignment.items():
-                for subtopology_id in {**by_subtopology, **member.owned[role]}:
-                    wanted = set(by_subtopology.get(subtopology_id, ()))
-                    had = set(member.owned[role].get(subtopology_id, ()))
-                    kept = (wanted & had) | {task for task in wanted ^ had if self.random.random() < 0.5}
-                    if kept:
-                        owned[role][subtopology_id] = sorted(kept)
-            member.acknowledge(owned)
-
-        self._of(some)
-
-    def leave(self) -> None:
-        def gone(member: Member) -> None:
-            member.leave()
-            self.members.remove(member)
-
-        self._of(gone)
-
-    def leave_for_a_while(self) -> None:
-        statics = [member for member in self.members if member.instance_id]
-        if statics:
-            self._of(lambda member: member.leave(for_a_while=True), self.random.choice(statics))
-
-    def rejoin(self) -> None:
-        """The same member from the beginning, as after a fence."""
-        self._of(lambda member: member.join())
-
-    def push(self) -> None:
-        self._of(lambda member: member.push_description())
-
-    def push_wrongly(self) -> None:
-        self._of(lambda member: member.push_description(epoch=self.random.choice((-1, 7))))
-
-    def commit(self) -> None:
-        def committed(member: Member) -> None:
-            where = self.random.choice(list(self.topics)), 0
-            self.client.commit_offsets(
-                member.group_id, {where: self.random.randrange(100)}, member.member_id, member.epoch
-            )
-
-        self._of(committed)
-
-    def beat_wrongly(self) -> None:
-        wrong = self.random.choice([{"member_epoch": 99}, {"member_id": new_id()}, {"active_tasks": []}])
-        if self.members:
-            self.random.choice(self.members).heartbeat(**wrong)
-
-    # What owners and administrators do
-
-    def commit_without_members(self) -> None:
-        self.client.commit_offsets(self.random.choice(self.groups), {(next(iter(self.topics)), 0): 1})
-
-    def delete(self) -> None:
-        self.client.delete_group(self.random.choice(self.groups))
-
-    def empty(self) -> None:
-        """Every member leaves, one after the other, those that are away, too; perhaps the group is deleted then."""
-        group_id = self.random.choice(self.groups)
-        for member in [member for member in self.members if member.group_id == group_id]:
-            self.members.remove(member)
-            with suppress(GroupError):
-                member.leave()
-        if self.random.random() < 0.7:
-            self.client.delete_group(group_id)
-
-    def configure(self) -> None:
-        self.client.configure_group(
-            self.random.choice(self.groups), {"streams.num.standby.replicas": self.random.randrange(3)}
-        )
-
-    def turn_classic(self) -> None:
-        """A consumer of the classic protocol takes the group's id, if there are no members, and leaves again."""
-        inhabited = {member.group_id for member in self.members}
-        group_id = self.random.choice([one for one in self.groups if one not in inhabited] or self.groups)
-        topic = next(iter(self.topics))
-        consumer = KafkaConsumer(topic, bootstrap_servers=self._server, group_id=group_id, enable_auto_commit=False)
-        try:
-            for _ in range(_LOOKS):
-                consumer.poll(timeout_ms=100)
-                if consumer.assignment():
-                    break
-        except KafkaError as refusal:
-            self.refused[type(refusal).__name__] += 1
-        finally:
-            consumer.close()
-
-    def create_topic(self) -> None:
-        """One that some topologies wait for appears."""
-        name = f"{self.prefix}late-{self.random.randrange(3)}"
-        if name not in self.topics:
-            self.topics[name] = self.random.choice((1, 4))
-            self.client.create_topic(name, self.topics[name])
-
-    def delete_topic(self) -> None:
-        late = [name for name in self.topics if "late-" in name]
-        if late:
-            name = self.random.choice(late)
-            del self.topics[name]
-            self.client.delete_topic(name)
-
-    def _joined(self, member: Member) -> None:
-        member.join()
-        self.members = [one for one in self.members if not _takes_the_place_of(member, one)]
-        self.members.append(member)
-
-    def _of(self, what: Callable[[Member], Any], member: Member | None = None) -> None:
-        """Let a member do something; one that the broker does not know any more is forgotten."""
-        if not self.members:
-            return
-        member = member or self.random.choice(self.members)
-        try:
-            what(member)
-        except GroupError as refusal:
-            if refusal.name in {"UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"}:
-                self.members = [one for one in self.members if one is not member]
-            raise
-
-    def _settings(self, group_id: str) -> dict[str, Any]:
-        epoch = self._topology(group_id)["epoch"]
-        older = self.random.random() < 0.1
-        return {
-            "rack_id": self.random.choice([None, "r1", "r2"]),
-            "process_id": self.random.choice([None, f"{group_id}-process"]),
-            "client_tags": self.random.choice([{}, {"zone": "z"}]),
-            "user_endpoint": self.random.choice([None, ("host.example", 7070)]) if self._orderly(group_id) else None,
-            "topology_epoch": max(0, epoch - 1) if older else None,
-        }
-
-    def _orderly(self, group_id: str) -> bool:
-        """Such a group never waits for a topic. 4.4.0 fails on members with endpoints while one is missing."""
-        return self.groups.index(group_id) % 2 == 0
-
-    def _topology(self, group_id: str) -> Fields:
-        """The topology of a group; another one now and then, as after a deployment, which the broker may refuse."""
-        if group_id not in self._topologies or self.random.random() < 0.03:
-            self._topologies[group_id] = self._some_topology(group_id)
-        return self._topologies[group_id]
-
-    def _some_topology(self, group_id: str) -> Fields:
-        a, b, c = (f"{self.prefix}{name}" for name in "abc")
-        late = f"{self.prefix}late-{self.random.randrange(3)}"
-        by_key = f"{group_id}-repartition"
-        store = internal_topic(f"{group_id}-changelog", configs={"cleanup.policy": "compact"})
-        orderly = [
-            [subtopology("0", source_topics=[a])],
-            [subtopology("0", source_topics=[a, b], state_changelog_topics=[store], copartition_groups=[[a, b]])],
-            [subtopology("0", source_topics=[c]), subtopology("1", source_topics=[b])],
-        ]
-        any_kind = [
-            *orderly,
-            [subtopology("0", source_topics=[a, late])],
-            [subtopology("0", source_topics=[a, c], copartition_groups=[[a, c]])],
-            [
-                subtopology("0", source_topics=[a], repartition_sink_topics=[by_key]),
-                subtopology("1", source_topics=[late], repartition_source_topics=[internal_topic(by_key)]),
-                subtopology("2", source_topics=[c]),
-            ],
-        ]
-        chosen = self.random.choice(orderly if self._orderly(group_id) else any_kind)
-        return topology(*chosen, epoch=self.random.choice((0, 0, 1, 3)))
-
-    # At rest
-
-    def rest(self) -> list[Difference]:
-        """Read what is new, fold it, and compare every group with the broker."""
-        told: list[Fields] = []
-        for _ in range(_LOOKS):
-            told = self.client.describe(self.groups)
-            self._fold(self.reader.read())
-            if list(map(facts_of_described, told)) == list(map(facts_of_described, self.client.describe(self.groups))):
-                break
-            time.sleep(0.1)
-        return [one for group in told for one in differences(group["group_id"], self.row(group["group_id"]), group)]
-
-    def row(self, group_id: str) -> dict[str, Any] | None:
-        return self.folded.rows.get(group_id)
-
-    def _fold(self, records: list[Raw]) -> None:
-        ours = [raw for raw in records if raw.group_id in self.groups]
-        self.log += ours
-        while ours:
-            size = self.random.choice((1, 1, 2, 3, 5, 10, 50))
-            self.folded.add(ours[:size])
-            ours = ours[size:]
-
-    def rest_compacted(self) -> list[Difference]:
-        """As if the log had been compacted before anybody read it: of each key the newest, some tombstones gone."""
-        newest = {raw.key: raw for raw in self.log}
-        fresh = Folded()
-        fresh.add(
-            raw for raw in self.log if newest[raw.key] is raw and (raw.value is not None or self.random.random() < 0.5)
-        )
-        told = self.client.describe(self.groups)
-        return [
-            one for group in told for one in differences(group["group_id"], fresh.rows.get(group["group_id"]), group)
-        ]
-
-    def gaps(self) -> list[str]:
-        """Where the events of a group do not follow from one another, or do not end where the row is."""
-        return [gap for group_id in self.groups for gap in _gaps(group_id, self.folded.events.get(group_id, []))]
-
-    def uneven(self) -> list[str]:
-        """What comes out otherwise when the same log is folded in one batch."""
-        whole = Folded()
-        whole.add(self.log)
-        rows = self.folded.rows
-        told = [
-            f"{group_id} {name}: {rows[group_id][name]} in batches, {value} in one"
-            for group_id, row in whole.rows.items()
-            for name, value in row.items()
-            if _sorted(value) != _sorted(rows[group_id][name])
-        ]
-        for group_id, events in whole.events.items():
-            cut = set(self.folded.events[group_id])
-            told += [f"{group_id}: only in batches {event}" for event in cut - set(events)]
-            told += [f"{group_id}: only in one {event}" for event in set(events) - cut]
-        return told
+_COMPACTING = {
+    "log.roll.ms": "3000",  # the newest segment is never compacted
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.delete.retention.ms": "1000",
+}
 
 
-def _sorted(value: Any) -> Any:
-    """Members, tasks and changes have no order."""
-    return sorted(value, key=str) if isinstance(value, list) else value
-
-
-def _takes_the_place_of(new: Member, old: Member) -> bool:
-    return new.instance_id is not None and (new.group_id, new.instance_id) == (old.group_id, old.instance_id)
-
-
-def _gaps(group_id: str, events: list[Event]) -> Iterator[str]:
-    last: dict[str, str | None] = {}
-    keys = Counter((event.kind, event.member_id, event.offset) for event in events)
-    yield from (f"{group_id}: {key} is there {count} times" for key, count in keys.items() if count > 1)
-    for event in sorted(events, key=lambda one: one.offset):
-        if event.kind in _CHAINED:
-            if event.old != last.get(event.kind):
-                yield f"{group_id}: {event} follows {last.get(event.kind)}"
-            last[event.kind] = event.new
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--operations", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rest-every", type=int, default=20)
-    parser.add_argument("--restart-every", type=int, default=1_000)
-    chosen = parser.parse_args()
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    compacting = {
-        "log.roll.ms": "3000",  # the newest segment is never compacted
-        "log.cleaner.min.cleanable.ratio": "0.01",
-        "log.cleaner.backoff.ms": "500",
-        "log.cleaner.delete.retention.ms": "1000",
-    }
+def play(chosen: argparse.Namespace) -> None:
+    """Play, and print every difference as it is found."""
     with ExitStack() as held:
-        directory = Path(held.enter_context(tempfile.TemporaryDirectory()))
-        broker = held.enter_context(LocalBroker(directory, properties=compacting))
+        directory = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="streams-groups-history-")))
+        broker = held.enter_context(LocalBroker(directory, properties={} if chosen.keep_log else _COMPACTING))
         client = held.enter_context(StreamsGroupClient(broker.bootstrap_server))
         history = History(client, broker.bootstrap_server, chosen.seed)
+        held.callback(history.close)
+        job = Job(broker.bootstrap_server, directory)
+        held.callback(job.close)
+        trouble = Trouble(job, random.Random(chosen.seed), chosen.end_job_every)  # noqa: S311 - no secret
         started, found = time.monotonic(), 0
         for number in range(1, chosen.operations + 1):
             history.step()
+            wrong = trouble.step() if chosen.job and number > chosen.rest_every else None
             if number % chosen.restart_every == 0:
                 (broker.kill if number // chosen.restart_every % 2 else broker.stop)()
                 broker.start()
                 history.reader.reopen()
-            if number % chosen.rest_every == 0:
-                for difference in [*map(str, history.rest()), *history.gaps()]:
-                    found += 1
-                    print(f"after {number}: {difference}", flush=True)
+            at_rest = number % chosen.rest_every == 0
+            for difference in filter(None, (wrong, *(_rest(history, job, client, chosen) if at_rest else ()))):
+                found += 1
+                print(f"after {number}: {difference}", flush=True)
             if number % 500 == 0:
-                slowest = max(history.seconds, key=lambda name: history.seconds[name])
-                print(
-                    f"{number:,} operations, {time.monotonic() - started:.0f} s (most in {slowest}: "
-                    f"{history.seconds[slowest]:.0f} s), {found} differences",
-                    flush=True,
-                )
-        with LogReader(broker.bootstrap_server) as anew:
-            whole = Folded()
-            left = anew.read()
-            whole.add(left)
-        told = client.describe(history.groups)
-        again = [
-            str(one)
-            for group in told
-            for one in differences(group["group_id"], whole.rows.get(group["group_id"]), group)
-        ]
-        print(f"folded in one batch instead: {history.uneven() or 'the same'}")
-        print(f"{len(left):,} of {len(history.log):,} records left after compaction; differences from those: {again}")
-        seconds = {name: round(spent, 1) for name, spent in history.seconds.items()}
-        print(f"operations: {dict(history.done)}\nseconds: {seconds}\nrefused: {dict(history.refused)}")
-        history.close()
+                seconds = time.monotonic() - started
+                print(f"{number:,} operations, {seconds:.0f} s, {trouble.ends}, {found} differences", flush=True)
+        _tell(history, client, broker.bootstrap_server)
+        print(f"{found} differences in {chosen.operations:,} operations; the job's ends: {trouble.ends}")
+
+
+def _rest(history: History, job: Job, client: StreamsGroupClient, chosen: argparse.Namespace) -> Iterator[str]:
+    yield from map(str, history.rest())
+    yield from history.gaps()
+    if job.running:
+        yield from disagreements(job, client, history, exactly=chosen.keep_log)
+
+
+def _tell(history: History, client: StreamsGroupClient, server: str) -> None:
+    """Print what else there is to say at the end."""
+    with LogReader(server) as anew:
+        whole = Folded()
+        left = anew.read()
+        whole.add(left)
+    found = [
+        str(one)
+        for told in client.describe(history.groups)
+        for one in differences(told["group_id"], whole.rows.get(told["group_id"]), told)
+    ]
+    print(f"folded in one batch instead: {history.uneven() or 'the same'}")
+    print(f"{len(left):,} of {len(history.log):,} records left after compaction; differences from those: {found}")
+    seconds = {name: round(spent, 1) for name, spent in history.seconds.items()}
+    print(f"operations: {dict(history.done)}\nseconds: {seconds}\nrefused: {dict(history.refused)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--operations", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rest-every", type=int, default=20)
+    parser.add_argument("--restart-every", type=int, default=1_000, help="operations until the broker is, by turns")
+    parser.add_argument("--job", action="store_true", help="let the job run beside")
+    parser.add_argument("--end-job-every", type=int, default=60, help="operations until it is ended, on average")
+    parser.add_argument("--keep-log", action="store_true", help="without compaction, so that events can be compared")
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    play(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from offsets_decoder import decode
 from streaming_app.core.fold import CLASSIC_GROUP, Event, Fold, LogRecord
 from streaming_app.core.group import RECORD_TYPES
 from streaming_app.core.row import from_row, to_row
+from tests.history.chain import key
 
 TOPIC = "__consumer_offsets"
 
@@ -121,6 +122,4 @@ def _decoded(raw: Raw) -> LogRecord:
 
 
 def _take_back(events: list[Event], gone: Event) -> None:
-    """By the key of group_events, as the job does."""
-    key = (gone.kind, gone.member_id, gone.offset)
-    events[:] = [event for event in events if (event.kind, event.member_id, event.offset) != key]
+    events[:] = [event for event in events if key(event) != key(gone)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from streaming_app.local.container import Broker
 from streaming_app.protocol.client import StreamsGroupClient
-from tests.history.driver import History
+from tests.history.history import History
+from tests.history.job import Job, Start
+from tests.history.tables import disagreements
 
 OPERATIONS, REST_EVERY = 300, 10
 
@@ -31,4 +34,32 @@ def test_after_any_history_the_fold_says_what_the_broker_says(
         assert {"Stable", "Dead"} <= states
         assert len(history.log) > OPERATIONS
     finally:
+        history.close()
+
+
+@pytest.mark.broker
+def test_a_job_that_is_killed_in_its_work_tells_every_event_once(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    history = History(client, broker.bootstrap_server, 3, unique("h") + "-", groups=3)
+    job = Job(broker.bootstrap_server, tmp_path)
+
+    def play(operations: int) -> None:
+        for _ in range(operations):
+            history.step()
+
+    try:
+        play(40)
+        job.start()
+        play(20)
+        assert disagreements(job, client, history, exactly=True) == []
+        play(60)
+        assert job.crash() is None
+        play(20)
+        job.start(Start(("--max-offsets-per-trigger", "10")))  # cuts operations in two
+        assert disagreements(job, client, history, exactly=True) == []
+        assert job.end() is None
+        assert job.said.endswith("Stopped.\n")
+    finally:
+        job.close()
         history.close()

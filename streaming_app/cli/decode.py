@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
 from streaming_app.cli.options import explained, spelled
 
 
+class _Lines(click.File):
+    """A file of text. Click takes a standard input that is closed for one that is open."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's signature
+        if value == "-" and sys.stdin is None:
+            self.fail("standard input is closed; name a file, or give records to standard input", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("file", type=click.File("r", encoding="utf-8-sig", errors="replace"), default="-")
+@click.argument("file", type=_Lines("r", encoding="utf-8-sig", errors="replace"), default="-")
 @spelled
 @explained
 def decode(file: TextIO, dialect: str) -> None:

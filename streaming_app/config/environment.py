@@ -34,24 +34,33 @@ def said(only: Collection[str]) -> dict[str, Any]:
         return {}
     from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError  # noqa: PLC0415 - 0.1 s that few need
 
+    from streaming_app.config.paths import fitted, written  # noqa: PLC0415
     from streaming_app.config.settings import Settings  # noqa: PLC0415
 
     class FromEnvironment(Settings, BaseSettings):  # type: ignore[misc] # two kinds of model_config
         """The keys, in the form that pydantic-settings asks for."""
 
-    source = EnvSettingsSource(
+    class Source(EnvSettingsSource):
+        """Knows which value it tried last to read as JSON."""
+
+        tried: Any = None
+
+        def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:  # noqa: ANN401 - as it is there
+            self.tried = value
+            return super().decode_complex_value(field_name, field, value)
+
+    source = Source(
         FromEnvironment, env_prefix=PREFIX, env_nested_delimiter=NESTED, env_ignore_empty=True, case_sensitive=False
     )
     source.env_vars = {
         name: value for name, value in source.env_vars.items() if name.removeprefix(PREFIX.lower()) in wanted
     }
     try:
-        return source()
-    except SettingsError as error:
-        found = re.search(r'field "(\w+)"', str(error))
-        name = found.group(1) if found else ""
-        set_here = sorted(one for one in variables() if _key(one) == name)
-        raise ConfigError([f"{PREFIX}{' or '.join(set_here)}: {name}: must be JSON"]) from None
+        return fitted(Settings, source())
+    except SettingsError:
+        name = next(name for name, value in source.env_vars.items() if value == source.tried).upper()
+        key = written(tuple(name.removeprefix(PREFIX).lower().split(NESTED)))
+        raise ConfigError([f'{name}: {key}: must be JSON, such as ["a", "b"] or {{"a": 1}}']) from None
 
 
 def slips(known: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -42,7 +42,8 @@ class _Strict(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                said = f"the key {key_node.value} is no text: write it in quotes"
+                named = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
+                said = f"{named} is no text: write it in quotes"
                 raise yaml.constructor.ConstructorError(None, None, said, key_node.start_mark)
             if key in seen:
                 said = f"the key {key} is there twice, first in line {seen[key].line + 1}"

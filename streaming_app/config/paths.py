@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -12,6 +13,7 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 Path: TypeAlias = tuple[str | int, ...]
 """Keys of mappings and places in lists: `("sinks", 0, "url")`."""
 
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _UNIONS = (Union, types.UnionType)
 _SECRETS = (SecretStr, SecretBytes, Secret)
 
@@ -64,6 +66,21 @@ def keys(model: type[BaseModel], path: Path) -> list[str]:
         elif _is_mapping(kind) and get_origin(get_args(kind)[0]) is Literal:
             names |= dict.fromkeys(get_args(get_args(kind)[0]))
     return list(names)
+
+
+def fitted(model: type[BaseModel], values: dict[str, Any], path: Path = ()) -> dict[str, Any]:
+    """What variables say, in the model's terms: their names have no small letters, and their values are all text."""
+    names = {name.lower(): name for name in keys(model, path)}
+    told: dict[str, Any] = {}
+    for said, value in values.items():
+        name = names.get(said, said)
+        here = (*path, name)
+        if isinstance(value, dict):
+            told[name] = fitted(model, value, here)
+        else:
+            whole = isinstance(value, str) and _WHOLE.fullmatch(value) and int in kinds(model, here)
+            told[name] = int(value) if whole else value
+    return told
 
 
 def holds_secrets(model: type[BaseModel], path: Path) -> bool:

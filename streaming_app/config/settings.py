@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from streaming_app.alerts.settings import AlertSettings
 from streaming_app.alerts.sinks.settings import SinkList
 from streaming_app.job import defaults
+from streaming_app.metrics.settings import MetricsSettings
 
 _ADDRESS = re.compile(r"[^\s,:]+:\d+|\[[^\s,\]]+\]:\d+")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -67,4 +69,6 @@ class Settings(BaseModel):
     retention_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] = defaults.RETENTION_DAYS
     conf: Annotated[Mapping[str, str], BeforeValidator(_texts)] = {}
     """Settings of Spark."""
+    alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
+    metrics: MetricsSettings = MetricsSettings()

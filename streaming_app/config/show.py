@@ -11,11 +11,13 @@ from typing import Any
 import yaml
 
 from streaming_app.config.file import HIDDEN
-from streaming_app.config.load import FILE, Loaded
+from streaming_app.config.load import DEFAULT, FILE, Loaded
 from streaming_app.config.paths import Path
 
 # As Spark's own spark.redaction.regex, which hides the same in its web pages.
 _SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+
+_NOTHING: tuple[object, ...] = (None, {}, [])
 
 
 def in_force(loaded: Loaded) -> dict[str, Any]:
@@ -39,7 +41,11 @@ def _shown(loaded: Loaded, value: Any, path: Path) -> Any:  # noqa: ANN401 - wha
     if path in loaded.references and loaded.origin(path) == FILE and not isinstance(value, dict | list):
         return value if value == HIDDEN else loaded.references[path]
     if isinstance(value, dict):
-        return {key: _shown(loaded, inner, (*path, key)) for key, inner in value.items()}
+        shown = {key: _shown(loaded, inner, (*path, key)) for key, inner in value.items()}
+        if not any(isinstance(part, int) for part in path):
+            return shown
+        # Of an item of a list, what is neither said nor anything by default is left out: most keys of its kind.
+        return {k: inner for k, inner in shown.items() if inner not in _NOTHING or loaded.origin((*path, k)) != DEFAULT}
     if isinstance(value, list):
         return [_shown(loaded, inner, (*path, place)) for place, inner in enumerate(value)]
     from_short_form = any(path[:end] in loaded.references for end in range(1, len(path)))

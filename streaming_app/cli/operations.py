@@ -43,6 +43,8 @@ def alerts(warehouse: Path, cluster: str, check: bool, pending: bool, resolved: 
             for alert in found
         ]
         click.echo(printing.columns(rows))
+    else:
+        click.echo("Nothing fires.")
     idle = running.warning(warehouse, cluster)
     if idle:
         click.echo(idle, err=True)

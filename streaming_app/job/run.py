@@ -64,7 +64,9 @@ def run_with(
 ) -> None:
     """Run the job in a session that is there."""
     # Loaded here: these load Spark, and a job that cannot start should say so sooner.
+    from streaming_app.job.beside import beside  # noqa: PLC0415
     from streaming_app.job.pipeline import Pipeline  # noqa: PLC0415
+    from streaming_app.job.plugin import has_description_plugin  # noqa: PLC0415
     from streaming_app.job.progress import Progress  # noqa: PLC0415
     from streaming_app.job.topics import Topics  # noqa: PLC0415
     from streaming_app.job.upkeep import Upkeep  # noqa: PLC0415
@@ -72,9 +74,9 @@ def run_with(
     properties = client_properties(config.bootstrap_server, config.command_config)
     topic = examine(spark, properties, config.topic)
     warehouse = Warehouse(spark, str(config.warehouse), config.cluster)
-    made = warehouse.prepare()
+    warehouse.prepare()
     checkpoint = config.warehouse / "_checkpoints" / config.cluster
-    beginning = begin(warehouse, checkpoint, topic, groups_are_new="groups" in made, reset=config.reset)
+    beginning = begin(warehouse, checkpoint, topic, reset=config.reset)
     size = f"{topic.partitions} partitions, {topic.offsets:,} offsets"
     say(f"{topic.name} at {config.bootstrap_server}: {size}; {beginning.said}")
 
@@ -83,30 +85,35 @@ def run_with(
     topics = Topics(properties, say)
     done_at = config.warehouse / "_jobs" / f"{config.cluster}.upkeep"
     upkeep = Upkeep(warehouse, done_at, config.retention_days, say)
-    pipeline = Pipeline(
-        warehouse,
-        config.cluster,
-        topic.name,
-        progress.done,
-        told=beginning.told,
-        topics=topics,
-        upkeep=upkeep,
-        dialect=config.dialect,
-    )
     stream = read_stream(spark, properties, topic, config.max_offsets_per_trigger).writeStream
     trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger} seconds"}
-    writer = stream.foreachBatch(pipeline).option("checkpointLocation", str(checkpoint)).trigger(**trigger)
 
     def look() -> None:
         check_same(checkpoint, examine(spark, properties, config.topic))
 
-    spark.streams.addListener(progress)
-    try:
-        keep_running(writer.start, look, stop, say, log_file, health=health, tries=1 if config.once else TRIES)
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - the lines of the last batches
-    finally:
-        spark.streams.removeListener(progress)
-        topics.close()
+    with beside(config, health, say, has_plugin=has_description_plugin(spark, properties)) as onlookers:
+        pipeline = Pipeline(
+            warehouse,
+            config.cluster,
+            topic.name,
+            progress.done,
+            told=beginning.told,
+            topics=topics,
+            upkeep=upkeep,
+            onlooker=onlookers.mirror,
+            dialect=config.dialect,
+        )
+        writer = stream.foreachBatch(pipeline).option("checkpointLocation", str(checkpoint)).trigger(**trigger)
+        spark.streams.addListener(progress)
+        try:
+            keep_running(writer.start, look, stop, say, log_file, health=health, tries=1 if config.once else TRIES)
+            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - the lines of the last batches
+        finally:
+            spark.streams.removeListener(progress)
+            topics.close()
+        if not stop.is_set():
+            health.nothing_new()
+            onlookers.finish()
     say("Stopped." if stop.is_set() else "Done: everything there was is processed.")
 
 

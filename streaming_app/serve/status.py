@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
@@ -36,13 +37,13 @@ def status(warehouse: Path, cluster: str, now: datetime) -> dict[str, Any]:
 def _size(path: Path) -> Row:
     """Rows, files and bytes of a table as it is now, and files on the disk, those of past versions included."""
     opened = DeltaTable(str(path))
-    files = opened.get_add_actions(flatten=True)
+    files = pa.table(opened.get_add_actions(flatten=True))
     present = sum(1 for entry in path.rglob("*") if entry.is_file()) if path.is_dir() else None
     return {
         "table": path.name,
         "version": opened.version(),
         "files": files.num_rows,
-        "bytes": pc.sum(pc.cast(files["size_bytes"], "int64")).as_py() or 0 if files.num_rows else 0,
+        "bytes": pc.sum(files["size_bytes"]).as_py() or 0,
         "files_with_history": present,
     }
 

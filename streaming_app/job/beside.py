@@ -1,0 +1,102 @@
+"""What runs beside the stream: the alerts, the metrics' server, and the job's sign of life. Started and ended here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streaming_app.alerts.mirror import Mirror
+from streaming_app.alerts.sender import Sender
+from streaming_app.alerts.store import AlertStore
+from streaming_app.alerts.watch import Agreed, Watch
+from streaming_app.serve.running import Running, running_file, write_running
+from streaming_app.serve.warehouse import Warehouse, quoted
+
+if TYPE_CHECKING:
+    from streaming_app.alerts.lane import SinkStatus
+    from streaming_app.job.health import Health
+    from streaming_app.job.run import JobConfig
+
+_STORM = "StreamsGroupRebalanceStorm"
+_SEND_SECONDS = 10.0  # for what is due when `--once` is done
+_CLOSE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the stream tells of its batches, and how to end in good order."""
+
+    mirror: Mirror
+    _watch: Watch
+
+    def finish(self) -> None:
+        """Everything that was there is processed: look at it once more, and send what is due."""
+        self._watch.finish(_SEND_SECONDS)
+
+
+@contextmanager
+def beside(config: JobConfig, health: Health, say: Callable[[str], None], *, has_plugin: bool) -> Iterator[Beside]:
+    """Start all of it, and end it with the block."""
+    _recall_quarantine(config, health)
+    mirror = Mirror(config.warehouse, config.cluster, _storm_window(config))
+    terms_of = config.alerts.terms_of()
+    plugin_since = datetime.now(timezone.utc) if has_plugin else None
+    agreed = Agreed(
+        cluster=config.cluster,
+        interval=config.alerts.interval,
+        terms_of=terms_of,
+        manner=config.alerts.manner(sink.name for sink in config.sinks),
+        descriptions_since=lambda groups, _now: config.alerts.descriptions_since(groups.values(), plugin_since),
+        retention_days=config.retention_days,
+    )
+    file = running_file(config.warehouse, config.cluster)
+
+    def sign(status: tuple[SinkStatus, ...], *, stopped: bool = False) -> None:
+        counted = health.counted
+        running = Running(
+            at=datetime.now(timezone.utc),
+            every_seconds=config.alerts.interval,
+            facts=health.facts,
+            records_seen=counted.records_seen,
+            last_batch_seconds=counted.last_batch_seconds,
+            stopped=stopped,
+            notifications_waiting=sum(sink.waiting for sink in status),
+        )
+        write_running(file, running)
+
+    watch = Watch(
+        agreed,
+        mirror,
+        AlertStore(config.warehouse, config.cluster),
+        lambda: health.facts,
+        partial(Sender, [sink.sink() for sink in config.sinks], say=say),
+        say,
+        sign,
+    )
+    watch.start()
+    try:
+        yield Beside(mirror, watch)
+    finally:
+        watch.close(_CLOSE_SECONDS)
+        sign(watch.sinks(), stopped=True)
+
+
+def _storm_window(config: JobConfig) -> timedelta:
+    """The longest window that any group's rule for rebalance storms looks back."""
+    layers = [config.alerts.rules, *(override.rules for override in config.alerts.overrides)]
+    windows = [getattr(getattr(layer, _STORM, None), "window", None) for layer in layers]
+    return timedelta(seconds=max(window for window in windows if window is not None))
+
+
+def _recall_quarantine(config: JobConfig, health: Health) -> None:
+    """Let the job know of what was put into quarantine in the day before it started."""
+    (row,) = Warehouse(config.warehouse).rows(
+        f"SELECT count(*) AS n, max(timestamp) AS at FROM quarantine WHERE cluster = {quoted(config.cluster)} "  # noqa: S608 - quoted
+        "AND timestamp > now() - INTERVAL '24 hours'"
+    )
+    if row["n"]:
+        health.quarantined_before(row["n"], row["at"])

@@ -13,7 +13,7 @@ from streaming_app.config import environment, problems
 from streaming_app.config import file as yaml_file
 from streaming_app.config.errors import ConfigError, FlagError
 from streaming_app.config.paths import Path as KeyPath
-from streaming_app.config.paths import found, keys
+from streaming_app.config.paths import found, keys, written
 from streaming_app.config.settings import Settings
 
 FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
@@ -87,10 +87,8 @@ def _refusal(
     def place(path: KeyPath) -> str:
         origin = _writer(sources, path)
         if origin == FLAG:
-            return flag_of(path)
-        if origin == ENVIRONMENT:
-            return environment.variable_of(path)
-        return str(file)
+            return flag_of(path)  # which says it all
+        return f"{environment.variable_of(path) if origin == ENVIRONMENT else file}: {written(path)}"
 
     lines: dict[str, KeyPath] = {}
     for detail in error.errors(include_url=False):

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from streaming_app.config.file import HIDDEN
-from streaming_app.config.paths import Path, found, holds_secrets, keys, kinds, nearest, without_tags, written
+from streaming_app.config.paths import Path, found, holds_secrets, keys, kinds, nearest, without_tags
 
 _SHOULD = re.compile(r"^\w+ should ")
 
@@ -44,7 +44,7 @@ def line(
     secrets: Mapping[str, str],
     place: Callable[[Path], str],
 ) -> tuple[Path, str]:
-    """The path of an error and a line about it, which begins with the `place` of its path.
+    """The path of an error and a line about it, which begins with its `place`: source and path.
 
     `values` is what was validated, `secrets` what references stand for, with the reference to say instead.
     """
@@ -55,7 +55,7 @@ def line(
     said = _text(error, model, path, values)
     for secret, reference in secrets.items():
         said = said.replace(secret, reference) if secret else said
-    return path, f"{place(path)}: {written(path)}: {' '.join(said.split())}"
+    return path, f"{place(path)}: {' '.join(said.split())}"
 
 
 def _text(error: ErrorDetails, model: type[BaseModel], path: Path, values: Mapping[str, Any]) -> str:

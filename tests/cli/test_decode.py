@@ -189,3 +189,10 @@ def test_what_is_printed_is_utf_8_whatever_the_terminal_is() -> None:
 
     assert json.loads(ran.stdout)["key"]["data"] == {"groupId": "é"}
     assert "é" in ran.stdout
+
+
+def test_a_standard_input_that_is_closed_is_wrong_usage_and_says_so() -> None:
+    ran = subprocess.run(["sh", "-c", 'exec "$0" decode <&-', COMMAND], capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.splitlines()[-1].startswith("Error: Invalid value for '[FILE]': standard input is closed; ")

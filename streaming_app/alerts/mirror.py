@@ -75,28 +75,31 @@ class Mirror:
             queue, self._queue = self._queue, []
             reload, self._reload = self._reload, False
         now = self._now()
-        rebalances: list[_Rebalance] = []
-        if reload or queue or self._some_dead:
-            groups = {name: group for name, group in self._groups.items() if group.state != DEAD}
-            if reload:
-                try:
-                    groups, rebalances = self._read(groups, now)
-                except BaseException:
-                    with self._lock:
-                        self._queue, self._reload = queue + self._queue, True
-                    raise
-            replaces = operator.gt if reload else operator.ge
-            for table in queue:
-                rows = table.filter(pc.is_valid(table["group_id"]))  # without a group: undecodable records
-                rebalances += _rebalances(rows)
-                for facts in _facts(rows, _members(rows)):
-                    held = groups.get(facts.group_id)
-                    if held is None or replaces(facts.last_offset, held.last_offset):
-                        groups[facts.group_id] = facts
-            self._groups = groups
-            self._some_dead = any(group.state == DEAD for group in groups.values())
-        self._rebalances.add((one for one in rebalances if one[0] in self._groups), now)
+        try:
+            self._apply(queue, now, reload=reload)
+        except BaseException:
+            self.changed()  # what was queued is in the tables
+            raise
         self._rebalances.forget(self._groups, now)
+
+    def _apply(self, queue: list[pa.Table], now: datetime, *, reload: bool) -> None:
+        if not (reload or queue or self._some_dead):
+            return
+        groups = {name: group for name, group in self._groups.items() if group.state != DEAD}
+        rebalances: list[_Rebalance] = []
+        if reload:
+            groups, rebalances = self._read(groups, now)
+        replaces = operator.gt if reload else operator.ge
+        for table in queue:
+            rows = table.filter(pc.is_valid(table["group_id"]))  # without a group: undecodable records
+            rebalances += _rebalances(rows)
+            for facts in _facts(rows, _members(rows)):
+                held = groups.get(facts.group_id)
+                if held is None or replaces(facts.last_offset, held.last_offset):
+                    groups[facts.group_id] = facts
+        self._groups = groups
+        self._some_dead = any(group.state == DEAD for group in groups.values())
+        self._rebalances.add((one for one in rebalances if one[0] in groups), now)
 
     def groups(self) -> Mapping[str, GroupFacts]:
         """The groups by id, as they were at the last `refresh`: a snapshot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,14 @@ class Clock:
         return self.time
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_warehouse(tmp_path_factory.mktemp("empty"))
+
+
 @pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    return make_warehouse(tmp_path)
+def warehouse(empty: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(empty, tmp_path / "warehouse")
 
 
 @pytest.fixture
@@ -242,7 +248,7 @@ def test_a_queue_that_nobody_drains_is_given_up_for_the_table(
 
 
 def test_tables_that_cannot_be_read_lose_nothing(warehouse: Path, mirror: Mirror) -> None:
-    store(warehouse, row("a"))
+    store(warehouse, row("a"), row("b", 2))
     (warehouse / "groups").rename(warehouse / "away")
     mirror.batch(folded(row("b", 2)))
     with pytest.raises(WarehouseError):

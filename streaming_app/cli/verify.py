@@ -52,7 +52,8 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     tables = _Tables(warehouse, cluster)
     tables.rows()  # a warehouse that is not there is told before a broker is asked
     try:
-        security = security_settings(read_properties(command_config) if command_config else {})
+        properties = read_properties(command_config) if command_config else {}
+        security = security_settings(properties)
         least, most = _ANSWER_SECONDS
         answer_ms = int(1000 * min(max(timeout, least), most))
         with (
@@ -67,22 +68,20 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     except GroupError as error:
         raise click.ClickException(f"{bootstrap_server} refused: {error}") from None
     except (KafkaError, OSError, ValueError) as error:
-        raise click.ClickException(_unanswered(bootstrap_server, error)) from None
+        raise click.ClickException(_unanswered(bootstrap_server, properties, error)) from None
     _print(report, as_json=as_json)
     raise SystemExit(0 if report.agrees else 1)
 
 
-def _unanswered(bootstrap_server: str, error: Exception) -> str:
+def _unanswered(bootstrap_server: str, properties: Mapping[str, str], error: Exception) -> str:
+    from streaming_app.protocol import trouble  # noqa: PLC0415 - --help needs none of these
+
     name, words = type(error).__name__, " ".join(str(error).split())
-    if "Authentication" in name or "Sasl" in name:
-        return f"{bootstrap_server} refused the credentials of --command-config: {words}"
     if "Authorization" in name:
         return f"{bootstrap_server} refused: {words}; verify needs Describe on the groups and on the offsets topic"
-    if "Timeout" in name or "Connection" in name or "NoBrokers" in name:
-        return (  # kafka-python tells refused credentials and certificates no further
-            f"No Kafka broker answers at {bootstrap_server}: is the address right, does the listener's security "
-            "protocol match --command-config, and are the credentials and certificates there the right ones?"
-        )
+    if "Timeout" in name or "Connection" in name or "NoBrokers" in name or "Authentication" in name:
+        unseen = trouble.LINES[trouble.SILENT].format(servers=bootstrap_server)
+        return trouble.reason(bootstrap_server, properties) or unseen
     return f"{bootstrap_server}: {name}: {words}"
 
 

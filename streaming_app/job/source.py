@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming_app.job.errors import JobError, UnreachableError
+from streaming_app.job.errors import JobError
+from streaming_app.job.refused import GROUP_PREFIX, explained, missing_acl
 from streaming_app.protocol.security import SecurityError, read_properties
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
 _ANSWER_MS = 15_000
 _READ = "READ"
-_GROUP_PREFIX = (
-    "streams-groups"  # Spark's consumers ask for offsets under such names; they join nothing, commit nothing
-)
 
 # Key bytes sort as unsigned, so types compare as bytes: 2 (a classic group, which takes a group id over), 17 and
 # up, and keys too short to hold a type. Offset commits and the other groups' records never leave the JVM.
@@ -27,6 +25,13 @@ WANTED = "key IS NULL OR key < X'0000' OR key >= X'0011' OR (key >= X'0002' AND 
 # be no text.
 RECORD_TYPE = "coalesce(cast(conv(hex(substring(key, 1, 2)), 16, 10) AS int), -1)"  # -1: there is no key
 GROUP_BYTES = "substring(key, 5, cast(conv(hex(substring(key, 3, 2)), 16, 10) AS int))"
+
+
+# What a properties file for other tools may hold, and Spark's reader sets itself and refuses to be told.
+_SPARKS_OWN = frozenset(
+    {"auto.offset.reset", "enable.auto.commit", "group.id", "interceptor.classes", "key.deserializer"}
+    | {"value.deserializer"}
+)
 
 
 class Topic(NamedTuple):
@@ -45,7 +50,8 @@ def client_properties(bootstrap_server: str, command_config: Path | None) -> dic
         properties = read_properties(command_config) if command_config else {}
     except SecurityError as error:
         raise JobError(f"--command-config {error}") from None
-    return {**properties, "bootstrap.servers": bootstrap_server}
+    own = {name: value for name, value in properties.items() if name not in _SPARKS_OWN}
+    return {**own, "bootstrap.servers": bootstrap_server}
 
 
 def examine(spark: SparkSession, properties: Mapping[str, str], topic: str) -> Topic:
@@ -59,13 +65,15 @@ def examine(spark: SparkSession, properties: Mapping[str, str], topic: str) -> T
     try:
         return _examine(spark._jvm, properties, topic)  # noqa: SLF001 - the JVM has no public name
     except Py4JJavaError as error:
-        raise _explained(error.java_exception, properties, topic) from None
+        raise explained(error.java_exception, properties, topic) from None
 
 
 def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # noqa: ANN401 - a JVM by name
     clients, seconds = jvm.org.apache.kafka.clients.admin, jvm.java.util.concurrent.TimeUnit.MILLISECONDS
     settings = jvm.java.util.Properties()
-    for name, value in {"default.api.timeout.ms": str(_ANSWER_MS), "request.timeout.ms": "5000", **properties}.items():
+    # The file's own would not fit each other here, or have the job wait for minutes.
+    times = {"default.api.timeout.ms": str(_ANSWER_MS), "request.timeout.ms": str(_ANSWER_MS // 3)}
+    for name, value in {**properties, **times}.items():
         settings.setProperty(name, value)
     admin = clients.AdminClient.create(settings)
     try:
@@ -73,7 +81,7 @@ def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # n
         names = jvm.java.util.List.of(topic)
         found = admin.describeTopics(names, options).allTopicNames().get(_ANSWER_MS, seconds).get(topic)
         _may_read(found, topic)
-        admin.listConsumerGroupOffsets(_GROUP_PREFIX).all().get(_ANSWER_MS, seconds)  # what Spark will ask, too
+        admin.listConsumerGroupOffsets(GROUP_PREFIX).all().get(_ANSWER_MS, seconds)  # what Spark will ask, too
         partitions = found.partitions().size()
         if partitions == 0:
             raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
@@ -93,38 +101,7 @@ def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # n
 def _may_read(found: Any, topic: str) -> None:  # noqa: ANN401 - Kafka's TopicDescription
     operations = found.authorizedOperations()
     if operations is not None and _READ not in {operation.toString() for operation in operations}:
-        raise JobError(_missing_acl(_READ, "Topic", topic))
-
-
-def _missing_acl(operation: str, kind: str, name: str, how: str = "") -> str:
-    return (
-        f"Not authorized: the principal lacks the ACL {operation} on {kind}:{name}; grant it with kafka-acls.sh --add "
-        f"--allow-principal User:... --operation {operation.title()} --{kind.lower()} {name}{how}"
-    )
-
-
-def _explained(error: Any, properties: Mapping[str, str], topic: str) -> JobError:  # noqa: ANN401 - a Java exception
-    """One line for what Kafka's client threw."""
-    while error.getCause() is not None:
-        error = error.getCause()
-    kind, servers = error.getClass().getSimpleName(), properties["bootstrap.servers"]
-    told = error.getMessage() or kind
-    lines = {
-        "UnknownTopicOrPartitionException": f"{servers} has no topic {topic}: no group has committed there yet, or "
-        "--topic names another one",
-        "InvalidTopicException": f"--topic {topic}: Kafka allows no such name",
-        "TopicAuthorizationException": _missing_acl("DESCRIBE", "Topic", topic),
-        "GroupAuthorizationException": _missing_acl(
-            "DESCRIBE", "Group", _GROUP_PREFIX, " --resource-pattern-type prefixed"
-        ),
-        "TimeoutException": f"No Kafka broker answers at {servers}: is the address right, and does the listener's "
-        "security protocol match --command-config?",
-        "SaslAuthenticationException": f"{servers} refused the credentials of --command-config: {told}",
-        "SslAuthenticationException": f"TLS with {servers} failed: {told}",
-        "ConfigException": f"Kafka client setting refused: {told}",
-    }
-    line = lines.get(kind, f"{servers}: {kind}: {told}")
-    return UnreachableError(line) if kind == "TimeoutException" else JobError(line)
+        raise JobError(missing_acl(_READ, "Topic", topic))
 
 
 def read_stream(spark: SparkSession, properties: Mapping[str, str], topic: Topic, max_offsets: int) -> DataFrame:
@@ -156,6 +133,6 @@ def _options(properties: Mapping[str, str], topic: Topic) -> dict[str, str]:
         **{f"kafka.{name}": value for name, value in {**fetching, **properties}.items()},
         "assign": json.dumps({topic.name: list(range(topic.partitions))}),
         "startingOffsets": "earliest",
-        "groupIdPrefix": _GROUP_PREFIX,
+        "groupIdPrefix": GROUP_PREFIX,
         "includeHeaders": "false",
     }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from kafka.errors import KafkaError
 
+from streaming_app.protocol import trouble
 from streaming_app.protocol.admin import Admin
 from streaming_app.protocol.security import SecurityError, security_settings
 
 _KEEP_SECONDS = 10.0
+_CONNECT_MS = 5_000  # the stream waits meanwhile
+_PAUSE_SECONDS = 10.0  # between tries to connect
 _UNKNOWN_TOPIC = 3
 
 Counts = Mapping[str, int]
@@ -21,24 +25,31 @@ class Topics:
 
     def __init__(self, properties: Mapping[str, str], say: Callable[[str], None]) -> None:
         """Prepare; the first question connects. `properties` are Kafka client properties."""
+        logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # what matters of it comes as an exception
         self._properties = properties
         self._say = say
         self._admin: Admin | None = None
         self._off = False
+        self._pause_until = 0.0
+        self._said = ""
         self._known: dict[str, int | None] = {}
         self._known_until = 0.0
 
     def __call__(self, names: Sequence[str] | None) -> Counts | None:
         """Partition counts of those of the topics that exist; of all topics for None."""
-        if self._off:
+        if self._off or time.monotonic() < self._pause_until:
             return None
         try:
             return self._ask(names)
         except SecurityError as error:
             self._off = True
-            self._say(f"Reasons of NotReady come from the log alone, as topics cannot be asked for: {error}")
-        except KafkaError:
-            self.close()
+            self._tell(str(error))
+        except (KafkaError, OSError) as error:
+            if self._admin:  # it did answer once: the next batch connects anew
+                self.close()
+                return None
+            self._pause_until = time.monotonic() + _PAUSE_SECONDS
+            self._tell(trouble.reason(self._properties["bootstrap.servers"], self._properties) or type(error).__name__)
         return None
 
     def close(self) -> None:
@@ -47,10 +58,16 @@ class Topics:
             self._admin.close()
             self._admin = None
 
+    def _tell(self, why: str) -> None:
+        if why != self._said:
+            self._said = why
+            self._say(f"Reasons of NotReady come from the log alone, as topics cannot be asked for: {why}")
+
     def _connected(self) -> Admin:
         if self._admin is None:
             servers = self._properties["bootstrap.servers"].split(",")
-            self._admin = Admin(bootstrap_servers=servers, **security_settings(self._properties))
+            settings = security_settings(self._properties)
+            self._admin = Admin(bootstrap_servers=servers, bootstrap_timeout_ms=_CONNECT_MS, **settings)
         return self._admin
 
     def _ask(self, names: Sequence[str] | None) -> Counts | None:

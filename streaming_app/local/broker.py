@@ -2,8 +2,11 @@
 
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import javaproperties
 
@@ -20,37 +23,54 @@ _GRACE_SECONDS = 10.0
 _TROUBLE = ("Exception", "ERROR", "FATAL", "Error:")
 
 
+class Guarded(NamedTuple):
+    """What it takes to have listeners besides PLAINTEXT."""
+
+    protocols: Mapping[str, str] = MappingProxyType({})
+    """The security protocol by listener."""
+    scram: Sequence[str] = ()
+    """Users, as `kafka-storage format --add-scram` takes them."""
+    java_options: Sequence[str] = ()
+
+
 class LocalBroker(OwnsProcess):
     """One broker that is also its own controller, with its data, configuration and log in one directory.
 
     Use it as a context manager, or call `start()` and `stop()`. A process that is killed leaves no broker behind.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one setting of a broker
         self,
         directory: Path,
         *,
         version: str = jars.KAFKA_VERSION,
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
+        guarded: Guarded | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         """Prepare a broker of `version` (4.1 to 4.4) in `directory`; nothing runs before `start()`.
 
         `properties` are broker configurations that win over the defaults of this module. Without `port` a free one
-        is taken at the first start and kept. `progress` gets one line now and then while jars are fetched.
+        is taken at the first start and kept. `guarded` adds listeners, whose addresses `address()` tells. `progress`
+        gets one line now and then while jars are fetched.
         """
         self.directory = directory.absolute()
         self.version = version
         self.port = port
         self._properties = dict(properties or {})
+        self._guarded = guarded or Guarded()
         self._progress = progress
-        self._controller_port: int | None = None
+        self._ports: dict[str, int] = {}  # of the listeners besides PLAINTEXT
 
     @property
     def bootstrap_server(self) -> str:
         """`127.0.0.1:PORT`, known once the broker was started."""
         return f"{HOST}:{self.port}"
+
+    def address(self, listener: str) -> str:
+        """`127.0.0.1:PORT` of one of the listeners of `guarded`, known once the broker was started."""
+        return f"{HOST}:{self._ports[listener]}"
 
     @property
     def cluster_id(self) -> str | None:
@@ -78,12 +98,25 @@ class LocalBroker(OwnsProcess):
             *jars.kafka_coordinates(self.version), exclude=jars.KAFKA_EXCLUSIONS, progress=self._progress
         )
         self.directory.mkdir(parents=True, exist_ok=True)
-        with reserve(self.port) as client, reserve(self._controller_port) as controller:
-            self.port, self._controller_port = client.getsockname()[1], controller.getsockname()[1]
+        with ExitStack() as held:
+            self.port = held.enter_context(reserve(self.port)).getsockname()[1]
+            for name in ("CONTROLLER", *self._guarded.protocols):
+                self._ports[name] = held.enter_context(reserve(self._ports.get(name))).getsockname()[1]
         configuration = self._write_configuration()
-        run = jvm_command(self.directory, class_path)
+        java, *rest = jvm_command(self.directory, class_path)
+        run: list[str | Path] = [java, *self._guarded.java_options, *rest]
         if not self._meta_properties.exists():
-            self._format([*run, "kafka.tools.StorageTool", "format", "-t", _new_cluster_id(), "-c", configuration])
+            users = [part for user in self._guarded.scram for part in ("--add-scram", user)]
+            format_storage: list[str | Path] = [
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                _new_cluster_id(),
+                "-c",
+                configuration,
+                *users,
+            ]
+            self._format([*run, *format_storage])
         self._process = Process([*run, "kafka.Kafka", configuration], self.log_file, grace_seconds=_GRACE_SECONDS)
         try:
             self._await_answer(self._process)
@@ -109,8 +142,9 @@ class LocalBroker(OwnsProcess):
     def _write_configuration(self) -> Path:
         configuration = broker_configuration(
             self.version,
-            listeners={"PLAINTEXT": self.bootstrap_server, "CONTROLLER": f"{HOST}:{self._controller_port}"},
+            listeners={"PLAINTEXT": self.bootstrap_server, **{name: self.address(name) for name in self._ports}},
             advertised=self.bootstrap_server,
+            protocols=self._guarded.protocols,
             properties={"log.dirs": str(self.directory / "data"), **self._properties},
         )
         path = self.directory / "server.properties"

@@ -1,6 +1,7 @@
 """The broker configurations that suit tests and the demo: one node, small, quick to answer, slow to expel."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 NODE_ID = 1
 _PLUGIN_CLASS = "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
@@ -10,7 +11,6 @@ _DEFAULTS = {
     "process.roles": "broker,controller",
     "node.id": str(NODE_ID),
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     # One node has no second replica, and fewer partitions are made sooner.
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
@@ -45,20 +45,33 @@ _EARLY_ACCESS = {  # before 4.4, streams groups or the newest versions of their 
 
 
 def broker_configuration(
-    version: str, *, listeners: Mapping[str, str], advertised: str, properties: Mapping[str, str]
+    version: str,
+    *,
+    listeners: Mapping[str, str],
+    advertised: str,
+    properties: Mapping[str, str],
+    protocols: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Return the whole configuration of one node.
 
-    `listeners` gives `host:port` by listener, PLAINTEXT and CONTROLLER; `advertised` is the `host:port` that clients
-    are told. `properties` win over everything.
+    `listeners` gives `host:port` by listener: PLAINTEXT, CONTROLLER, and those that `protocols` names, each with its
+    security protocol. `advertised` is the `host:port` that clients of PLAINTEXT are told; the others tell their own.
+    `properties` win over everything.
     """
+    told = {"PLAINTEXT": advertised, **{name: listeners[name] for name in protocols}}
+    spoken = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **protocols}
     release = tuple(int(part) for part in version.split(".")[:2])
     described = release >= _FIRST_RELEASE_WITH_DESCRIPTIONS
     return {
         **_DEFAULTS,
         **({"group.streams.topology.description.plugin.class": _PLUGIN_CLASS} if described else _EARLY_ACCESS),
-        "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
-        "advertised.listeners": f"PLAINTEXT://{advertised}",
+        "listeners": _addresses(listeners),
+        "advertised.listeners": _addresses(told),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in spoken.items()),
         "controller.quorum.voters": f"{NODE_ID}@{listeners['CONTROLLER']}",
         **properties,
     }
+
+
+def _addresses(listeners: Mapping[str, str]) -> str:
+    return ",".join(f"{name}://{address}" for name, address in listeners.items())

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Grants what the job needs, and no more. Usage: acls.sh BROKER:PORT User:streams-groups [ADMIN.properties]
+# VERIFY=yes also grants what `streams-groups verify` needs, APPLICATIONS=yes what the reasons of NotReady need.
+set -eu
+
+server=${1:?BROKER:PORT} principal=${2:?User:NAME}
+acls() {
+  kafka-acls.sh --bootstrap-server "$server" ${admin:+--command-config "$admin"} \
+    --add --force --allow-principal "$principal" "$@"
+}
+admin=${3-}
+
+acls --operation Describe --operation Read --topic __consumer_offsets
+acls --operation Describe --group streams-groups --resource-pattern-type prefixed
+if [ "${VERIFY-}" = yes ]; then acls --operation Describe --group '*'; fi
+if [ "${APPLICATIONS-}" = yes ]; then acls --operation Describe --topic '*'; fi

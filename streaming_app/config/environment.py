@@ -34,7 +34,7 @@ def said(only: Collection[str]) -> dict[str, Any]:
         return {}
     from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError  # noqa: PLC0415 - 0.1 s that few need
 
-    from streaming_app.config.paths import fitted, written  # noqa: PLC0415
+    from streaming_app.config.paths import with_numbers, written  # noqa: PLC0415
     from streaming_app.config.settings import Settings  # noqa: PLC0415
 
     class FromEnvironment(Settings, BaseSettings):  # type: ignore[misc] # two kinds of model_config
@@ -49,14 +49,12 @@ def said(only: Collection[str]) -> dict[str, Any]:
             self.tried = value
             return super().decode_complex_value(field_name, field, value)
 
-    source = Source(
-        FromEnvironment, env_prefix=PREFIX, env_nested_delimiter=NESTED, env_ignore_empty=True, case_sensitive=False
-    )
+    source = Source(FromEnvironment, env_prefix=PREFIX, env_nested_delimiter=NESTED, case_sensitive=False)
     source.env_vars = {
         name: value for name, value in source.env_vars.items() if name.removeprefix(PREFIX.lower()) in wanted
     }
     try:
-        return fitted(Settings, source())
+        return with_numbers(Settings, source())
     except SettingsError:
         name = next(name for name, value in source.env_vars.items() if value == source.tried).upper()
         key = written(tuple(name.removeprefix(PREFIX).lower().split(NESTED)))

@@ -68,15 +68,13 @@ def keys(model: type[BaseModel], path: Path) -> list[str]:
     return list(names)
 
 
-def fitted(model: type[BaseModel], values: dict[str, Any], path: Path = ()) -> dict[str, Any]:
-    """What variables say, in the model's terms: their names have no small letters, and their values are all text."""
-    names = {name.lower(): name for name in keys(model, path)}
+def with_numbers(model: type[BaseModel], values: dict[str, Any], path: Path = ()) -> dict[str, Any]:
+    """Values of variables, which are all text: those that are whole numbers as such, where the model wants them."""
     told: dict[str, Any] = {}
-    for said, value in values.items():
-        name = names.get(said, said)
+    for name, value in values.items():
         here = (*path, name)
         if isinstance(value, dict):
-            told[name] = fitted(model, value, here)
+            told[name] = with_numbers(model, value, here)
         else:
             whole = isinstance(value, str) and _WHOLE.fullmatch(value) and int in kinds(model, here)
             told[name] = int(value) if whole else value

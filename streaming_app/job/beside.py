@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -13,6 +13,9 @@ from streaming_app.alerts.mirror import Mirror
 from streaming_app.alerts.sender import Sender
 from streaming_app.alerts.store import AlertStore
 from streaming_app.alerts.watch import Agreed, Watch
+from streaming_app.metrics.collector import Sources, make_registry
+from streaming_app.metrics.http import make_app
+from streaming_app.metrics.server import Server
 from streaming_app.serve.running import Running, running_file, write_running
 from streaming_app.serve.warehouse import Warehouse, quoted
 
@@ -77,12 +80,18 @@ def beside(config: JobConfig, health: Health, say: Callable[[str], None], *, has
         say,
         sign,
     )
-    watch.start()
-    try:
+    with ExitStack() as ended:
+        if config.metrics.listen:
+            registry = make_registry(
+                Sources(config.cluster, mirror, health, watch.open_alerts, watch.sinks), config.metrics
+            )
+            server = Server(config.metrics.listen, make_app(registry, health, config.cluster))
+            ended.callback(server.close)
+            say(f"Metrics at {server.url}/metrics, with /health and /ready beside them")
+        watch.start()
+        ended.callback(lambda: sign(watch.sinks(), stopped=True))
+        ended.callback(watch.close, _CLOSE_SECONDS)
         yield Beside(mirror, watch)
-    finally:
-        watch.close(_CLOSE_SECONDS)
-        sign(watch.sinks(), stopped=True)
 
 
 def _storm_window(config: JobConfig) -> timedelta:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -57,12 +61,15 @@ def test_a_group_that_is_not_ready_is_told_of_once_and_once_when_it_is_ready(
                     "rules": {"StreamsGroupNotReady": {"for": 0}, "StreamsGroupDescriptionMissing": {"enabled": False}},
                 },
                 "sinks": [{"type": "webhook", "url": receiver.url}],
+                "metrics": {"listen": "127.0.0.1:0"},
             }
         )
         with running(spark, config, tmp_path / "spark.log") as lines:
             assert wait_until(lambda: told() != [], 90), lines
         with running(spark, config, tmp_path / "spark.log") as lines:
-            assert wait_until(lambda: any("partitions" in line for line in lines), 60), lines
+            assert wait_until(lambda: any("Metrics at" in line for line in lines), 60), lines
+            assert wait_until(lambda: answers(lines, "/ready"), 60), lines
+            assert f'streams_group_state{{cluster="default",group="{group_id}",state="NotReady"}} 1.0' in scraped(lines)
             client.create_topic(f"{group_id}-in", 1)
             assert wait_until(lambda: bool(member.heartbeat()) and len(told()) > 1, 90), lines
     assert told() == [
@@ -71,6 +78,23 @@ def test_a_group_that_is_not_ready_is_told_of_once_and_once_when_it_is_ready(
     ]
     assert f"Source topics {group_id}-in are missing" in receiver.bodies[0]["data"]["summary"]
     assert alert_rows(tmp_path, group_id) == [("resolved", ["firing", "resolved"])]
+
+
+def answers(lines: list[str], page: str) -> bool:
+    try:
+        return fetched(lines, page)[0] == HTTPStatus.OK
+    except HTTPError:
+        return False
+
+
+def scraped(lines: list[str]) -> str:
+    return fetched(lines, "/metrics")[1]
+
+
+def fetched(lines: list[str], page: str) -> tuple[int, str]:
+    url = next(found[1] for line in lines if (found := re.match(r"Metrics at (\S+)/metrics", line)))
+    with urlopen(url + page, timeout=10) as answer:  # noqa: S310 - our own server
+        return answer.status, answer.read().decode()
 
 
 def alert_rows(warehouse: Path, group_id: str) -> list[tuple[str, list[Any]]]:

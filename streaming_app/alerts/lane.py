@@ -59,13 +59,13 @@ class _Waiting:
     """What is to be sent of an alert."""
 
     alert: Alert
-    attempts: dict[str, int] = field(default_factory=dict)
-    """How often each event was tried; an event that was sent leaves."""
+    due: dict[str, Delivery] = field(default_factory=dict)
+    """By event; what was sent leaves."""
     not_before: float = 0.0
 
     @property
     def event(self) -> str:
-        return next(event for event in _IN_ORDER if event in self.attempts)
+        return next(event for event in _IN_ORDER if event in self.due)
 
 
 class Lane:
@@ -78,7 +78,7 @@ class Lane:
         self._changed = threading.Condition()
         self._waiting: dict[str, _Waiting] = {}
         self._firing: dict[str, Alert] = {}
-        self._sent: dict[tuple[str, str], None] = {}
+        self._sent: dict[tuple[str, str, int], None] = {}
         self._resend_at = math.inf
         self._paused_until = 0.0
         self._failures = 0
@@ -97,7 +97,7 @@ class Lane:
     def status(self) -> SinkStatus:
         """How the sink is doing now."""
         with self._changed:
-            return replace(self._status, waiting=sum(len(one.attempts) for one in self._waiting.values()))
+            return replace(self._status, waiting=sum(len(one.due) for one in self._waiting.values()))
 
     def flush(self, deadline: float) -> bool:
         """Wait until nothing waits, the time is up, or the next try would come after it; whether nothing waits."""
@@ -126,14 +126,16 @@ class Lane:
     def _take(self, alert: Alert) -> None:
         fingerprint = alert.fingerprint
         due = {
-            one.event: one.attempts
+            one.event: one
             for one in alert.deliveries
-            if one.sink == self._sink.name and one.sent_at is None and (fingerprint, one.event) not in self._sent
+            if one.sink == self._sink.name
+            and one.sent_at is None
+            and (fingerprint, one.event, one.repeat) not in self._sent
         }
         self._keep_telling(alert, soon=not due)
         if waiting := self._waiting.get(fingerprint):
             waiting.alert = alert
-            waiting.attempts = due | waiting.attempts
+            waiting.due = due | waiting.due
         elif due:
             self._waiting[fingerprint] = _Waiting(alert, due)
 
@@ -175,11 +177,11 @@ class Lane:
             announced = [
                 alert
                 for fingerprint, alert in self._firing.items()
-                if fingerprint not in self._waiting or FIRING not in self._waiting[fingerprint].attempts
+                if fingerprint not in self._waiting or FIRING not in self._waiting[fingerprint].due
             ]
             return partial(self._resend, announced)
-        fingerprint, waiting = next((key, one) for key, one in self._waiting.items() if one.not_before <= now)
-        return partial(self._deliver, fingerprint, waiting.alert, waiting.event, waiting.attempts[waiting.event] + 1)
+        waiting = next(one for one in self._waiting.values() if one.not_before <= now)
+        return partial(self._deliver, waiting.alert, waiting.due[waiting.event])
 
     def _resend(self, alerts: Sequence[Alert]) -> None:
         if alerts:
@@ -188,20 +190,22 @@ class Lane:
                 line = self._record(failure)
             self._speak(line)
 
-    def _deliver(self, fingerprint: str, alert: Alert, event: str, attempt: int) -> None:
-        failure = self._failure(partial(self._sink.send, alert, event))
+    def _deliver(self, alert: Alert, due: Delivery) -> None:
+        fingerprint = alert.fingerprint
+        failure = self._failure(partial(self._sink.send, alert, due.event))
         sent_at, error = (None, str(failure)) if failure else (_now(), None)
-        self._tell(fingerprint, Delivery(self._sink.name, event, sent_at, attempt, error))
+        tried = replace(due, sent_at=sent_at, attempts=due.attempts + 1, error=error)
+        self._tell(fingerprint, tried)
         with self._changed:
             waiting = self._waiting.pop(fingerprint)
             if failure:
-                waiting.attempts[event] = attempt
+                waiting.due[due.event] = tried
                 if not failure.retry:
                     waiting.not_before = time.monotonic() + self._backoff.pause(_REMEMBERED)
             else:
-                del waiting.attempts[event]
-                self._remember(fingerprint, event)
-            if waiting.attempts:  # behind the others, which may have better luck
+                del waiting.due[due.event]
+                self._remember(fingerprint, tried)
+            if waiting.due:  # behind the others, which may have better luck
                 self._waiting[fingerprint] = waiting
             self._status = replace(self._status, sent=self._status.sent + (not failure))
             line = self._record(failure)
@@ -230,8 +234,8 @@ class Lane:
         where = "".join(traceback.format_tb(error.__traceback__))
         _log.error("%s: unexpected %s\n%s", self._sink.name, type(error).__name__, where)
 
-    def _remember(self, fingerprint: str, event: str) -> None:
-        self._sent[fingerprint, event] = None
+    def _remember(self, fingerprint: str, sent: Delivery) -> None:
+        self._sent[fingerprint, sent.event, sent.repeat] = None
         if len(self._sent) > _REMEMBERED:
             del self._sent[next(iter(self._sent))]
 
@@ -248,7 +252,7 @@ class Lane:
             return None if known else f"Alerts cannot be sent to {name}: {failure}. {how}"
         self._failures, self._paused_until = 0, 0.0
         self._status = replace(self._status, error=None, last_success_at=_now())
-        if not self._troubled or any(any(one.attempts.values()) for one in self._waiting.values()):
+        if not self._troubled or any(due.attempts for one in self._waiting.values() for due in one.due.values()):
             return None
         self._troubled = False
         return f"Alerts are sent to {name} again."

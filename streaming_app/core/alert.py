@@ -39,6 +39,8 @@ class Delivery:
     attempts: int = 0
     error: str | None = None
     """Why the last try failed; None once it was sent."""
+    repeat: int = 0
+    """Which telling it is, where alerts that go on are told again: 0 for the first."""
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def _repeated(alert: Alert, now: datetime, manner: Manner) -> tuple[Delivery, ..
         return alert.deliveries
     pause = timedelta(seconds=manner.repeat_after)
     return tuple(
-        Delivery(sent.sink, FIRING)
+        Delivery(sent.sink, FIRING, repeat=sent.repeat + 1)
         if sent.sent_at and now - sent.sent_at >= pause and sent.sink in manner.sinks
         else sent
         for sent in alert.deliveries

@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
+import urllib3
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from filelock import FileLock
+from typing_extensions import Self
+from urllib3.exceptions import HTTPError
 
 from streaming_app.local.answering import reserve
 from streaming_app.local.jars import cache_directory
@@ -31,8 +33,11 @@ from streaming_app.local.process import Process, last_line
 from tests.waiting import wait_until
 
 HOST = "127.0.0.1"
+OK = 200
 _DEBIAN_PACKAGE = "prometheus-alertmanager"
+_TEMPLATES = "/usr/share/prometheus/alertmanager"
 _FETCH_SECONDS = 120
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class MissingError(Exception):
@@ -54,7 +59,7 @@ class Request:
 class Answer:
     """What a receiver does with a request; `hold` lets it keep the request until it is closed."""
 
-    status: int = 200
+    status: int = OK
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b"ok"
     hold: bool = False
@@ -88,7 +93,7 @@ class HttpReceiver:
         self._server.server_close()
         self._thread.join()
 
-    def __enter__(self) -> HttpReceiver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,7 +157,7 @@ def trickle(greeting: bytes) -> Callable[[socket.socket, threading.Event], None]
     return talk
 
 
-def silence(connection: socket.socket, closing: threading.Event) -> None:
+def silence(_connection: socket.socket, closing: threading.Event) -> None:
     """Listen, and never say anything."""
     closing.wait()
 
@@ -163,7 +168,7 @@ class Certificates:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         ours = ("-subj", "/CN=Authority of the tests", "-addext", "keyUsage=critical,keyCertSign")
-        self._openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", *ours)
+        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", *ours)
         self.authority = directory / "ca.pem"
         self.server = self._issue("server", days=2)
         self.expired = self._issue("expired", days=-1)
@@ -177,7 +182,7 @@ class Certificates:
     def _issue(self, name: str, *, days: int) -> Path:
         extensions, key, request = self._directory / "extensions", f"{name}.key", f"{name}.csr"
         extensions.write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
-        asked = ("-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+        asked = (*_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         self._openssl("req", *asked)
         by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", str(extensions))
         self._openssl("x509", "-req", "-in", request, *by, "-days", str(days), "-out", f"{name}.crt")
@@ -197,18 +202,18 @@ class SmtpReceiver:
     ) -> None:
         self.envelopes: list[Envelope] = []
         self.refuses: dict[str, str] = {}
-        self.peers_with_tls: list[bool] = []
         self._login = login
         starttls = {"tls_context": tls, "require_starttls": True} if tls and not at_once else {}
-        auth = {"authenticator": self._authenticate, "auth_required": True, "auth_require_tls": False} if login else {}
+        # aiosmtpd does not count TLS from the start as TLS
+        auth = {"authenticator": self._authenticate, "auth_required": not at_once, "auth_require_tls": not at_once}
         with reserve() as free:
             port = free.getsockname()[1]
         wrapped = tls if at_once else None
-        self._controller = Controller(self, HOST, port, ssl_context=wrapped, **starttls, **auth)
+        self._controller = Controller(self, HOST, port, ssl_context=wrapped, **starttls, **(auth if login else {}))
         self._controller.start()
         self.port: int = port
 
-    def __enter__(self) -> SmtpReceiver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -222,11 +227,10 @@ class SmtpReceiver:
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, _server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
         if "DATA" in self.refuses:
             return self.refuses["DATA"]
         self.envelopes.append(envelope)
-        self.peers_with_tls.append(session.ssl is not None)
         return "250 OK"
 
     def _authenticate(self, _server: SMTP, _session: Session, _envelope: Envelope, _how: str, data: Any) -> AuthResult:
@@ -247,22 +251,28 @@ class Alertmanager:
         with reserve() as free:
             port = free.getsockname()[1]
         self.url = f"http://{HOST}:{port}"
-        command = [program, f"--config.file={config}", f"--storage.path={directory / 'data'}"]
+        command = [
+            "env",
+            f"--chdir={program.parent}",
+            program,
+            f"--config.file={config}",
+            f"--storage.path={directory / 'data'}",
+        ]
         command += [f"--web.listen-address={HOST}:{port}", "--cluster.listen-address="]
         self._process = Process(list(map(str, command)), directory / "alertmanager.log")
-        if not wait_until(self._ready):
+        wait_until(lambda: self._ready() or self._process.exit_code is not None)
+        if not self._ready():
             self.close()
-            raise MissingError(f"{program} did not start: {last_line(directory / 'alertmanager.log')}")
+            raise RuntimeError(f"{program} did not start: {last_line(directory / 'alertmanager.log')}")
 
     def alerts(self) -> list[dict[str, Any]]:
         """What fires, as its API says."""
-        with urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
-            return list(json.load(answer))
+        return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=10).json())
 
     def close(self) -> None:
         self._process.stop()
 
-    def __enter__(self) -> Alertmanager:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -270,10 +280,9 @@ class Alertmanager:
 
     def _ready(self) -> bool:
         try:
-            with urlopen(f"{self.url}/-/ready", timeout=5):
-                return True
-        except OSError:
-            return self._process.exit_code is not None
+            return urllib3.request("GET", f"{self.url}/-/ready", timeout=5, retries=False).status == OK
+        except HTTPError:
+            return False
 
 
 def _find_alertmanager() -> Path:
@@ -282,7 +291,7 @@ def _find_alertmanager() -> Path:
         if found := shutil.which(name):
             return Path(found)
     kept = cache_directory() / "alertmanager"
-    program = kept / "usr" / "bin" / _DEBIAN_PACKAGE
+    program = kept / _DEBIAN_PACKAGE
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise MissingError("no alertmanager on PATH, and no apt-get to fetch its Debian package with")
     kept.mkdir(parents=True, exist_ok=True)
@@ -292,12 +301,24 @@ def _find_alertmanager() -> Path:
     return program
 
 
+def _unpack(package: Path, kept: Path) -> None:
+    """Take the program out, and let it look for its templates where it is run: Debian's build knows but one place."""
+    unpacked = kept / "unpacked"
+    subprocess.run(["dpkg-deb", "-x", package, unpacked], check=True, capture_output=True)
+    shutil.copytree(unpacked / _TEMPLATES.lstrip("/"), kept, dirs_exist_ok=True)
+    here = ".".ljust(len(_TEMPLATES), "/")  # of the same length
+    program = unpacked / "usr" / "bin" / _DEBIAN_PACKAGE
+    program.write_bytes(program.read_bytes().replace(_TEMPLATES.encode(), here.encode()))
+    program.replace(kept / _DEBIAN_PACKAGE)
+    shutil.rmtree(unpacked)
+    package.unlink()
+
+
 def _fetch(kept: Path) -> None:
     for command in (["apt-get", "download", _DEBIAN_PACKAGE], ["apt-get", "update"]) * 2:
         ran = subprocess.run(command, cwd=kept, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
         if packages := list(kept.glob("*.deb")):
-            subprocess.run(["dpkg-deb", "-x", packages[0], kept], check=True, capture_output=True)
-            packages[0].unlink()
+            _unpack(packages[0], kept)
             return
         if ran.returncode and command[1] == "update":
             break

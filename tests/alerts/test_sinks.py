@@ -38,7 +38,7 @@ def sink(**told: Any) -> Sink:
         ({"type": "slack", "url": f"https://hooks/{SECRET}", "url_file": "x"}, "give url or url_file, not both"),
         ({"type": "slack", "url_file": "/no/such"}, "url_file /no/such: No such file"),
         ({"type": "slack", "url": "https://hooks", "colour": 1}, "colour\n +Extra inputs"),
-        ({"type": "slack", "url": "https://hooks", "timeout_seconds": 0}, "timeout_seconds\n"),
+        ({"type": "slack", "url": "https://hooks", "timeout": 0}, "timeout\n"),
         ({"type": "slack", "url": "https://hooks", "name": "a b"}, "name\n"),
         ({"type": "slack", "url": "https://hooks", "ca_file": "/no/such"}, "ca_file /no/such: No such file"),
         ({"type": "slack", "url": "https://hooks", "ca_file": __file__}, "ca_file .*: .*no certificate"),
@@ -89,12 +89,10 @@ def test_settings_show_no_secret(tmp_path: Path) -> None:
     assert SECRET not in repr(vars(settings.sink()))
 
 
-def test_an_encrypted_key_is_refused_and_not_asked_for_at_the_terminal(
-    tmp_path: Path, certificates: Certificates
-) -> None:
+def test_an_encrypted_key_is_refused_and_not_asked_for_at_the_terminal(certificates: Certificates) -> None:
     certificates._openssl("pkey", "-in", "client.key", "-aes-256-cbc", "-passout", "pass:x", "-out", "encrypted")
     key = certificates.authority.with_name("encrypted")
-    with pytest.raises(ValidationError, match="cert_file .*, key_file"):
+    with pytest.raises(ValidationError, match=r"cert_file .*, key_file"):
         sink(type="slack", url="https://hooks", cert_file=certificates.client, key_file=key)
 
 

@@ -2,7 +2,7 @@
 
 Alertmanager forgets an alert that is not sent again, and every alert when it restarts. So, like Prometheus, this sends
 all that fire again and again, each time with an end a little ahead; Alertmanager tells people only once. A job that is
-away for longer than four times `resend_seconds` therefore lets its alerts end there.
+away for longer than four times `resend` therefore lets its alerts end there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from streaming_app.alerts.durations import Duration
 from streaming_app.alerts.sinks.base import Sink, SinkError
 from streaming_app.alerts.sinks.posting import AuthSettings, check_url, post
 from streaming_app.alerts.sinks.wording import as_json, plain, utc
@@ -35,7 +36,7 @@ class AlertmanagerSettings(AuthSettings):
     type: Literal["alertmanager"]
     urls: Annotated[tuple[_Url, ...], Field(min_length=1)]
     """Every member of a cluster of Alertmanagers: all are told, one that takes it is enough."""
-    resend_seconds: Annotated[float, Field(ge=1, le=3600)] = 60
+    resend: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
     """How often alerts that fire are sent again; they end there when they were not for four times as long."""
     labels: Mapping[_Label, str] = {}
     """Further labels for every alert, to route by."""
@@ -54,7 +55,7 @@ class AlertmanagerSink(Sink):
         self, settings: AlertmanagerSettings, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     ) -> None:
         super().__init__(settings.name)
-        self.resend_seconds: float = settings.resend_seconds
+        self.resend_seconds: float = settings.resend
         self._settings = settings
         self._now = now
         self._put_aside: dict[str, float] = {}

@@ -56,7 +56,7 @@ class Sink(ABC):
 class BaseSettings(BaseModel):
     """What every sink can be told."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     secrets: ClassVar[tuple[str, ...]] = ()
     """Fields that hold a secret; each may be given in a file instead, under the same name and `_file`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import re
 import smtplib
@@ -17,10 +16,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
+from streaming_app.alerts.durations import Duration
 from streaming_app.alerts.sinks.base import Sink, SinkError
 from streaming_app.alerts.sinks.deadline import Deadline
 from streaming_app.alerts.sinks.tls import TlsSettings, refused
-from streaming_app.alerts.sinks.wording import message, one_line, title
+from streaming_app.alerts.sinks.wording import identity, message, one_line, repeat, title
 from streaming_app.core.alert import FIRING, RESOLVED, Alert
 
 _PORTS = {"starttls": 587, "smtps": 465, "none": 25}
@@ -53,7 +53,7 @@ class MailSettings(TlsSettings):
     username: str | None = None
     password: SecretStr | None = None
     password_file: Path | None = None
-    timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10
+    timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
     """How long one try may take, from connecting to the server's last word."""
 
     def sink(self) -> MailSink:
@@ -82,7 +82,7 @@ class MailSink(Sink):
         mail = compose(alert, event, settings)
         server = f"{settings.host}:{settings.port or _PORTS[settings.tls]}"
         password = settings.revealed("password")
-        with Deadline(settings.timeout_seconds) as deadline:
+        with Deadline(settings.timeout) as deadline:
             try:
                 self._deliver(mail, password, deadline)
             except ssl.SSLError as error:
@@ -110,16 +110,18 @@ class MailSink(Sink):
 
 def compose(alert: Alert, event: str, settings: MailSettings) -> EmailMessage:
     """Write the message. Its id tells doubles, and lets mail programs show both messages of an alert together."""
-    ids = {kind: _message_id(alert, kind, settings) for kind in (FIRING, RESOLVED)}
+    domain = parseaddr(settings.sender)[1].rpartition("@")[2]
+    first = f"<{identity(alert, FIRING)}@{domain}>"
+    own = f"<{identity(alert, event, repeat(alert, event, settings.name))}@{domain}>"
     mail = EmailMessage()
     mail["Subject"] = title(alert, event)
     mail["From"] = settings.sender
     mail["To"] = ", ".join(settings.to)
     at = alert.resolved_at if event == RESOLVED else alert.opened_at
     mail["Date"] = format_datetime(at or alert.pending_since)
-    mail["Message-ID"] = ids[event]
-    if event == RESOLVED:
-        mail["In-Reply-To"] = mail["References"] = ids[FIRING]
+    mail["Message-ID"] = own
+    if own != first:
+        mail["In-Reply-To"] = mail["References"] = first
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no automatic answers, please
     mail.set_content(message(alert, event, settings.runbook(alert)) + "\n")
     return mail
@@ -131,17 +133,12 @@ class _Watched(smtplib.SMTP):
     def __init__(self, settings: MailSettings, deadline: Deadline, context: ssl.SSLContext | None) -> None:
         self._deadline = deadline
         self._at_once = context if settings.tls == "smtps" else None
-        super().__init__(settings.host, settings.port or _PORTS[settings.tls], timeout=settings.timeout_seconds)
+        super().__init__(settings.host, settings.port or _PORTS[settings.tls], timeout=settings.timeout)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         connected = socket.create_connection((host, port), timeout)
         self._deadline.watch(connected)
         return self._at_once.wrap_socket(connected, server_hostname=host) if self._at_once else connected
-
-
-def _message_id(alert: Alert, event: str, settings: MailSettings) -> str:
-    name = hashlib.sha256(alert.fingerprint.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return f"<{name}.{event}@{parseaddr(settings.sender)[1].rpartition('@')[2]}>"
 
 
 def _late(server: str, deadline: Deadline) -> SinkError | None:

@@ -28,6 +28,7 @@ from urllib3.exceptions import (
 )
 from urllib3.util import Url, parse_url
 
+from streaming_app.alerts.durations import Duration
 from streaming_app.alerts.sinks.base import SinkError, checked
 from streaming_app.alerts.sinks.deadline import Deadline
 from streaming_app.alerts.sinks.tls import TlsSettings, refused
@@ -45,7 +46,7 @@ _HINTS = {
 class HttpSettings(TlsSettings):
     """What every sink that speaks HTTP can be told."""
 
-    timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10
+    timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
     """How long one try may take, from connecting to the end of the answer."""
 
 
@@ -131,13 +132,15 @@ def post(
     where = parse_url(url)
     origin = f"{where.scheme}://{where.netloc}"
     headers = {"Content-Type": "application/json", "User-Agent": "streams-groups", **headers}
-    with Deadline(settings.timeout_seconds) as deadline:
+    with Deadline(settings.timeout) as deadline:
         pool = _pool(where, settings, deadline)
         try:
             answer = pool.urlopen(
                 "POST", where.request_uri, body, headers, retries=False, redirect=False, preload_content=False
             )
             try:
+                if deadline.passed:  # it was cut short, wherever that was
+                    raise TimedOutError
                 if answer.status not in _SUCCESS:
                     raise _refusal(origin, answer, quote)
             finally:
@@ -175,7 +178,7 @@ class _TlsPool(HTTPSConnectionPool):
 
 def _pool(where: Url, settings: HttpSettings, deadline: Deadline) -> HTTPConnectionPool:
     """Make a pool for one request: a few an hour are not worth a connection that may have died meanwhile."""
-    host, common = where.hostname or "", {"timeout": settings.timeout_seconds, "deadline": deadline}
+    host, common = where.hostname or "", {"timeout": settings.timeout, "deadline": deadline}
     if where.scheme == "https":
         return _TlsPool(host, where.port, ssl_context=settings.context(), **common)  # type: ignore[arg-type]
     return _Pool(host, where.port, **common)  # type: ignore[arg-type]
@@ -198,17 +201,19 @@ def _refusal(origin: str, answer: BaseHTTPResponse, quote: re.Pattern[str] | Non
 
 def _failure(origin: str, error: Exception, deadline: Deadline) -> SinkError:
     """Say in a line what urllib3 says with the URL in it."""
-    if deadline.passed or isinstance(error, TimedOutError):
-        return SinkError(f"{origin} did not answer within {deadline.seconds:g} s", retry=True)
-    if isinstance(error, NameResolutionError):
-        return SinkError(f"{origin}: its host name is not known", retry=True)
     cause = error.__cause__ or (error.args[0] if error.args else None)
     for one in (error, cause):
-        if isinstance(one, ssl.SSLError):
+        if isinstance(one, ssl.SSLError) and not deadline.passed:
             return refused(origin, one)
-    reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else None
-    if isinstance(error, NewConnectionError):
-        return SinkError(f"{origin} cannot be reached: {reason or 'no connection'}", retry=True)
-    if isinstance(error, SSLError):
-        return SinkError(f"{origin}: no TLS connection", retry=True)
-    return SinkError(f"{origin} closed the connection without an answer", retry=True)
+    if isinstance(error, NameResolutionError):
+        why = ": its host name is not known"
+    elif isinstance(error, NewConnectionError):  # which urllib3 counts among time-outs
+        reason = cause.strerror if isinstance(cause, OSError) else None
+        why = f" cannot be reached: {reason or 'no connection'}"
+    elif deadline.passed or isinstance(error, TimedOutError):
+        why = f" did not answer within {deadline.seconds:g} s"
+    elif isinstance(error, SSLError):
+        why = ": no TLS connection"
+    else:
+        why = " closed the connection without an answer"
+    return SinkError(f"{origin}{why}", retry=True)

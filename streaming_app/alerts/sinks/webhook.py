@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
@@ -31,7 +30,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.sinks.base import Sink, SinkError, checked
 from streaming_app.alerts.sinks.posting import AuthSettings, SecretUrlSettings, post
-from streaming_app.alerts.sinks.wording import as_json, utc
+from streaming_app.alerts.sinks.wording import as_json, identity, repeat, utc
 from streaming_app.core.alert import RESOLVED, Alert
 
 VERSION = 1
@@ -90,7 +89,8 @@ class WebhookSink(Sink):
     def send(self, alert: Alert, event: str) -> None:
         """Post it. Raises SinkError unless the answer is 2xx."""
         body = as_json(payload(alert, event, self._settings.runbook(alert))).encode()
-        message_id, sent_at = identity(alert, event), int(self._now().timestamp())
+        telling = repeat(alert, event, self.name)
+        message_id, sent_at = f"msg_{identity(alert, event, telling)}", int(self._now().timestamp())
         headers = {
             **{name: value.get_secret_value() for name, value in self._settings.headers.items()},
             **self._settings.authorization(),
@@ -120,11 +120,6 @@ def payload(alert: Alert, event: str, runbook: str | None = None) -> dict[str, A
         "runbook_url": runbook,
     }
     return {"version": VERSION, "type": f"alert.{event}", "timestamp": utc(at or alert.pending_since), "data": data}
-
-
-def identity(alert: Alert, event: str) -> str:
-    """Name a notification for ever. A hash, as a group's name may hold what no header can, and the scheme no dots."""
-    return "msg_" + hashlib.sha256(f"{alert.fingerprint}/{event}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def signature(key: bytes, message_id: str, sent_at: int, body: bytes) -> str:

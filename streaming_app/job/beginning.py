@@ -5,8 +5,12 @@ Theory of operation
 Rows and checkpoint hold offsets of one topic of one cluster, and a topic that is deleted and made again counts from 0.
 So which topic it was stands beside the checkpoint, and another one is refused until `--reset` is given.
 
-A checkpoint without the groups table, or the groups table without a checkpoint, both mean: read from the beginning.
-Rows skip what they have seen. The history that was told before stays as it is: what the log tells again, after
+Which groups table it was stands there, too. A checkpoint that belongs to other rows (the table was deleted and made
+again, or the checkpoint was copied from another warehouse or cluster) would leave out what these have not seen. Such a
+checkpoint is dropped, which means, like one that is missing: read from the beginning. It costs time and nothing else,
+for rows skip what they have seen. A job killed in here begins at the next start as it would have now.
+
+The history that was told before stays as it is: what the log tells again, after
 compaction perhaps otherwise, is left out up to the highest offset that the history holds (`Beginning.told`).
 """
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from streaming_app.job.source import Topic
     from streaming_app.job.tables import Warehouse
 
+_ROWS = "groups"  # in the record: the identity of the groups table
+
 HISTORY = {"group_events": "source_partition", "quarantine": "partition"}
 """Tables that only grow, with the column that names the topic's partition."""
 
@@ -37,20 +43,20 @@ class Beginning:
     told: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
-def begin(warehouse: Warehouse, checkpoint: Path, topic: Topic, *, groups_are_new: bool, reset: bool) -> Beginning:
+def begin(warehouse: Warehouse, checkpoint: Path, topic: Topic, *, reset: bool) -> Beginning:
     """Make checkpoint, tables and topic fit each other. Raises JobError when they do not and `reset` was not asked."""
-    record = checkpoint.with_name(f"{checkpoint.name}.topic.json")
-    known, now = _read(record), {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
-    other = known is not None and known != now
+    known = _read(_record(checkpoint))
+    source = {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
+    now = {**source, _ROWS: warehouse.identity("groups")}
+    other = known is not None and any(known.get(name) != value for name, value in source.items())
     if other and not reset:
         advice = "Give another --cluster, or --reset to drop the groups' rows and begin anew; history stays"
         raise JobError(f"{_difference(known or {}, now)} {advice}")
+    if reset or known is None or known.get(_ROWS) != now[_ROWS]:
+        _drop(checkpoint)
     if reset:
         warehouse.forget_groups()
-    if reset or groups_are_new:
-        shutil.rmtree(checkpoint, ignore_errors=True)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(now), "utf-8")
+    _write(_record(checkpoint), now)
     if (checkpoint / "commits").exists():
         return Beginning("resuming from the checkpoint")
     if other:  # its offsets have nothing to do with those of the history
@@ -62,12 +68,32 @@ def begin(warehouse: Warehouse, checkpoint: Path, topic: Topic, *, groups_are_ne
 
 def check_same(checkpoint: Path, topic: Topic) -> None:
     """Raise JobError if the topic is no longer the one that the job began with."""
-    known = _read(checkpoint.with_name(f"{checkpoint.name}.topic.json"))
+    known = _read(_record(checkpoint))
     if known is not None and known["topic_id"] != topic.topic_id:
         raise JobError(
             f"Topic {topic.name} was deleted and made again while the job ran: start it with --reset to drop the "
             "groups' rows and begin anew; history stays"
         )
+
+
+def _record(checkpoint: Path) -> Path:
+    return checkpoint.with_name(f"{checkpoint.name}.topic.json")
+
+
+def _write(record: Path, now: Mapping[str, str]) -> None:
+    record.parent.mkdir(parents=True, exist_ok=True)
+    fresh = record.with_suffix(".new")
+    fresh.write_text(json.dumps(now), "utf-8")
+    fresh.replace(record)
+
+
+def _drop(checkpoint: Path) -> None:
+    """Under another name first: half a checkpoint would be taken for a whole one."""
+    dropped = checkpoint.with_name(f"{checkpoint.name}~dropped")
+    shutil.rmtree(dropped, ignore_errors=True)
+    if checkpoint.exists():
+        checkpoint.rename(dropped)
+        shutil.rmtree(dropped, ignore_errors=True)
 
 
 def _read(record: Path) -> dict[str, str] | None:

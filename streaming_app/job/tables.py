@@ -83,6 +83,12 @@ class Warehouse:
 
         return int(DeltaTable(self._at(name)).get_add_actions().num_rows) == 0
 
+    def identity(self, name: str) -> str:
+        """What tells a table from one that was made in its place, or elsewhere, or for another cluster's rows."""
+        from deltalake import DeltaTable  # noqa: PLC0415 - as below
+
+        return f"{DeltaTable(self._at(name)).metadata().id}/{self._cluster}"
+
     def highest_offsets(self, name: str, partition: str) -> dict[int, int]:
         """The highest offset in a table, by the topic's partition, which stands in the column `partition`."""
         if self.is_empty(name):

@@ -12,7 +12,7 @@ from streaming_app.local.process import Process
 from tests.job.running import STREAMS_GROUPS
 
 _MANY = "from streaming_app.job import pipeline; pipeline._FEW_RECORDS = 0; "
-_END_SECONDS = 90.0
+_END_SECONDS = 600.0
 
 
 class Start(NamedTuple):

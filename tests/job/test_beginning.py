@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from offsets_decoder import encode
 from streaming_app.job import keeping
 from streaming_app.job.errors import JobError
 from streaming_app.job.run import JobConfig, run_with
+from streaming_app.job.tables import Warehouse as Tables
 from streaming_app.local.container import Broker
 from streaming_app.protocol.client import StreamsGroupClient
 from streaming_app.serve.warehouse import Warehouse
@@ -51,9 +53,8 @@ def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., st
 
     def once(topic: str, **settings: Any) -> str:
         lines: list[str] = []
-        config = JobConfig(
-            bootstrap_server=broker.bootstrap_server, warehouse=tmp_path, topic=topic, once=True, **settings
-        )
+        settings = {"warehouse": tmp_path, **settings}
+        config = JobConfig(bootstrap_server=broker.bootstrap_server, topic=topic, once=True, **settings)
         run_with(spark, config, lines.append, Event(), tmp_path / "spark.log")
         return lines[0]
 
@@ -126,6 +127,79 @@ def test_the_tables_of_another_topic_are_not_mixed_with_this_ones(
     run(one)
     with pytest.raises(JobError, match=f"This is topic {other}, and the tables are of topic {one}"):
         run(other)
+
+
+def test_a_checkpoint_of_other_rows_is_not_gone_on_from(
+    spark: SparkSession,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    write: Any,
+    run: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    write(topic, 2)
+    run(topic)
+    one = held(tmp_path)
+    checkpoints = tmp_path / "_checkpoints"
+
+    shutil.copytree(checkpoints / "default", checkpoints / "other")
+    assert "reading from the beginning" in run(topic, cluster="other")
+    shutil.rmtree(checkpoints / "other")
+    for copied in (checkpoints / "default", checkpoints / "default.topic.json"):
+        (shutil.copytree if copied.is_dir() else shutil.copy)(copied, str(copied).replace("default", "other"))
+    assert "reading from the beginning again; the history stays" in run(topic, cluster="other")
+    counts = "SELECT cluster, count(*) AS n FROM group_events GROUP BY cluster ORDER BY cluster"
+    assert Warehouse(tmp_path).rows(counts) == [{"cluster": name, "n": one[1]} for name in ("default", "other")]
+
+    elsewhere = tmp_path / "elsewhere"
+    Tables(spark, str(elsewhere), "default").prepare()
+    shutil.copytree(checkpoints, elsewhere / "_checkpoints")
+    assert "reading from the beginning" in run(topic, warehouse=elsewhere)
+    assert held(elsewhere) == one
+    assert "resuming" in run(topic, warehouse=elsewhere)
+
+
+def test_the_tables_of_another_kafka_cluster_are_not_mixed_with_this_ones(
+    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, run: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    write(topic, 2)
+    run(topic)
+    record = tmp_path / "_checkpoints" / "default.topic.json"
+    there = json.loads(record.read_text("utf-8"))
+    record.write_text(json.dumps({**there, "cluster_id": "elsewhere"}), "utf-8")
+    with pytest.raises(JobError, match=r"This is Kafka cluster \S+, and the tables are of cluster elsewhere\. Give"):
+        run(topic)
+
+
+@pytest.mark.parametrize("killed_at", ["forget_groups", "highest_offsets"])
+def test_a_job_killed_while_it_begins_anew_leaves_nothing_out(
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    write: Any,
+    run: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    killed_at: str,
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    write(topic, 2)
+    run(topic)
+    before = held(tmp_path)
+
+    def killed(_self: Tables, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, killed_at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(topic, reset=True)
+    assert "reading from the beginning again" in run(topic)
+    assert held(tmp_path) == before
 
 
 def test_a_topic_made_again_under_a_running_job_ends_it(

@@ -145,7 +145,7 @@ _RUNNING = (
 )
 _PLUGIN_LOG = (
     "Look in the log of the group's coordinator for what the plugin "
-    "(`group.streams.topology.description.plugin.class`) says, and whether its store is there and has room. "
+    "(`group.streams.topology.description.plugin.class`) says, and whether its store is there and has room."
 )
 
 DESCRIPTION_RULES = (
@@ -209,7 +209,7 @@ DESCRIPTION_RULES = (
         look_at={"When, and what was before?": _STEPS, "What stands now?": _STANDING},
         to_do=(
             _PLUGIN_LOG
-            + "A rejection for good usually means too large a description, or content that it does not take.",
+            + " A rejection for good usually means too large a description, or content that it does not take.",
             "Mend the cause first. Then the group has to come to a new topology epoch, or be deleted while it is empty "
             "and made again, before a description is asked for.",
         ),
@@ -258,7 +258,7 @@ DESCRIPTION_RULES = (
         ),
         look_at={"What happened when?": _STEPS, "What stands now?": _STANDING},
         to_do=(
-            _PLUGIN_LOG + "Once it works, the next push mends the group by itself, within an hour or so.",
+            _PLUGIN_LOG + " Once it works, the next push mends the group by itself, within an hour or so.",
             "Many groups at once: the plugin's store is down. Compare `streams-group-topology-description-set-error` "
             "among the brokers' metrics.",
         ),

@@ -1,4 +1,4 @@
-"""deploy/ as the tools of its formats see it. Run by `make check-deploy`, which installs them; one without a tool is skipped."""
+"""deploy/ by the tools of its formats, for `make check-deploy`, which installs them. What has no tool is skipped."""
 
 from __future__ import annotations
 
@@ -106,6 +106,7 @@ def test_compose_takes_its_file() -> None:
 
 def test_systemd_takes_its_unit(tmp_path: Path) -> None:
     unit = (DEPLOY / "systemd" / "streams-groups.service").read_text("utf-8")
-    (tmp_path / "streams-groups.service").write_text(unit.replace("/opt/streams-groups/bin/streams-groups", sys.executable))
-    ran = _run(_tool("systemd-analyze"), "verify", "--man=no", tmp_path / "streams-groups.service")
+    copy = tmp_path / "streams-groups.service"
+    copy.write_text(unit.replace("/opt/streams-groups/bin/streams-groups", sys.executable), "utf-8")
+    ran = _run(_tool("systemd-analyze"), "verify", "--man=no", copy)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -48,7 +48,8 @@ def test_the_image_has_a_java_and_a_python_that_work_and_does_not_run_as_root() 
 
 def test_what_the_image_copies_is_there_and_let_through() -> None:
     let_through = set((ROOT / ".dockerignore").read_text("utf-8").splitlines())
-    copied = [line.split()[1:-1] for line in DOCKERFILE.splitlines() if line.startswith("COPY ") and "--from" not in line]
+    lines = [line.split() for line in DOCKERFILE.splitlines() if line.startswith("COPY ") and "--from" not in line]
+    copied = [words[1:-1] for words in lines]
     for name in (name for names in copied for name in names if not name.startswith("--")):
         assert (ROOT / name).exists()
         assert {f"!{name}", f"!{Path(name).parent}"} & let_through, name

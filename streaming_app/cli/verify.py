@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -42,8 +43,9 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     """Compare the tables with what the brokers say of every streams group. Exit code 0 only if nothing differs."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - --help needs none of these
 
+    from streaming_app.job.refused import missing_acl  # noqa: PLC0415
     from streaming_app.protocol.client import StreamsGroupClient  # noqa: PLC0415
-    from streaming_app.protocol.errors import GroupError  # noqa: PLC0415
+    from streaming_app.protocol.errors import TOPIC_AUTHORIZATION_FAILED, GroupError  # noqa: PLC0415
     from streaming_app.protocol.security import SecurityError, read_properties, security_settings  # noqa: PLC0415
     from streaming_app.verify.agreement import VerifyError  # noqa: PLC0415
     from streaming_app.verify.agreement import verify as compare  # noqa: PLC0415
@@ -66,7 +68,8 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     except VerifyError as error:
         raise click.ClickException(str(error)) from None
     except GroupError as error:
-        raise click.ClickException(f"{bootstrap_server} refused: {error}") from None
+        lacking = missing_acl("DESCRIBE", "Topic", error.message) if error.code == TOPIC_AUTHORIZATION_FAILED else None
+        raise click.ClickException(lacking or f"{bootstrap_server} refused: {error}") from None
     except (KafkaError, OSError, ValueError) as error:
         raise click.ClickException(_unanswered(bootstrap_server, properties, error)) from None
     _print(report, as_json=as_json)
@@ -74,9 +77,12 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
 
 
 def _unanswered(bootstrap_server: str, properties: Mapping[str, str], error: Exception) -> str:
-    from streaming_app.protocol import trouble  # noqa: PLC0415 - --help needs none of these
+    from streaming_app.job.refused import missing_acl  # noqa: PLC0415 - --help needs none of these
+    from streaming_app.protocol import trouble  # noqa: PLC0415
 
     name, words = type(error).__name__, " ".join(str(error).split())
+    if name == "GroupAuthorizationFailedError" and (told := re.search(r"GROUP/(.+?):?$", words)):
+        return missing_acl("DESCRIBE", "Group", told[1])
     if "Authorization" in name:
         return f"{bootstrap_server} refused: {words}; verify needs Describe on the groups and on the offsets topic"
     if "Timeout" in name or "Connection" in name or "NoBrokers" in name or "Authentication" in name:

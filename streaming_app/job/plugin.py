@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from streaming_app.job.source import admin_client
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -22,10 +24,7 @@ def has_description_plugin(spark: SparkSession, properties: Mapping[str, str]) -
 
     jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
     common, wait = jvm.org.apache.kafka.common.config, jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-    settings = jvm.java.util.Properties()
-    for name, value in {"default.api.timeout.ms": str(_ANSWER_MS), "request.timeout.ms": "5000", **properties}.items():
-        settings.setProperty(name, value)
-    admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+    admin = admin_client(jvm, properties, _ANSWER_MS)
     try:
         broker = admin.describeCluster().nodes().get(_ANSWER_MS, wait).iterator().next().idString()
         asked = common.ConfigResource(common.ConfigResource.Type.BROKER, broker)

@@ -68,14 +68,18 @@ def examine(spark: SparkSession, properties: Mapping[str, str], topic: str) -> T
         raise explained(error.java_exception, properties, topic) from None
 
 
-def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # noqa: ANN401 - a JVM by name
-    clients, seconds = jvm.org.apache.kafka.clients.admin, jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+def admin_client(jvm: Any, properties: Mapping[str, str], answer_ms: int) -> Any:  # noqa: ANN401 - of the JVM
+    """Kafka's AdminClient, which gives up after `answer_ms`, whatever the properties say: they may say minutes."""
     settings = jvm.java.util.Properties()
-    # The file's own would not fit each other here, or have the job wait for minutes.
-    times = {"default.api.timeout.ms": str(_ANSWER_MS), "request.timeout.ms": str(_ANSWER_MS // 3)}
+    times = {"default.api.timeout.ms": str(answer_ms), "request.timeout.ms": str(answer_ms // 3)}
     for name, value in {**properties, **times}.items():
         settings.setProperty(name, value)
-    admin = clients.AdminClient.create(settings)
+    return jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+
+
+def _examine(jvm: Any, properties: Mapping[str, str], topic: str) -> Topic:  # noqa: ANN401 - a JVM by name
+    clients, seconds = jvm.org.apache.kafka.clients.admin, jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+    admin = admin_client(jvm, properties, _ANSWER_MS)
     try:
         options = clients.DescribeTopicsOptions().includeAuthorizedOperations(True)  # noqa: FBT003 - Java's signature
         names = jvm.java.util.List.of(topic)

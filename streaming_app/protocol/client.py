@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from streaming_app.protocol import messages
 from streaming_app.protocol.admin import Admin
-from streaming_app.protocol.errors import COORDINATOR_CODES, GroupError, raise_for_code
+from streaming_app.protocol.errors import COORDINATOR_CODES, TOPIC_AUTHORIZATION_FAILED, GroupError, raise_for_code
 from streaming_app.protocol.messages import Fields, build
 
 RETRY_SECONDS = 30.0
@@ -94,6 +94,8 @@ class StreamsGroupClient:
     def end_offsets(self, topic: str) -> dict[int, int]:
         """Return the end of each partition of a topic, aborted and open transactions included."""
         described = self._retry(lambda: self.admin.describe_topics([topic]))[0]
+        if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # else it would look as if there were none
+            raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
         ends = {
             TopicPartition(topic, partition["partition_index"]): OffsetSpec.LATEST
             for partition in described["partitions"]

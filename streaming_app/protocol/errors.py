@@ -3,6 +3,7 @@
 from kafka.errors import kafka_errors
 
 UNKNOWN = -1  # UNKNOWN_SERVER_ERROR
+TOPIC_AUTHORIZATION_FAILED = 29
 COORDINATOR_CODES = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: the same request may do in a moment."""
 

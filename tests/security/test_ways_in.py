@@ -16,7 +16,8 @@ from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, R
 from streaming_app.cli.main import main
 from streaming_app.job.errors import JobError
 from streaming_app.job.run import JobConfig, run_with
-from streaming_app.job.source import client_properties, examine
+from streaming_app.job.source import WANTED, client_properties, examine, read_once
+from streaming_app.job.topics import Topics
 from streaming_app.serve.warehouse import Warehouse
 from tests.job.running import run_job
 from tests.security.conftest import Access
@@ -53,9 +54,26 @@ def kafka_log() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all, a cluster's name for each way in: tables are made once."""
-    return tmp_path_factory.mktemp("warehouse")
+def warehouse(scene: Scene, ways: Mapping[str, Access], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables that the command made with the ACLs of the job alone, its password from a config provider."""
+    directory, access = tmp_path_factory.mktemp("command"), ways["SCRAM-SHA-512"]
+    secrets = directory / "secrets"
+    with secrets.open("w", encoding="utf-8") as file:
+        javaproperties.dump({"line": access.properties["sasl.jaas.config"]}, file)
+    provided = {
+        **access.properties,
+        "sasl.jaas.config": f"${{file:{secrets}:line}}",
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "group.id": "of-another-tool",
+        "request.timeout.ms": "60000",
+    }
+    scene.allow(*JOB)
+    config = properties_file(directory, provided)
+    ran = run_job(scene.broker.address(access.listener), directory / "tables", "--command-config", config)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert all(secret not in ran.stdout for secret in SECRETS)
+    return directory / "tables"
 
 
 def properties_file(directory: Path, properties: Mapping[str, str]) -> Path:
@@ -65,31 +83,38 @@ def properties_file(directory: Path, properties: Mapping[str, str]) -> Path:
     return path
 
 
-def verified(address: str, config: Path, warehouse: Path, cluster: str) -> Result:
-    where = ["--bootstrap-server", address, "--warehouse", str(warehouse), "--cluster", cluster, "--timeout", "2"]
+def verified(address: str, config: Path, warehouse: Path) -> Result:
+    where = ["--bootstrap-server", address, "--warehouse", str(warehouse), "--timeout", "2"]
     return CliRunner().invoke(main, ["verify", *where, "--command-config", str(config)])
 
 
+def test_the_command_runs_with_the_acls_of_the_job_alone(warehouse: Path) -> None:
+    rows = Warehouse(warehouse).rows("SELECT group_id, state FROM groups")
+    assert rows == [{"group_id": "g", "state": "NotReady"}]
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_every_way_in_serves_the_job_and_verify_alike_and_no_secret_is_left_anywhere(
+def test_every_way_in_serves_the_job_the_reasons_and_verify_alike_and_no_secret_is_left_anywhere(
     scene: Scene, ways: Mapping[str, Access], spark: SparkSession, warehouse: Path, tmp_path: Path, name: str
 ) -> None:
     scene.allow(*EVERYTHING)
-    access, cluster, lines = ways[name], name.replace(" ", "-"), []
+    access, lines = ways[name], []
     address = scene.broker.address(access.listener)
     config = properties_file(tmp_path, access.properties)
-    settings = JobConfig(
-        bootstrap_server=address, warehouse=warehouse, cluster=cluster, command_config=config, once=True
-    )
+    settings = JobConfig(bootstrap_server=address, warehouse=warehouse, command_config=config, once=True)
     run_with(spark, settings, lines.append, Event(), tmp_path / "spark.log")
-    (row,) = Warehouse(warehouse).rows(
-        f"SELECT group_id, state, not_ready_reason AS reason FROM groups WHERE cluster = '{cluster}'"
-    )
-    assert row["reason"] == "MISSING_SOURCE_TOPICS: Source topics missing are missing.", lines
-    assert (row["group_id"], row["state"]) == ("g", "NotReady")
+    assert "resuming from the checkpoint" in lines[0]
+    assert lines[-1] == "Done: everything there was is processed."
+    properties = client_properties(address, config)
+    topic = examine(spark, properties, TOPIC)
+    assert 0 < read_once(spark, properties, topic).where(WANTED).count() <= topic.offsets
 
-    ran = verified(address, config, warehouse, cluster)
+    topics = Topics(properties, lines.append)
+    assert topics(["missing"]) == {}
+    topics.close()
+    ran = verified(address, config, warehouse)
     assert (ran.exit_code, ran.output) == (0, "1 groups agree, 0 differ\n")
+
     written = [path.read_bytes() for path in warehouse.rglob("*") if path.is_file()]
     written += [spark_log(spark).read_bytes(), *(line.encode() for line in lines)]
     for secret in SECRETS:
@@ -126,41 +151,29 @@ def test_the_job_names_the_acl_that_is_missing(
     assert "\n" not in str(refused.value)
 
 
-def test_the_command_runs_with_the_acls_of_the_job_alone_and_verify_names_those_that_it_lacks(
-    scene: Scene, ways: Mapping[str, Access], tmp_path: Path
+def test_verify_names_the_acls_that_it_lacks(
+    scene: Scene, ways: Mapping[str, Access], warehouse: Path, tmp_path: Path
 ) -> None:
-    scene.allow(*JOB)
-    access, warehouse = ways["SCRAM-SHA-512"], tmp_path / "warehouse"
-    address = scene.broker.address(access.listener)
-    provided = {  # by way of a config provider, as deploy/kafka has it
-        **access.properties,
-        "sasl.jaas.config": "${file:" + str(tmp_path / "secrets") + ":line}",
-        "config.providers": "file",
-        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-        "group.id": "of-another-tool",
-    }
-    with (tmp_path / "secrets").open("w", encoding="utf-8") as file:
-        javaproperties.dump({"line": access.properties["sasl.jaas.config"]}, file)
-    config = properties_file(tmp_path, provided)
-    ran = run_job(address, warehouse, "--command-config", config)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    (row,) = Warehouse(warehouse).rows("SELECT state, not_ready_reason AS reason FROM groups")
-    assert row["state"] == "NotReady"
-    assert not (row["reason"] or "").startswith("MISSING")  # which topics there are was not to be known
-    assert all(secret not in ran.stdout for secret in SECRETS)
-
+    access = ways["PLAIN"]
+    address, config = scene.broker.address(access.listener), properties_file(tmp_path, access.properties)
     for allowed, words in (
-        (JOB, "lacks the ACL DESCRIBE on Group:g"),
-        ((DESCRIBE_GROUPS, DESCRIBE_OWN_GROUPS), f"lacks the ACL DESCRIBE on Topic:{TOPIC}"),
+        (JOB, "lacks the ACL DESCRIBE on Group:g;"),
+        ((DESCRIBE_GROUPS, DESCRIBE_OWN_GROUPS), f"lacks the ACL DESCRIBE on Topic:{TOPIC};"),
     ):
         scene.allow(*allowed)
-        refused = verified(address, config, warehouse, "default")
+        refused = verified(address, config, warehouse)
         assert refused.exit_code == 1
         assert words in refused.output
         assert refused.output.count("\n") == 1, refused.output
-    scene.allow(*EVERYTHING)
-    agreed = verified(address, config, warehouse, "default")
-    assert (agreed.exit_code, agreed.output) == (0, "1 groups agree, 0 differ\n")
+
+
+def test_topics_that_may_not_be_seen_are_not_taken_for_missing(scene: Scene, ways: Mapping[str, Access]) -> None:
+    scene.allow(*JOB)
+    access, lines = ways["PLAIN"], []
+    topics = Topics({**access.properties, "bootstrap.servers": scene.broker.address(access.listener)}, lines.append)
+    assert topics(["missing"]) is None
+    topics.close()
+    assert lines == []
 
 
 def test_properties_that_only_other_tools_need_are_left_out(tmp_path: Path) -> None:

@@ -2,17 +2,19 @@
 
 import argparse
 
-from tests.bench import decode, freshness, throughput
+from tests.bench import decode, freshness, rules, throughput
 from tests.bench.scene import scene
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("which", nargs="*", default=["decode", "throughput", "freshness"])
+parser.add_argument("which", nargs="*", default=["decode", "rules", "throughput", "freshness"])
 parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
 asked = parser.parse_args()
 
 if "decode" in asked.which:
     decode.run()
+if "rules" in asked.which:
+    rules.run()
 if {"throughput", "freshness"} & set(asked.which):
     with scene() as shared:
         if "throughput" in asked.which:

@@ -250,6 +250,15 @@ def test_a_clock_that_jumps_back_neither_fires_nor_resolves() -> None:
     assert (ended.opened_at, ended.resolved_at) == (at(-4700), at(-4700))
 
 
+def test_a_gap_is_counted_anew_by_a_clock_that_jumped_back_in_it() -> None:
+    desk = Desk(Manner(SINKS, keep_firing_for=60))
+    desk.look(300, since=0)
+    desk.look(310)
+    assert states(desk.look(-5000)) == [FIRING]
+    assert states(desk.look(-4941)) == []
+    assert states(desk.look(-4940)) == [RESOLVED]
+
+
 def test_a_time_ahead_of_the_clock_counts_as_now() -> None:
     desk = Desk()
     desk.look(0, since=86400)

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+VERSIONS_KEPT_HOURS = 3
 FORMAT_PROPERTY = "streams_groups.format"
 _PROPERTIES = {
     FORMAT_PROPERTY: str(WAREHOUSE_FORMAT),
     "delta.enableDeletionVectors": "true",  # replacing a few groups then rewrites no file of many
     "delta.checkpointInterval": "50",  # a commit a second would otherwise mean a checkpoint every ten
-    # Many commits a minute leave many files. History for people is in group_events; this is for time travel.
-    "delta.logRetentionDuration": "interval 2 days",
-    "delta.deletedFileRetentionDuration": "interval 2 days",
+    # A commit a second leaves many files, and each commit lists those of the log: with 170,000 of them it took five
+    # times as long. History for people is in group_events; this is for time travel, and for who reads meanwhile.
+    "delta.logRetentionDuration": f"interval {VERSIONS_KEPT_HOURS} hours",
+    "delta.deletedFileRetentionDuration": f"interval {VERSIONS_KEPT_HOURS} hours",
 }
 _OTHER_PROPERTIES = {
     "alerts": {"delta.enableDeletionVectors": "false"},  # delta-rs writes it, and knows how to without them
@@ -148,6 +150,17 @@ class Warehouse:
         """Put the small files of a table together, and rewrite those of which much was deleted."""
         self._spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(_COMPACTED_BYTES))
         self._target(name).optimize().where(f"cluster = {_literal(self._cluster)}").executeCompaction()
+
+    def forget_versions(self, name: str) -> None:
+        """Remove the log of versions that are older than the table's retention.
+
+        Delta does so by itself at checkpoints, but only of days that are over: by then there are too many.
+        """
+        jvm: Any = self._spark._jvm  # noqa: SLF001 - the JVM has no public name
+        delta = jvm.org.apache.spark.sql.delta
+        log = delta.DeltaLog.forTable(self._spark._jsparkSession, self._at(name))  # noqa: SLF001 - nor has this
+        the_tables_own = getattr(log, "cleanUpExpiredLogs$default$2")()
+        log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), the_tables_own, delta.TruncationGranularity.MINUTE())
 
     def trim(self, name: str, column: str, days: float) -> int:
         """Drop the rows whose time in `column` is more than `days` ago, and return how many there were."""

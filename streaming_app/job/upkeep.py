@@ -12,11 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streaming_app.job.tables import VERSIONS_KEPT_HOURS
+
 if TYPE_CHECKING:
     from streaming_app.job.tables import Warehouse
 
 COMMITS = 100  # batches that wrote something, until files are compacted
 _DAY_SECONDS = 24 * 3600
+_VACUUM_SECONDS = VERSIONS_KEPT_HOURS * 3600
 
 TRIMMED_BY = {"groups": "deleted_at", "group_events": "at", "quarantine": "timestamp"}
 """Table to the time from which its retention counts; rows without that time stay. `alerts` keeps itself."""
@@ -40,6 +43,7 @@ class Upkeep:
         self._say = say
         self._clock = clock
         self._commits = 0
+        self._vacuum_at = clock() + _VACUUM_SECONDS
         if not done_at.exists():  # what was made just now holds nothing old
             done_at.parent.mkdir(parents=True, exist_ok=True)
             self._touch()
@@ -52,16 +56,20 @@ class Upkeep:
         if self._commits >= COMMITS:
             for name in TRIMMED_BY:
                 self._warehouse.compact(name)
+                self._warehouse.forget_versions(name)
             self._commits = 0
             done.append("files compacted")
-        if started >= self._done_at.stat().st_mtime + _DAY_SECONDS:
+        due = started >= self._done_at.stat().st_mtime + _DAY_SECONDS
+        if due:
             dropped = {
                 name: self._warehouse.trim(name, column, self._retention_days) for name, column in TRIMMED_BY.items()
             }
-            for name in TRIMMED_BY:
-                self._warehouse.vacuum(name)
             self._touch()
             done += [f"{count:,} old rows of {name} dropped" for name, count in dropped.items() if count]
+        if due or started >= self._vacuum_at:
+            for name in TRIMMED_BY:
+                self._warehouse.vacuum(name)
+            self._vacuum_at = started + _VACUUM_SECONDS
         if done:
             self._say(f"upkeep: {', '.join(done)}, {self._clock() - started:.1f} s")
 

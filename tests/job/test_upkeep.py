@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from offsets_decoder import encode
+from streaming_app.job import tables
 from streaming_app.job.pipeline import Pipeline
 from streaming_app.job.tables import Warehouse
 from streaming_app.job.upkeep import COMMITS, Upkeep
@@ -55,3 +60,30 @@ def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: Spar
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
     newest = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/groups`").collect()[0]
     assert newest["numFiles"] == 1
+
+
+def test_the_log_of_old_versions_goes_and_the_table_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(tables._PROPERTIES, "delta.logRetentionDuration", "interval 1 minute")
+    monkeypatch.setitem(tables._PROPERTIES, "delta.checkpointInterval", "3")
+    warehouse = Warehouse(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    taken = Pipeline(warehouse, "default", "topic", lambda *_: None)
+
+    def take(number: int) -> None:
+        key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
+        taken(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)
+
+    for number in range(8):
+        take(number)
+    before = list((tmp_path / "groups" / "_delta_log").iterdir())
+    long_ago = time.time() - 3600
+    for file in before:
+        os.utime(file, (long_ago, long_ago))
+    warehouse.forget_versions("groups")
+    left = list((tmp_path / "groups" / "_delta_log").iterdir())
+    assert len(left) < len(before) / 2
+    take(8)
+    assert Served(tmp_path).rows("SELECT group_epoch FROM groups") == [{"group_epoch": 10}]
+    assert spark.read.format("delta").load(f"{tmp_path}/groups").count() == 1

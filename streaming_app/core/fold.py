@@ -19,13 +19,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
 
 from streaming_app.core.group import RECORD_TYPES, ROLES, Group, Member, Tasks, apply
+from streaming_app.core.life import Change, Event, Life, LogRecord
 from streaming_app.core.states import is_unsolicited
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata: one group id has one type at a time
 GROUP_METADATA = 17
+_REASON = "not_ready_reason"
 _UNTOLD = "Unknown"  # no state to tell of: it says that records are still to come
 
 # What is compared before and after an operation, besides the members.
@@ -41,61 +42,7 @@ _SCALARS = {
 }
 
 
-class LogRecord(NamedTuple):
-    """A decoded record of a group; `timestamp` is None where the log has none."""
-
-    offset: int
-    timestamp: datetime | None
-    record_type: int
-    key: dict[str, Any]
-    value: dict[str, Any] | None
-
-
-class Event(NamedTuple):
-    """A row of `group_events`, without the columns that the group gives."""
-
-    at: datetime | None
-    kind: str
-    member_id: str | None
-    old: str | None
-    new: str | None
-    offset: int
-
-
-class Change(NamedTuple):
-    """What the newest operation changed: enough to take its event back and to tell the operation anew.
-
-    `since` is since when the old state, or description status, had held.
-    """
-
-    what: str
-    member_id: str | None
-    old: str | None
-    offset: int
-    since: datetime | None = None
-
-
 _Subject = tuple[str, str | None]  # what, and of which member
-
-
-@dataclass(slots=True)
-class Life:
-    """A group with its times: everything that a row of `groups` holds."""
-
-    group: Group
-    source_partition: int
-    last_offset: int = -1
-    first_seen_at: datetime | None = None
-    updated_at: datetime | None = None
-    deleted_at: datetime | None = None
-    state: str | None = None
-    state_since: datetime | None = None
-    description_status: str | None = None
-    description_since: datetime | None = None
-    not_ready_reason: str | None = None
-    unsolicited_pushes: int = 0
-    last_unsolicited_push_at: datetime | None = None
-    last_changes: list[Change] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -132,6 +79,23 @@ class Fold:
             self._tell()
             self._open = False
 
+    def give_reason(self, reason: str | None) -> None:
+        """After `close`: say why the group is NotReady, None in other states. Another reason than before is an event.
+
+        Only the first that is given after an operation is: one that comes of a later look, without a record in
+        between, puts the row right and has no place of its own in the log.
+        """
+        life = self.life
+        if reason == life.not_ready_reason:
+            return
+        if not any(change.what == _REASON for change in life.last_changes):
+            life.last_changes.append(Change(_REASON, None, life.not_ready_reason, life.last_offset))
+            if reason is not None:
+                event = Event(life.updated_at, _REASON, None, life.not_ready_reason, reason, life.last_offset)
+                self.events.append(event)
+        life.not_ready_reason = reason
+        self.touched = True
+
     def _add(self, record: LogRecord) -> None:
         life = self.life
         if record.record_type == CLASSIC_GROUP:
@@ -164,7 +128,8 @@ class Fold:
         self._open = True
         self._before = self._scalars()
         if self._reopened:  # the batch before was cut inside this operation, or ended within its millisecond
-            self._before.update({(change.what, change.member_id): change.old for change in life.last_changes})
+            changes = [change for change in life.last_changes if change.what != _REASON]
+            self._before.update({(change.what, change.member_id): change.old for change in changes})
             self._restore_times()
         self._since = {"state": life.state_since, "description_status": life.description_since}
         life.updated_at = at
@@ -174,12 +139,15 @@ class Fold:
         life = self.life
         if life.first_seen_at == life.updated_at:  # this life began in that part
             life.state = life.state_since = life.description_status = life.description_since = None
+            life.not_ready_reason = None
         for change in life.last_changes if life.state else ():
             if change.what == "state":
                 life.state = change.old or _UNTOLD
                 life.state_since = change.since
             elif change.what == "description_status":
                 life.description_status, life.description_since = change.old, change.since
+            elif change.what == _REASON:
+                life.not_ready_reason = change.old
 
     def _begin(self, record: LogRecord) -> None:
         """A group comes into being, perhaps again: nothing of an earlier life counts."""

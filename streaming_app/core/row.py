@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from streaming_app.core.fold import Change, Life
 from streaming_app.core.group import Group, Member, TaskId
+from streaming_app.core.life import Change, Life
 from streaming_app.core.states import WOULD_BE_ASKED_FOR
 
 _GROUP_SCALARS = (

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from offsets_decoder import SHIPPED, DecodeError, decode
 from schemas.table_definitions import table
-from streaming_app.core.fold import CLASSIC_GROUP, Event, Fold, LogRecord
+from streaming_app.core.fold import CLASSIC_GROUP, Fold
+from streaming_app.core.life import LogRecord
 from streaming_app.core.readiness import Counts, not_ready_reason, required_topics
 from streaming_app.core.row import from_row, to_row
 
@@ -116,7 +117,7 @@ def _fold_group(rows: Iterator[_Row], cluster: str, topics: Lookup | None, diale
 
 
 def _give_reason(fold: Fold, topics: Lookup | None) -> None:
-    """Let the row say why the group is NotReady; another reason than before is an event."""
+    """Let the row say why the group is NotReady."""
     life, group, reason = fold.life, fold.life.group, None
     if life.state == "NotReady":
         if topics is None:  # a worker, which cannot ask; the driver will
@@ -134,12 +135,7 @@ def _give_reason(fold: Fold, topics: Lookup | None) -> None:
         }
         told = not_ready_reason(facts, counts)
         reason = told and f"{told.status}: {told.detail}"
-    if reason != life.not_ready_reason:
-        if reason is not None:
-            event = Event(life.updated_at, "not_ready_reason", None, life.not_ready_reason, reason, life.last_offset)
-            fold.events.append(event)
-        life.not_ready_reason = reason
-        fold.touched = True
+    fold.give_reason(reason)
 
 
 class _Outcome:

@@ -2,113 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from streaming_app.core.fold import Event, Fold, Life, LogRecord
+from streaming_app.core.life import Event, Life, LogRecord
 from streaming_app.core.row import from_row, to_row
-
-START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-NO_TASKS: dict[str, Any] = {
-    f"{role}_tasks{suffix}": [] for role in ("active", "standby", "warmup") for suffix in ("", "_pending_revocation")
-}
-
-
-CONFIGS = [{"key": "num.standby.replicas", "value": "0"}]
-
-
-def at(second: float) -> datetime:
-    return START + timedelta(seconds=second)
-
-
-def metadata(
-    epoch: int = 2, validated: int = 0, stored: int = -1, failed: int = -1, configs: Any = CONFIGS
-) -> dict[str, Any]:
-    return {
-        "epoch": epoch,
-        "metadata_hash": 7,
-        "validated_topology_epoch": validated,
-        "last_assignment_configs": configs,
-        "stored_description_topology_epoch": stored,
-        "failed_description_topology_epoch": failed,
-    }
-
-
-def member(topology_epoch: int = 0) -> dict[str, Any]:
-    return {
-        "instance_id": None,
-        "rack_id": None,
-        "client_id": "app",
-        "client_host": "/127.0.0.1",
-        "rebalance_timeout_ms": 300_000,
-        "topology_epoch": topology_epoch,
-        "process_id": "process",
-        "user_endpoint": {"host": "h", "port": 80},
-        "client_tags": [{"key": "zone", "value": "a"}],
-    }
-
-
-def current(
-    epoch: int = 2, state: int = 1, active: list[int] | None = None, pending: list[int] | None = None
-) -> dict[str, Any]:
-    tasks = [{"subtopology_id": "0", "partitions": active, "assignment_epochs": None}] if active else []
-    revoked = [{"subtopology_id": "0", "partitions": pending, "assignment_epochs": None}] if pending else []
-    return {
-        "member_epoch": epoch,
-        "previous_member_epoch": epoch - 1,
-        "state": state,
-        **NO_TASKS,
-        "active_tasks": tasks,
-        "active_tasks_pending_revocation": revoked,
-    }
-
-
-TOPOLOGY: dict[str, Any] = {
-    "epoch": 0,
-    "subtopologies": [
-        {
-            "subtopology_id": "0",
-            "source_topics": ["a", "b"],
-            "source_topic_regex": ["c.*"],
-            "repartition_sink_topics": [],
-            "repartition_source_topics": [
-                {"name": "r", "partitions": 2, "replication_factor": 1, "topic_configs": [{"key": "k", "value": "v"}]}
-            ],
-            "state_changelog_topics": [],
-            "copartition_groups": [
-                {"source_topics": [1], "source_topic_regex": [0], "repartition_source_topics": [0, 9]}
-            ],
-        }
-    ],
-}
-TARGET = {"active_tasks": [{"subtopology_id": "0", "partitions": [0, 1]}], "standby_tasks": [], "warmup_tasks": []}
-GROUP = {"group_id": "g"}
-M1 = {"group_id": "g", "member_id": "m1"}
-M2 = {"group_id": "g", "member_id": "m2"}
-
-# The broker's trace of a first join: one operation, the assignment 3 s later, then the member's heartbeat.
-FIRST_JOIN = [
-    (at(0), 19, M1, member()),
-    (at(0), 23, GROUP, TOPOLOGY),
-    (at(0), 17, GROUP, metadata()),
-    (at(0), 22, M1, current(1, active=None)),
-    (at(3), 21, M1, TARGET),
-    (at(3), 20, GROUP, {"assignment_epoch": 2, "assignment_timestamp": 0}),
-    (at(4), 22, M1, current(2, active=[0, 1])),
-]
-
-
-def log(*steps: tuple[Any, int, Any, Any], first: int = 0) -> list[LogRecord]:
-    return [LogRecord(first + i, when, kind, key, value) for i, (when, kind, key, value) in enumerate(steps)]
-
-
-def fold(records: list[LogRecord], stored: Life | None = None) -> Fold:
-    folding = Fold.of("g", 3, stored)
-    folding.add(records)
-    folding.close()
-    return folding
+from tests.core.records import (
+    FIRST_JOIN,
+    GROUP,
+    M1,
+    START,
+    TARGET,
+    at,
+    current,
+    fold,
+    log,
+    member,
+    metadata,
+)
 
 
 def kinds(events: list[Event]) -> list[tuple[str, str | None, str | None]]:
@@ -155,15 +67,6 @@ def test_since_when_a_state_holds_does_not_depend_on_where_an_operation_is_cut(c
     assert {(event.kind, event.offset) for event in second.retracted} == {
         (event.kind, event.offset) for event in first.events
     }
-
-
-def test_since_when_a_description_holds_does_not_depend_on_where_an_operation_is_cut() -> None:
-    stored = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)))).life
-    assert (stored.description_status, stored.description_since) == ("CURRENT", at(5))
-    there = fold(log((at(9), 17, GROUP, metadata(stored=-2)), first=8), stored)
-    assert (there.life.description_status, there.life.description_since) == ("UNCERTAIN", at(9))
-    back = fold(log((at(9), 17, GROUP, metadata(stored=0)), first=9), from_row(to_row("c", there.life))).life
-    assert (back.description_status, back.description_since) == ("CURRENT", at(5))
 
 
 def test_the_last_leave_makes_the_group_empty() -> None:
@@ -250,52 +153,6 @@ def test_folding_the_same_records_again_changes_nothing() -> None:
     life = fold(records).life
     again = fold(records, life)
     assert (again.touched, again.events) == (False, [])
-
-
-# A push writes stored = -2, then stored = E (broker 4.4.0).
-@pytest.mark.parametrize(
-    ("stored", "unsolicited"),
-    [
-        pytest.param([-2, 0], 0, id="asked for"),
-        pytest.param([-2, 0, -2, 0], 1, id="pushed again"),
-        pytest.param([-2, 0, -2, 0, -2, 0], 2, id="and again"),
-    ],
-)
-def test_pushes_that_nobody_asked_for_are_counted(stored: list[int], unsolicited: int) -> None:
-    pushes = [(at(10 + i), 17, GROUP, metadata(stored=epoch)) for i, epoch in enumerate(stored)]
-    folded = fold(log(*FIRST_JOIN, *pushes))
-    assert folded.life.unsolicited_pushes == unsolicited
-    assert sum(event.kind == "unsolicited_push" for event in folded.events) == unsolicited
-
-
-def test_a_clean_up_of_an_empty_group_is_no_push() -> None:
-    empty = [
-        (at(0), 23, GROUP, TOPOLOGY),
-        (at(0), 17, GROUP, metadata(stored=0)),
-        (at(9), 17, GROUP, metadata(stored=-2)),
-    ]
-    assert fold(log(*empty)).life.unsolicited_pushes == 0
-
-
-@pytest.mark.parametrize(
-    ("stored", "failed", "status", "solicitable"),
-    [
-        (0, -1, "CURRENT", False),
-        (-2, 0, "FAILED", False),
-        (-2, -1, "UNCERTAIN", True),
-        (-1, -1, "NEVER_STORED", True),
-        (7, -1, "STALE", True),
-    ],
-)
-def test_the_description_has_a_status(stored: int, failed: int, status: str, solicitable: bool) -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(stored=stored, failed=failed)))).life)
-    assert (row["description_status"], row["solicitable"]) == (status, solicitable)
-
-
-def test_nobody_is_asked_when_every_member_is_stale() -> None:
-    newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
-    row = to_row("c", fold(log(*FIRST_JOIN, newer)).life)
-    assert (row["stale_member_count"], row["solicitable"]) == (1, False)
 
 
 def test_copartition_groups_are_told_by_name_and_a_bad_index_is_shown() -> None:

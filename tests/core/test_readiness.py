@@ -1,23 +1,15 @@
-"""Why groups are not ready: our words against the rules, and against the heartbeats of a real broker."""
+"""Why groups are not ready: our words against the rules; `test_readiness_live.py` compares them with heartbeats."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from streaming_app.core import readiness
 from streaming_app.core.readiness import Reason, not_ready_reason, reason_from_topics, required_topics
-from streaming_app.local.container import Broker
-from streaming_app.protocol.client import StreamsGroupClient
-from streaming_app.protocol.member import STATUSES, Member, settle
-from streaming_app.protocol.messages import Fields
-from streaming_app.protocol.topology import internal_topic, subtopology, topology
-from tests.history.log import Folded, LogReader
-
-TOO_MANY = 3  # replicas that a broker on its own cannot give, so that it cannot create the topic
+from streaming_app.protocol.member import STATUSES
+from streaming_app.protocol.topology import internal_topic
 
 
 def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
@@ -224,103 +216,3 @@ def test_statuses_are_spelled_as_heartbeats_spell_them() -> None:
         readiness.MISSING_INTERNAL_TOPICS,
     }
     assert told <= set(STATUSES)
-
-
-def missing_one(a: str, _b: str) -> list[Fields]:
-    return [subtopology("0", source_topics=[a, f"{a}-x"])]
-
-
-def missing_many(a: str, _b: str) -> list[Fields]:
-    return [subtopology(str(number), source_topics=[f"{a}-{number}", f"{a}-x{number}"]) for number in range(3)]
-
-
-def missing_changelogs(a: str, _b: str) -> list[Fields]:
-    topics = [internal_topic(f"{a}-{number}-changelog", replication_factor=TOO_MANY) for number in range(2)]
-    return [subtopology("0", source_topics=[a], state_changelog_topics=topics)]
-
-
-def missing_repartition(a: str, _b: str) -> list[Fields]:
-    name = f"{a}-repartition"
-    return [
-        subtopology("0", source_topics=[a], repartition_sink_topics=[name]),
-        subtopology("1", repartition_source_topics=[internal_topic(name, replication_factor=TOO_MANY)]),
-    ]
-
-
-def copartition_of_sources(a: str, b: str) -> list[Fields]:
-    return [subtopology("0", source_topics=[a, b], copartition_groups=[[a, b]])]
-
-
-def copartition_with_a_fixed_repartition_topic(a: str, b: str) -> list[Fields]:
-    name = f"{a}-repartition"
-    return [
-        subtopology("0", source_topics=[a], repartition_sink_topics=[name]),
-        subtopology(
-            "1",
-            source_topics=[b],
-            repartition_source_topics=[internal_topic(name, 5)],
-            copartition_groups=[[b, name]],
-        ),
-    ]
-
-
-def copartition_of_fixed_repartition_topics(a: str, _b: str) -> list[Fields]:
-    names = f"{a}-r-repartition", f"{a}-s-repartition"
-    return [
-        subtopology("0", source_topics=[a], repartition_sink_topics=names),
-        subtopology(
-            "1",
-            repartition_source_topics=[internal_topic(name, count) for count, name in enumerate(names, 1)],
-            copartition_groups=[names],
-        ),
-    ]
-
-
-def changelog_of_another_size(a: str, b: str) -> list[Fields]:
-    return [subtopology("0", source_topics=[a], state_changelog_topics=[internal_topic(b)])]
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize(
-    "make",
-    [
-        missing_one,
-        missing_many,
-        missing_changelogs,
-        missing_repartition,
-        copartition_of_sources,
-        copartition_with_a_fixed_repartition_topic,
-        copartition_of_fixed_repartition_topics,
-        changelog_of_another_size,
-    ],
-)
-def test_the_reason_is_what_the_broker_tells_members(
-    make: Callable[[str, str], list[Fields]],
-    client: StreamsGroupClient,
-    broker: Broker,
-    group_id: str,
-    unique: Callable[[str], str],
-) -> None:
-    a, b = unique("a"), unique("b")
-    client.create_topic(a, 2)
-    client.create_topic(b, 3)
-    member = Member(client, group_id, topology(*make(a, b)))
-    member.join()
-    settle([member], until=lambda: bool(member.statuses) and "delayed" not in str(member.statuses))
-    ((status, detail),) = member.statuses
-
-    with LogReader(broker.bootstrap_server) as reader:
-        folded = Folded()
-        folded.add(reader.read())
-    counts = {topic["name"]: len(topic["partitions"]) for topic in client.admin.describe_topics()}
-    told = not_ready_reason(folded.rows[group_id], counts)
-    assert told is not None
-    assert told.status == status
-    said = detail.partition("; Creation failed")[0]  # what the broker adds after it tried
-    assert words(told.detail) == words(said)
-    assert set(told.topics) <= set(re.split(r"[^\w.-]+", said)) or make is missing_many
-
-
-def words(text: str) -> list[str]:
-    """The broker names internal topics in the order of a hash table."""
-    return sorted(re.split(r"[ ,]+", text))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from streaming_app.core.fold import Event
+from streaming_app.core.life import Event
 
 _COLUMNS = (
     "state",

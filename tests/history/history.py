@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from streaming_app.core.fold import Event
+from streaming_app.core.life import Event
 from streaming_app.protocol.client import StreamsGroupClient
 from streaming_app.protocol.messages import Fields
 from streaming_app.verify.compare import Difference, differences, facts_of_described

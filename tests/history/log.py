@@ -10,8 +10,9 @@ from kafka import KafkaConsumer, TopicPartition
 from typing_extensions import Self
 
 from offsets_decoder import decode
-from streaming_app.core.fold import CLASSIC_GROUP, Event, Fold, LogRecord
+from streaming_app.core.fold import CLASSIC_GROUP, Fold
 from streaming_app.core.group import RECORD_TYPES
+from streaming_app.core.life import Event, LogRecord
 from streaming_app.core.row import from_row, to_row
 from tests.history.chain import key
 

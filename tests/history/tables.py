@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from streaming_app.cli.verify import _Clock, _Tables
-from streaming_app.core.fold import Event
+from streaming_app.core.life import Event
 from streaming_app.core.row import from_row, to_row
 from streaming_app.protocol.client import StreamsGroupClient
 from streaming_app.serve.position import Position

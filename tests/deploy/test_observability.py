@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules in `deploy/`: what they ask for is there, and asked as Prometheus and Grafana do."""
+"""The dashboard and the alert rules in `deploy/`: what they ask for is there, and asked as Prometheus wants it."""
 
 from __future__ import annotations
 

@@ -40,6 +40,16 @@ def _parsed(text: str) -> float:
         return math.nan
 
 
+def spelled(value: float) -> str:
+    """The shortest text for a number of seconds: `1h30m`; `0s`."""
+    parts, left = [], round(value * 1000)
+    for unit, size in [*_UNITS.items()][1:]:  # nobody says a week and a day
+        number, left = divmod(left, round(size * 1000))
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"
+
+
 def _positive(value: float) -> float:
     if not value:
         raise ValueError("must be more than 0")

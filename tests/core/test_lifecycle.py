@@ -234,8 +234,18 @@ def test_firing_is_told_again_only_if_asked_and_only_after_it_was_sent() -> None
     desk.sent(3901, "mail")
     desk.restart()
     assert states(desk.look(7000, since=0)) == []
+    desk.manner = Manner(("chat",), repeat_after=3600)
+    assert states(desk.look(99999, since=0)) == []
     desk.manner = Manner(SINKS)
     assert states(desk.look(99999, since=0)) == []
+
+
+def test_an_alert_whose_condition_has_ended_is_not_told_again() -> None:
+    desk = Desk(Manner(SINKS, keep_firing_for=3600, repeat_after=60))
+    desk.look(300, since=0)
+    desk.sent(300, *SINKS)
+    desk.look(310)
+    assert states(desk.look(900)) == []
 
 
 def test_a_clock_that_jumps_back_neither_fires_nor_resolves() -> None:

@@ -88,6 +88,10 @@ def test_an_alert_says_what_is_wrong_and_where_to_look(rule: dict[str, Any]) -> 
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert set(rule["annotations"]) == {"summary", "description", "runbook"}
     assert rule["annotations"]["runbook"] == f"deploy/RUNBOOK.md#{rule['alert'].lower()}"
+    headings = [
+        line.lstrip("# ") for line in (DEPLOY / "RUNBOOK.md").read_text("utf-8").splitlines() if line[:1] == "#"
+    ]
+    assert rule["alert"] in headings
 
 
 def test_alerts_have_the_names_and_severities_of_the_jobs_own_rules() -> None:

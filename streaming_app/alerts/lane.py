@@ -117,7 +117,7 @@ class Lane:
             self._changed.notify_all()
 
     def join(self, deadline: float) -> None:
-        """Wait for the thread's end; leave it behind if it takes longer. No `done` is called from then on."""
+        """Wait for the thread's end; leave it behind if it takes longer. Nothing is told or said from then on."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
         self._left = True
         if not self._thread.is_alive():
@@ -258,7 +258,7 @@ class Lane:
         return f"Alerts are sent to {name} again."
 
     def _speak(self, line: str | None) -> None:
-        if line:
+        if line and not self._left:
             try:
                 self._say(line)
             except OSError as error:  # a terminal that was closed

@@ -62,6 +62,8 @@ def sink(**told: Any) -> Sink:
         ({**MAIL, "to": ["nobody"]}, "must be an address"),
         ({**MAIL, "from": "a@b.example\nBcc: all@b.example"}, "must be an address"),
         ({**MAIL, "username": "u"}, "username and password go together"),
+        ({**MAIL, "username": "u", "password": ""}, "password is empty"),
+        ({"type": "slack", "url_file": "/dev/null"}, "url_file /dev/null is empty"),
         ({**MAIL, "username": "u", "password": SECRET, "tls": "none"}, "not sent without TLS"),
         ({"type": "log", "file": "/no/such/file"}, "/no/such is not a directory"),
     ],

@@ -85,6 +85,8 @@ class BaseSettings(BaseModel):
         given: SecretStr | None = getattr(self, name)
         file: Path | None = getattr(self, f"{name}_file")
         if file is None:
+            if given is not None and not given.get_secret_value():
+                raise SinkError(f"{name} is empty", retry=False)
             return None if given is None else given.get_secret_value()
         try:
             read = file.read_text("utf-8").strip()

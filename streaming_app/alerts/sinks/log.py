@@ -101,7 +101,7 @@ class _Raises(logging.Handler):
         raise  # noqa: PLE0704 - called while the error is handled
 
 
-class _StreamHandler(_Raises, logging.StreamHandler[Any]):
+class _StreamHandler(_Raises, logging.StreamHandler):  # type: ignore[type-arg] # subscripted since Python 3.11
     pass
 
 

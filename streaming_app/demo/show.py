@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from streaming_app.alerts.settings import AlertSettings
+from streaming_app.core.rules import RULES
 from streaming_app.job.run import JobConfig, run
 from streaming_app.local.container import chosen_broker
 from streaming_app.local.living import LivingGroups, create_living_groups
@@ -43,7 +45,12 @@ _SHOWN = (
         "SELECT at, group_id, kind, old, new FROM group_events WHERE cluster = {cluster} AND kind IN "
         "('state', 'unsolicited_push', 'deleted') ORDER BY at DESC, group_id LIMIT 10",
     ),
+    (
+        "What fires (the demo knows no grace; by default a group may be NotReady for five minutes)",
+        "SELECT severity, summary FROM alerts WHERE cluster = {cluster} AND state = 'firing' ORDER BY severity, summary",
+    ),
 )
+_AT_ONCE = {"rules": {rule.name: {"for": 0} for rule in RULES.values() if rule.grace is not None}}
 
 
 def show(warehouse: Path, cluster: str, say: Callable[[str], None], *, extra_seconds: float = 0.0) -> None:
@@ -59,7 +66,11 @@ def show(warehouse: Path, cluster: str, say: Callable[[str], None], *, extra_sec
                     name = f"{cluster}-{os.getpid()}" if (warehouse / "_checkpoints" / cluster).exists() else cluster
                     run(
                         JobConfig(
-                            bootstrap_server=broker.bootstrap_server, warehouse=warehouse, cluster=name, once=True
+                            bootstrap_server=broker.bootstrap_server,
+                            warehouse=warehouse,
+                            cluster=name,
+                            once=True,
+                            alerts=AlertSettings.model_validate(_AT_ONCE),
                         ),
                         say,
                     )

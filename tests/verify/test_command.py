@@ -111,7 +111,7 @@ def test_what_stands_in_the_way_is_one_line(
     for ran, words in (
         (verify(tmp_path / "nowhere"), "No streams-groups warehouse at"),
         (verify(tables, "--cluster", "another"), "The job has not finished a batch yet"),
-        (verify(tables, "--command-config", str(jks)), "--command-config: ssl.truststore.location trust.jks: No such file"),
+        (verify(tables, "--command-config", str(jks)), "--command-config: ssl.truststore.location trust.jks: No such"),
         (verify(beyond), "that this cluster does not have (partition 0)"),
         (unanswered, f"No Kafka broker answers at {nobody}"),
     ):

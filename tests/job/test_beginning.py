@@ -47,20 +47,6 @@ def write(broker: Broker) -> Iterator[Callable[..., None]]:
     producer.close()
 
 
-@pytest.fixture
-def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
-    """Runs the job over what a topic holds; returns its first line."""
-
-    def once(topic: str, **settings: Any) -> str:
-        lines: list[str] = []
-        settings = {"warehouse": tmp_path, **settings}
-        config = JobConfig(bootstrap_server=broker.bootstrap_server, topic=topic, once=True, **settings)
-        run_with(spark, config, lines.append, Event(), tmp_path / "spark.log")
-        return lines[0]
-
-    return once
-
-
 def held(path: Path) -> tuple[int | None, int, int]:
     """The group's epoch, the number of its events, the number of records in quarantine."""
     opened = Warehouse(path)

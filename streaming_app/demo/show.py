@@ -18,6 +18,7 @@ from streaming_app.job.run import JobConfig, run
 from streaming_app.local.container import chosen_broker
 from streaming_app.local.living import LivingGroups, create_living_groups
 from streaming_app.protocol.client import StreamsGroupClient
+from streaming_app.serve.place import Place
 from streaming_app.serve.printing import box
 from streaming_app.serve.warehouse import Warehouse, quoted
 
@@ -47,13 +48,14 @@ _SHOWN = (
     ),
     (
         "What fires (the demo knows no grace; by default a group may be NotReady for five minutes)",
-        "SELECT severity, summary FROM alerts WHERE cluster = {cluster} AND state = 'firing' ORDER BY severity, summary",
+        "SELECT severity, summary FROM alerts WHERE cluster = {cluster} AND state = 'firing' "
+        "ORDER BY severity, group_id",
     ),
 )
 _AT_ONCE = {"rules": {rule.name: {"for": 0} for rule in RULES.values() if rule.grace is not None}}
 
 
-def show(warehouse: Path, cluster: str, say: Callable[[str], None], *, extra_seconds: float = 0.0) -> None:
+def show(warehouse: Place, cluster: str, say: Callable[[str], None], *, extra_seconds: float = 0.0) -> None:
     """Run the demo into `warehouse`. Raises LocalError, JobError or WarehouseError with a line for the user."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory:
@@ -63,7 +65,7 @@ def show(warehouse: Path, cluster: str, say: Callable[[str], None], *, extra_sec
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_living_groups(client, say)
                 with _beating(groups):
-                    name = f"{cluster}-{os.getpid()}" if (warehouse / "_checkpoints" / cluster).exists() else cluster
+                    name = f"{cluster}-{os.getpid()}" if (warehouse / "_checkpoints" / cluster).names() else cluster
                     run(
                         JobConfig(
                             bootstrap_server=broker.bootstrap_server,

@@ -76,11 +76,11 @@ class Watch:
         """
         self._agreed, self._mirror, self._store, self._job = agreed, mirror, store, job
         self._say, self._looked = say, looked
-        held = store.alerts()
-        self._book = Book.of(held)
-        self._telling = {alert.fingerprint: alert for alert in held if _to_be_told(alert)}
         self._commits = 0
         self._unsaved: dict[tuple[str, ...], tuple[Alert, bool]] = {}
+        held = [self._without_lost_sinks(alert) for alert in store.alerts()]
+        self._book = Book.of(held)
+        self._telling = {alert.fingerprint: alert for alert in held if _to_be_told(alert)}
         self._results: queue.SimpleQueue[tuple[str, Delivery] | None] = queue.SimpleQueue()
         self._trouble: str | None = None
         self._sender = sender(lambda fingerprint, delivery: self._results.put((fingerprint, delivery)))
@@ -187,6 +187,15 @@ class Watch:
             self._telling[fingerprint] = noted
         else:
             del self._telling[fingerprint]
+
+    def _without_lost_sinks(self, alert: Alert) -> Alert:
+        """Expect nothing any more of a sink that is no longer configured."""
+        kept = tuple(d for d in alert.deliveries if d.sent_at or d.sink in self._agreed.manner.sinks)
+        if kept == alert.deliveries:
+            return alert
+        left = replace(alert, deliveries=kept)
+        self._remember((left,))
+        return left
 
     def _remember(self, alerts: tuple[Alert, ...], *, dropped: bool = False) -> None:
         for alert in alerts:

@@ -82,11 +82,11 @@ class JobFacts:
 
     started_at: datetime
     caught_up: bool = False
-    """The job has been at the end of the topic once since it started. No alert fires before."""
+    """The job has been at the end of the topic once since it started. No alert about a group fires before."""
     behind: int = 0
     """Offsets between what is in the tables and the end of the topic."""
     behind_since: datetime | None = None
-    """Since when there has always been something left; None at the end of the topic."""
+    """Since when there has always been something left, or batches took minutes; None at the end of the topic."""
     last_success_at: datetime | None = None
     """When a batch last ended well, or the stream last found nothing new."""
     brokers_away_since: datetime | None = None

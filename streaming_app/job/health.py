@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from streaming_app.core.facts import JobFacts
 
@@ -40,6 +40,9 @@ class Batch:
     quarantined: int
     drifted: int
     behind: Mapping[int, int]
+
+
+_SLOW_SECONDS = 60.0  # what came during a longer batch is late, although the batch took all it had set out to
 
 
 class Health:
@@ -82,7 +85,7 @@ class Health:
                 facts,
                 caught_up=facts.caught_up or not left,
                 behind=left,
-                behind_since=(facts.behind_since or now) if left else None,
+                behind_since=_behind_since(facts, batch, now),
                 last_success_at=now,
                 failing_since=None,
                 failure=None,
@@ -124,6 +127,12 @@ class Health:
             facts = self._facts
             at = facts.quarantined_at or at
             self._facts = replace(facts, quarantined=facts.quarantined + count, quarantined_at=at)
+
+
+def _behind_since(facts: JobFacts, batch: Batch, now: datetime) -> datetime | None:
+    if not any(batch.behind.values()) and batch.seconds < _SLOW_SECONDS:
+        return None
+    return facts.behind_since or now - timedelta(seconds=batch.seconds)
 
 
 def _now() -> datetime:

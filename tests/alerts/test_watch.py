@@ -64,11 +64,12 @@ class Scene:
     def __init__(self, path: Path) -> None:
         self.path, self.groups, self.lines = path, Groups(), []
         self.job = JobFacts(NOW, caught_up=True)
+        self.sinks: tuple[str, ...] = ("page",)
         self.sent: Sent
         self.watch: Watch
 
     def begin(self) -> None:
-        agreed = Agreed("default", 0.05, lambda _group: TERMS, Manner(("page",)), lambda *_: None, 30)
+        agreed = Agreed("default", 0.05, lambda _group: TERMS, Manner(self.sinks), lambda *_: None, 30)
 
         def sender(done: Callable[[str, Delivery], None]) -> Sent:
             self.sent = Sent(done)
@@ -168,3 +169,12 @@ def test_groups_that_cannot_be_read_for_a_while_end_nothing(scene: Scene) -> Non
     assert scene.stored()[0].state == FIRING
     scene.groups.broken = False
     assert wait_until(lambda: scene.stored()[0].state == RESOLVED)
+
+
+def test_what_was_due_to_a_sink_that_is_no_longer_configured_is_not_waited_for(scene: Scene) -> None:
+    scene.groups.facts = {"g": not_ready()}
+    assert wait_until(lambda: scene.stored() != [])
+    scene.end()
+    scene.sinks = ("other",)
+    scene.begin()
+    assert wait_until(lambda: scene.stored()[0].deliveries == ())

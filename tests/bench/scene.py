@@ -59,13 +59,15 @@ class Scene(NamedTuple):
             stop.set()
             job.join()
 
-    def write_groups(self, topic: str, count: int) -> int:
-        """Write the records of `count` new groups, and return how many those are."""
-        records = [(number, pair) for number in range(count) for pair in group_records(number, FIRST_EPOCH)]
-        for number, (key, value) in records:
-            self.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+    def write_groups(self, topic: str, count: int, members: int = MEMBERS) -> int:
+        """Write the records of `count` new groups of so many members, and return how many records those are."""
+        written = 0
+        for number in range(count):
+            for key, value in group_records(number, FIRST_EPOCH, members):
+                self.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+                written += 1
         self.producer.flush()
-        return len(records)
+        return written
 
     @property
     def _log(self) -> Path:
@@ -92,20 +94,20 @@ def group_id(number: int) -> str:
     return f"group-{number:06d}"
 
 
-def group_records(number: int, epoch: int) -> Iterator[Pair]:
+def group_records(number: int, epoch: int, members: int = MEMBERS) -> Iterator[Pair]:
     """A group's records at an epoch: all of them at first, then those that a rebalance writes."""
     group = {"group_id": group_id(number)}
     if epoch == FIRST_EPOCH:
         yield encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
-        for member in range(MEMBERS):
+        for member in range(members):
             client = {"client_id": "app", "client_host": "/10.0.0.1", "process_id": "p"}
             yield encode(19, _member(number, member), client)
     metadata = {"epoch": epoch, "metadata_hash": 1, "validated_topology_epoch": 0, "last_assignment_configs": []}
     yield encode(17, group, metadata)
-    for member in range(MEMBERS):
+    for member in range(members):
         yield encode(21, _member(number, member), {"active_tasks": _tasks(member)})
     yield encode(20, group, {"assignment_epoch": epoch})
-    for member in range(MEMBERS):
+    for member in range(members):
         state = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "state": 1}
         yield encode(22, _member(number, member), {**state, "active_tasks": _tasks(member)})
 

@@ -43,7 +43,8 @@ def without_tags(location: Path, values: object) -> Path:
     for number, part in enumerate(location):
         _, here = found(values, path)
         last = number == len(location) - 1
-        if isinstance(part, str) and not (isinstance(here, Mapping) and (part in here or last)):
+        missing = last and isinstance(here, Mapping) and here.get("type") != part
+        if isinstance(part, str) and not (isinstance(here, Mapping) and (part in here or missing)):
             continue
         path = (*path, part)
     return path

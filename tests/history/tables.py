@@ -22,7 +22,7 @@ _START_SECONDS = 120.0
 _VERIFY_SECONDS = 120.0
 _LOOKS = 3  # a group may change while it is compared, for nobody stops the broker's own timers
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in ("group_id", *Event._fields))
-_ASKED_OF_THE_CLUSTER = {"not_ready_reason"}  # column and kind of event: what topics there were when the job looked
+_ASKED_OF_THE_CLUSTER = {"not_ready_reason"}  # column, change and event: what topics there were when the job looked
 
 
 def disagreements(job: Job, client: StreamsGroupClient, history: History, *, exactly: bool) -> list[str]:
@@ -76,6 +76,8 @@ def _unlike(group_id: str, row: Mapping[str, Any] | None, told: list[Event], his
             yield f"{group_id}: the job has {'no' if row is None else 'a'} row, and the fold has the other"
         return
     as_folded = to_row(_CLUSTER, from_row(dict(row)))
+    changes = [change for change in as_folded["last_changes"] if change["what"] not in _ASKED_OF_THE_CLUSTER]
+    as_folded["last_changes"] = changes
     for name, value in folded.items():
         if name not in _ASKED_OF_THE_CLUSTER and unordered(as_folded[name]) != unordered(value):
             yield f"{group_id} {name}: the job says {as_folded[name]}, the fold {value}"

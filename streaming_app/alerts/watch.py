@@ -25,6 +25,7 @@ from streaming_app.core.rule import Look
 from streaming_app.core.rules import TermsOf, evaluate
 
 _STOP = None
+_AFTER_FAILURE_SECONDS = 10.0  # until the table is written again: delta-rs is noisy about a full disk
 _UPKEEP_EVERY = 200  # commits to the table, each of which leaves a file or two
 
 
@@ -82,7 +83,8 @@ class Watch:
         self._book = Book.of(held)
         self._telling = {alert.fingerprint: alert for alert in held if _to_be_told(alert)}
         self._results: queue.SimpleQueue[tuple[str, Delivery] | None] = queue.SimpleQueue()
-        self._trouble: str | None = None
+        self._told: set[str] = set()  # troubles since the last look without any
+        self._save_at = 0.0
         self._sender = sender(lambda fingerprint, delivery: self._results.put((fingerprint, delivery)))
         self._sender.offer(tuple(self._telling.values()))
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
@@ -135,31 +137,40 @@ class Watch:
 
     def _look(self) -> None:
         """One look. Whatever goes wrong with it, there will be another."""
+        seen = self._tried(self._see)
+        signed = self._tried(lambda: self._looked(self._sender.status()))
+        if seen and signed and not self._unsaved:
+            self._told.clear()
+
+    def _tried(self, step: Callable[[], None]) -> bool:
         try:
-            self._mirror.refresh()
-            now = datetime.now(timezone.utc)
-            groups, job = self._mirror.groups(), self._job()
-            look = Look(now, self._mirror.recent_rebalances(), self._agreed.descriptions_since(groups, now))
-            step = advance(
-                self._book,
-                evaluate(groups.values(), job, look, self._agreed.terms_of),
-                cluster=self._agreed.cluster,
-                now=now,
-                terms_of=self._agreed.terms_of,
-                manner=self._agreed.manner,
-                caught_up=job.caught_up,
-            )
-            self._book = step.book
-            self._remember(step.gone, dropped=True)
-            self._remember(step.changed)
-            saved = self._save()
-            self._telling |= {alert.fingerprint: alert for alert in step.changed if _to_be_told(alert)}
-            self._sender.offer(step.changed)
-            self._looked(self._sender.status())
-            if saved:
-                self._trouble = None
+            step()
         except Exception as error:  # noqa: BLE001 - no trouble of one look may end the loop
             self._tell(error)
+            return False
+        return True
+
+    def _see(self) -> None:
+        """Ask the rules, and let the alerts live on by what they find."""
+        self._mirror.refresh()
+        now = datetime.now(timezone.utc)
+        groups, job = self._mirror.groups(), self._job()
+        look = Look(now, self._mirror.recent_rebalances(), self._agreed.descriptions_since(groups, now))
+        step = advance(
+            self._book,
+            evaluate(groups.values(), job, look, self._agreed.terms_of),
+            cluster=self._agreed.cluster,
+            now=now,
+            terms_of=self._agreed.terms_of,
+            manner=self._agreed.manner,
+            caught_up=job.caught_up,
+        )
+        self._book = step.book
+        self._remember(step.gone, dropped=True)
+        self._remember(step.changed)
+        self._save()  # before they are sent, so that a crash in between loses none
+        self._telling |= {alert.fingerprint: alert for alert in step.changed if _to_be_told(alert)}
+        self._sender.offer(step.changed)
 
     def _note_results(self) -> bool:
         """Store what became of notifications, at once: a crash before that would send them again. False: to stop."""
@@ -202,10 +213,10 @@ class Watch:
             row = (alert.rule, alert.group_id or "", alert.pending_since.isoformat())
             self._unsaved[row] = (alert, dropped)
 
-    def _save(self) -> bool:
-        """Write what is not written yet; whether that went well. Until it does it stays remembered."""
-        if not self._unsaved:
-            return True
+    def _save(self) -> None:
+        """Write what is not written yet. What could not be is remembered, and tried again after a while."""
+        if not self._unsaved or time.monotonic() < self._save_at:
+            return
         rows = self._unsaved.values()
         try:
             self._store.save((a for a, dropped in rows if not dropped), (a for a, dropped in rows if dropped))
@@ -213,16 +224,15 @@ class Watch:
             self._commits += 1
             if self._commits % _UPKEEP_EVERY == 0:
                 self._store.upkeep(self._agreed.retention_days)
-        except Exception as error:  # noqa: BLE001 - delta-rs raises several kinds; people must be told of alerts all the same
+        except Exception as error:  # noqa: BLE001 - delta-rs raises several kinds; people must be told all the same
+            self._save_at = time.monotonic() + _AFTER_FAILURE_SECONDS
             self._tell(error)
-            return False
-        return True
 
     def _tell(self, error: Exception) -> None:
         text = f"alerts: {' '.join(str(error).split()) or type(error).__name__}; trying again"
-        if text != self._trouble:
+        if text not in self._told:
+            self._told.add(text)
             self._say(text)
-        self._trouble = text
 
 
 def _to_be_told(alert: Alert) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming_app.alerts import watch
 from streaming_app.alerts.lane import SinkStatus
 from streaming_app.alerts.store import AlertStore
 from streaming_app.alerts.watch import Agreed, Watch
@@ -151,6 +152,7 @@ def test_a_table_that_cannot_be_written_is_told_once_and_keeps_no_alert_from_its
     def full(*_: object) -> None:
         raise OSError("No space left on device")
 
+    monkeypatch.setattr(watch, "_AFTER_FAILURE_SECONDS", 0.2)
     with monkeypatch.context() as disk:
         disk.setattr(AlertStore, "save", full)
         scene.groups.facts = {"g": not_ready()}

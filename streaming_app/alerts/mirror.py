@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.core.facts import COLUMNS, REBALANCING, GroupFacts, group_facts
+from streaming_app.serve.place import Place
 from streaming_app.serve.warehouse import Warehouse, quoted
 
 DEAD = "Dead"
@@ -45,7 +46,7 @@ class Mirror:
     """
 
     def __init__(
-        self, warehouse: Path, cluster: str, window: timedelta, now: Callable[[], datetime] = _utc_now
+        self, warehouse: Place | Path, cluster: str, window: timedelta, now: Callable[[], datetime] = _utc_now
     ) -> None:
         self._warehouse = warehouse
         self._cluster = cluster

@@ -14,11 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from schemas.table_definitions import table
 from streaming_app.core.alert import Alert, Delivery
+from streaming_app.serve.place import Place
+from streaming_app.serve.stores import reason
 from streaming_app.serve.warehouse import Warehouse, quoted
 
 _GONE = "gone"  # as a state, only on its way to the table: the row is dropped
@@ -32,10 +34,10 @@ _DAYS = 30  # longer than any grace, and a notification that could not be sent i
 class AlertStore:
     """The alerts of one cluster."""
 
-    def __init__(self, warehouse: Path, cluster: str) -> None:
-        self._warehouse = warehouse
+    def __init__(self, warehouse: Place | Path, cluster: str) -> None:
+        self._warehouse = Place.of(warehouse)
         self._cluster = cluster
-        self._schema = pa.schema(DeltaTable(self._location).schema().to_arrow())
+        self._schema = pa.schema(self._table().schema().to_arrow())
 
     def alerts(self) -> list[Alert]:
         """What is open, and what was resolved lately. Raises WarehouseError when the table cannot be read."""
@@ -45,33 +47,35 @@ class AlertStore:
     def save(self, alerts: Iterable[Alert], gone: Iterable[Alert] = ()) -> None:
         """Put these alerts in place of their former rows, and drop those of `gone`, in one commit.
 
-        Raises deltalake's DeltaError, or OSError, when the table cannot be written.
+        Raises OSError when the table cannot be written.
         """
         rows = [_row(alert) for alert in alerts] + [{**_row(alert), "state": _GONE} for alert in gone]
         if rows:
-            self._merge(pa.Table.from_pylist(rows, self._schema))
+            try:
+                self._merge(pa.Table.from_pylist(rows, self._schema))
+            except (DeltaError, OSError) as error:
+                raise OSError(f"Cannot write the table alerts: {reason(error)}") from None
 
     @retry(
         retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), wait=wait_fixed(0.2), reraise=True
     )
     def _merge(self, rows: pa.Table) -> None:
-        target = DeltaTable(self._location)
+        target = self._table()
         merge = target.merge(rows, f"{_SAME} AND t.cluster = {quoted(self._cluster)}", "s", "t")
         merge = merge.when_matched_delete(f"s.state = '{_GONE}'").when_matched_update_all()
         merge.when_not_matched_insert_all(f"s.state <> '{_GONE}'").execute()
 
     def upkeep(self, retention_days: float) -> None:
         """Drop what was resolved longer ago, compact the files, and remove those that no version of two days needs."""
-        target = DeltaTable(self._location)
+        target = self._table()
         mine = f"cluster = {quoted(self._cluster)}"
         target.delete(f"{mine} AND resolved_at < now() - INTERVAL '{retention_days * 24:.0f} hours'")
         target.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
         target.vacuum(dry_run=False)
         target.cleanup_metadata()
 
-    @property
-    def _location(self) -> str:
-        return str(self._warehouse / "alerts")
+    def _table(self) -> DeltaTable:
+        return (self._warehouse / "alerts").delta_table()
 
 
 def read_alerts(warehouse: Warehouse, where: str) -> list[Alert]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from streaming_app.cli.decode import decode
 from streaming_app.cli.operations import alerts, status
 from streaming_app.cli.options import explained, governed, located, refuse_without_server
 from streaming_app.cli.verify import verify
+from streaming_app.serve.place import Place
 
 if TYPE_CHECKING:
     from streaming_app.config.load import Loaded
@@ -51,7 +51,7 @@ def run(loaded: Loaded, once: bool, reset: bool) -> None:
 @located
 @click.option("--seconds", default=0.0, type=click.FloatRange(min=0), help="Keep the groups living this much longer.")
 @explained
-def demo(warehouse: Path, cluster: str, seconds: float) -> None:
+def demo(warehouse: Place, cluster: str, seconds: float) -> None:
     """Start a local real broker, groups that live on it and the job; print the tables; stop all of it."""
     from streaming_app.demo.show import show  # noqa: PLC0415 - --help needs none of these
 
@@ -70,7 +70,7 @@ def demo(warehouse: Path, cluster: str, seconds: float) -> None:
     help="Show states; only the named ones, if any.",
 )
 @explained
-def list_groups(warehouse: Path, cluster: str, states: str | None) -> None:
+def list_groups(warehouse: Place, cluster: str, states: str | None) -> None:
     """List the streams groups, like kafka-streams-groups.sh --list."""
     from streaming_app.serve import groups, printing  # noqa: PLC0415 - --help needs none of these
 
@@ -92,7 +92,7 @@ def list_groups(warehouse: Path, cluster: str, states: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
 @explained
 def describe(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Path,
+    warehouse: Place,
     cluster: str,
     group_ids: tuple[str, ...],
     all_groups: bool,
@@ -118,7 +118,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
 @click.argument("query")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 @explained
-def sql(warehouse: Path, cluster: str, query: str, form: str) -> None:  # noqa: ARG001 - a query names its clusters itself
+def sql(warehouse: Place, cluster: str, query: str, form: str) -> None:  # noqa: ARG001 - a query names its clusters itself
     """Answer a SQL QUERY (DataFusion's dialect) over the tables and views."""
     from rich.console import Console  # noqa: PLC0415 - --help needs none of these
 
@@ -136,10 +136,10 @@ def sql(warehouse: Path, cluster: str, query: str, form: str) -> None:  # noqa: 
         console.print(f"{len(rows)} rows", style="dim")
 
 
-def _opened(path: Path) -> Any:  # noqa: ANN401 - a Warehouse, which --help does not load
+def _opened(place: Place) -> Any:  # noqa: ANN401 - a Warehouse, which --help does not load
     from streaming_app.serve.warehouse import Warehouse  # noqa: PLC0415
 
-    return Warehouse(path)
+    return Warehouse(place)
 
 
 def _print_lines(lines: Iterable[str]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from pathlib import Path
 
 import click
 
 from streaming_app.cli.options import explained, located
+from streaming_app.serve.place import Place
 
 
 @click.command()
@@ -17,7 +17,7 @@ from streaming_app.cli.options import explained, located
 @click.option("--resolved", is_flag=True, help="Also what is over.")
 @click.option("--json", "as_json", is_flag=True, help="Everything about them, as JSON.")
 @explained
-def alerts(warehouse: Path, cluster: str, check: bool, pending: bool, resolved: bool, as_json: bool) -> None:  # noqa: PLR0913, PLR0917 - one per option
+def alerts(warehouse: Place, cluster: str, check: bool, pending: bool, resolved: bool, as_json: bool) -> None:  # noqa: PLR0913, PLR0917 - one per option
     """Show what fires now."""
     from streaming_app.alerts.store import read_alerts, shown  # noqa: PLC0415 - --help needs none of these
     from streaming_app.core.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415
@@ -56,7 +56,7 @@ def alerts(warehouse: Path, cluster: str, check: bool, pending: bool, resolved: 
 @located
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @explained
-def status(warehouse: Path, cluster: str, as_json: bool) -> None:
+def status(warehouse: Place, cluster: str, as_json: bool) -> None:
     """Show in one screen whether the job runs, how far behind it is, what fires, how big the tables are."""
     from streaming_app.serve import printing  # noqa: PLC0415 - --help needs none of these
     from streaming_app.serve import status as told  # noqa: PLC0415

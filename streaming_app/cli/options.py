@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from streaming_app.config import environment
 from streaming_app.job import defaults
+from streaming_app.serve.place import Place
 
 if TYPE_CHECKING:
     from streaming_app.config.load import Loaded
@@ -23,6 +24,14 @@ _READ_BY_CLICK = {"WAREHOUSE", "CLUSTER"}
 # What commands other than the job's take of the configuration.
 _SHARED = {"bootstrap_server", "command_config", "warehouse", "cluster"}
 
+
+def _as_place(text: str) -> Place:
+    try:
+        return Place.of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 _config = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -33,12 +42,13 @@ _config = click.option(
 )
 _warehouse = click.option(
     "--warehouse",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=_as_place,
+    metavar="PLACE",
     envvar=environment.PREFIX + "WAREHOUSE",
-    default=Path(defaults.WAREHOUSE),
+    default=defaults.WAREHOUSE,
     show_default=True,
     show_envvar=True,
-    help="Directory of the Delta tables.",
+    help="Directory of the Delta tables, or its URI: s3a://, abfss://, gs://, hdfs://.",
 )
 _cluster = click.option(
     "--cluster",

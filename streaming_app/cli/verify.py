@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming_app.cli.options import connected, explained, located
+from streaming_app.serve.place import Place
 
 if TYPE_CHECKING:
     from streaming_app.serve.position import Position
@@ -38,7 +39,7 @@ _LINE_SECONDS = 5.0  # between lines of progress where no terminal shows a livin
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 @explained
 def verify(  # noqa: PLR0913, PLR0917 - one per option
-    bootstrap_server: str, command_config: Path | None, warehouse: Path, cluster: str, timeout: float, as_json: bool
+    bootstrap_server: str, command_config: Path | None, warehouse: Place, cluster: str, timeout: float, as_json: bool
 ) -> None:
     """Compare the tables with what the brokers say of every streams group. Exit code 0 only if nothing differs."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - --help needs none of these
@@ -99,7 +100,7 @@ class _Tables:
         "members, assignments, subtopologies"
     )
 
-    def __init__(self, warehouse: Path, cluster: str) -> None:
+    def __init__(self, warehouse: Place, cluster: str) -> None:
         self._warehouse = warehouse
         self._cluster = cluster
 

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic_core import PydanticCustomError
 
 from streaming_app.alerts.settings import AlertSettings
 from streaming_app.alerts.sinks.settings import SinkList
 from streaming_app.job import defaults
 from streaming_app.metrics.settings import MetricsSettings
+from streaming_app.serve.place import Place
 
 _ADDRESS = re.compile(r"[^\s,:]+:\d+|\[[^\s,\]]+\]:\d+")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -28,6 +30,12 @@ def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ValueError(f'must be letters, digits, ".", "_" and "-", not "{text}"')
     return text
+
+
+def _place(where: Any) -> Place:  # noqa: ANN401 - whatever YAML holds
+    if not isinstance(where, Place | Path | str) or not str(where):
+        raise PydanticCustomError("path_type", "must be a path")
+    return Place.of(where)
 
 
 def _dialect(name: str) -> str:
@@ -50,6 +58,7 @@ def _texts(pairs: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
 
 
 BootstrapServer = Annotated[str, AfterValidator(_addresses)]
+WarehousePlace = Annotated[Place, PlainValidator(_place), PlainSerializer(str, return_type=str)]
 
 
 class Settings(BaseModel):
@@ -59,7 +68,9 @@ class Settings(BaseModel):
 
     bootstrap_server: BootstrapServer | None = None
     command_config: Path | None = None
-    warehouse: Path = Path(defaults.WAREHOUSE)
+    warehouse: WarehousePlace = Place(defaults.WAREHOUSE)
+    state_dir: Path | None = None
+    """The local directory of the lock and of Spark's log, for a warehouse that is not local."""
     cluster: Annotated[str, AfterValidator(_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC
     dialect: Annotated[str, AfterValidator(_dialect)] = defaults.DIALECT

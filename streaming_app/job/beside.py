@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -16,17 +17,19 @@ from streaming_app.alerts.watch import Agreed, Watch
 from streaming_app.metrics.collector import Sources, make_registry
 from streaming_app.metrics.http import make_app
 from streaming_app.metrics.server import Server
-from streaming_app.serve.running import Running, running_file, write_running
+from streaming_app.serve.running import Running, running_file
 from streaming_app.serve.warehouse import Warehouse, quoted
 
 if TYPE_CHECKING:
     from streaming_app.alerts.lane import SinkStatus
+    from streaming_app.job.files import Files
     from streaming_app.job.health import Health
     from streaming_app.job.run import JobConfig
 
 _STORM = "StreamsGroupRebalanceStorm"
 _SEND_SECONDS = 10.0  # for what is due when `--once` is done
 _CLOSE_SECONDS = 3.0
+_SIGN_SECONDS = 30.0  # between signs of life in a store, where each is a request that may cost
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,9 @@ class Beside:
 
 
 @contextmanager
-def beside(config: JobConfig, health: Health, say: Callable[[str], None], *, has_plugin: bool) -> Iterator[Beside]:
+def beside(
+    config: JobConfig, files: Files, health: Health, say: Callable[[str], None], *, has_plugin: bool
+) -> Iterator[Beside]:
     """Start all of it, and end it with the block."""
     _recall_quarantine(config, health)
     mirror = Mirror(config.warehouse, config.cluster, _storm_window(config))
@@ -58,18 +63,29 @@ def beside(config: JobConfig, health: Health, say: Callable[[str], None], *, has
     )
     file = running_file(config.warehouse, config.cluster)
 
+    pause = 0.0 if config.warehouse.is_local else _SIGN_SECONDS
+    signed_at = -pause
+
     def sign(status: tuple[SinkStatus, ...], *, stopped: bool = False) -> None:
+        nonlocal signed_at
+        if time.monotonic() < signed_at + pause and not stopped:
+            return
         counted = health.counted
         running = Running(
             at=datetime.now(timezone.utc),
-            every_seconds=config.alerts.interval,
+            every_seconds=pause + config.alerts.interval,
             facts=health.facts,
             records_seen=counted.records_seen,
             last_batch_seconds=counted.last_batch_seconds,
             stopped=stopped,
             notifications_waiting=sum(sink.waiting for sink in status),
         )
-        write_running(file, running)
+        files.write(file, running.model_dump_json())
+        signed_at = time.monotonic()
+
+    def signed_off() -> None:
+        with suppress(OSError):  # of a full disk, say: what ended the job is what is to be told
+            sign(watch.sinks(), stopped=True)
 
     watch = Watch(
         agreed,
@@ -89,7 +105,7 @@ def beside(config: JobConfig, health: Health, say: Callable[[str], None], *, has
             ended.callback(server.close)
             say(f"Metrics at {server.url}/metrics, with /health and /ready beside them")
         watch.start()
-        ended.callback(lambda: sign(watch.sinks(), stopped=True))
+        ended.callback(signed_off)
         ended.callback(watch.close, _CLOSE_SECONDS)
         yield Beside(mirror, watch)
 

@@ -7,3 +7,12 @@ class JobError(Exception):
 
 class UnreachableError(JobError):
     """No broker answers."""
+
+
+def java_line(error: Exception) -> str:
+    """The line of a Spark or Java error that tells a person something: the first that the innermost cause says."""
+    java = getattr(error, "java_exception", None)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    said = str((java.getMessage() or java.getClass().getName()) if java is not None else error)
+    return next(iter(said.splitlines()), type(error).__name__)

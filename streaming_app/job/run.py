@@ -15,10 +15,11 @@ from streaming_app.config.settings import BootstrapServer, Settings
 from streaming_app.job.beginning import begin, check_same
 from streaming_app.job.health import Health
 from streaming_app.job.keeping import TRIES, keep_running
-from streaming_app.job.lock import only_job
+from streaming_app.job.lock import only_job, state_directory
 from streaming_app.job.session import start_spark
 from streaming_app.job.source import client_properties, examine, read_stream
 from streaming_app.job.tables import Warehouse, missing_tables
+from streaming_app.serve.place import Place
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -35,8 +36,8 @@ class JobConfig(Settings):
 
     @field_validator("warehouse")
     @classmethod
-    def _absolute(cls, path: Path) -> Path:
-        return path.absolute()  # Spark takes a relative one for a table's name
+    def _absolute(cls, place: Place) -> Place:
+        return place.absolute()  # Spark takes a relative one for a table's name
 
 
 def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | None = None) -> None:
@@ -45,10 +46,12 @@ def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | N
     `say` gets one line at a time. Raises JobError or LocalError, whose text is a line for the user.
     """
     stop = stop or threading.Event()
-    home = config.warehouse / "_jobs"
-    with only_job(home, config.cluster), _stopped_by_signals(stop):
+    home = state_directory(config.warehouse, config.state_dir)
+    in_warehouse = config.warehouse.is_local and config.state_dir is None
+    what = "the warehouse" if in_warehouse else "state_dir"
+    with only_job(home, config.cluster, what), _stopped_by_signals(stop):
         # What is wrong with these is better known before Spark starts.
-        missing_tables(str(config.warehouse))
+        missing_tables(config.warehouse)
         client_properties(config.bootstrap_server, config.command_config)
         say("Starting Spark ...")
         log_file = home / f"{config.cluster}.spark.log"
@@ -73,7 +76,7 @@ def run_with(
 
     properties = client_properties(config.bootstrap_server, config.command_config)
     topic = examine(spark, properties, config.topic)
-    warehouse = Warehouse(spark, str(config.warehouse), config.cluster)
+    warehouse = Warehouse(spark, config.warehouse, config.cluster)
     warehouse.prepare()
     checkpoint = config.warehouse / "_checkpoints" / config.cluster
     beginning = begin(warehouse, checkpoint, topic, reset=config.reset)
@@ -89,9 +92,10 @@ def run_with(
     trigger = {"availableNow": True} if config.once else {"processingTime": f"{config.trigger} seconds"}
 
     def look() -> None:
-        check_same(checkpoint, examine(spark, properties, config.topic))
+        check_same(warehouse.files, checkpoint, examine(spark, properties, config.topic))
 
-    with beside(config, health, say, has_plugin=has_description_plugin(spark, properties)) as onlookers:
+    has_plugin = has_description_plugin(spark, properties)
+    with beside(config, warehouse.files, health, say, has_plugin=has_plugin) as onlookers:
         pipeline = Pipeline(
             warehouse,
             config.cluster,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from schemas.table_definitions import WAREHOUSE_FORMAT, Table, table, tables
-from streaming_app.job.errors import JobError
+from streaming_app.job.errors import JobError, java_line
+from streaming_app.job.files import files_at
+from streaming_app.serve.place import Place
+from streaming_app.serve.stores import reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -34,16 +39,18 @@ _FEW_ROWS_CONF = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",  # the rows are of those groups
 }
+_LACKING = re.compile(r"Class \S*FileSystem\S* not found")
 _SKIPPED_BY = {"group_id"}  # what tables are looked up by: statistics of more only cost time
 
 
 class Warehouse:
-    """The tables below `path` as the job writes them, for one cluster."""
+    """The tables below `place` as the job writes them, for one cluster; `files` are those beside them."""
 
-    def __init__(self, spark: SparkSession, path: str, cluster: str) -> None:
+    def __init__(self, spark: SparkSession, place: Place | Path | str, cluster: str) -> None:
         self._spark = spark
-        self._path = path.rstrip("/")
+        self._place = Place.of(place)
         self._cluster = cluster
+        self.files = files_at(self._place, spark)
 
     def prepare(self) -> set[str]:
         """Create the tables that are missing, and name them. Raises JobError if the warehouse cannot be written."""
@@ -51,14 +58,14 @@ class Warehouse:
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
         try:
-            missing = missing_tables(self._path)
+            missing = missing_tables(self._place)
             for definition in missing:
                 self._create(self._at(definition.name), definition)
             for definition in tables():
                 if definition not in missing:
-                    self._upgrade(self._at(definition.name), definition)
+                    self._upgrade(self._place / definition.name, definition)
         except (PySparkException, Py4JJavaError) as error:
-            raise JobError(f"Cannot write the warehouse {self._path}: {_first_line(error)}") from None
+            raise JobError(f"Cannot write the warehouse {self._place}: {_explained(error)}") from None
         return {definition.name for definition in missing}
 
     def for_few_rows(self) -> Warehouse:
@@ -66,7 +73,7 @@ class Warehouse:
         session = self._spark.newSession()
         for name, value in _FEW_ROWS_CONF.items():
             session.conf.set(name, value)
-        return Warehouse(session, self._path, self._cluster)
+        return Warehouse(session, self._place, self._cluster)
 
     def frame(self, rows: pa.Table) -> DataFrame:
         """`rows` as a DataFrame of this warehouse's session."""
@@ -81,15 +88,11 @@ class Warehouse:
 
     def is_empty(self, name: str) -> bool:
         """Tell whether a table has no row of any cluster; by delta-rs, as Spark takes a second to start on that."""
-        from deltalake import DeltaTable  # noqa: PLC0415 - as below
-
-        return int(DeltaTable(self._at(name)).get_add_actions().num_rows) == 0
+        return int((self._place / name).delta_table().get_add_actions().num_rows) == 0
 
     def identity(self, name: str) -> str:
         """What tells a table from one that was made in its place, or elsewhere, or for another cluster's rows."""
-        from deltalake import DeltaTable  # noqa: PLC0415 - as below
-
-        return f"{DeltaTable(self._at(name)).metadata().id}/{self._cluster}"
+        return f"{(self._place / name).delta_table().metadata().id}/{self._cluster}"
 
     def highest_offsets(self, name: str, partition: str) -> dict[int, int]:
         """The highest offset in a table, by the topic's partition, which stands in the column `partition`."""
@@ -180,16 +183,15 @@ class Warehouse:
         return DeltaTable.forPath(self._spark, self._at(name))
 
     def _at(self, name: str) -> str:
-        return f"{self._path}/{name}"
+        return str(self._place / name)
 
-    def _upgrade(self, location: str, definition: Table) -> None:
+    def _upgrade(self, location: Place, definition: Table) -> None:
         """Add the columns that a release before did not have; in its rows they are null."""
-        from deltalake import DeltaTable  # noqa: PLC0415 - the workers import this module, and need no delta-rs
         from pyspark.sql.types import StructType  # noqa: PLC0415 - Spark is loaded by those who need it
 
         from streaming_app.job.columns import UnknownColumnError, additions  # noqa: PLC0415 - as above
 
-        have = StructType.fromJson(json.loads(DeltaTable(location).schema().to_json()))
+        have = StructType.fromJson(json.loads(location.delta_table().schema().to_json()))
         try:
             for column, kind in additions(have, StructType.fromDDL(definition.ddl)):
                 self._spark.sql(f"ALTER TABLE delta.`{location}` ADD COLUMNS ({column} {kind})")
@@ -216,24 +218,23 @@ class Warehouse:
         )
 
 
-def missing_tables(path: str) -> list[Table]:
+def missing_tables(warehouse: Place) -> list[Table]:
     """The tables that are still to be made. Raises JobError if one that is there is not of our format.
 
     By delta-rs: that looks at four tables in a blink and before there is a Spark, which takes a job for each.
     """
-    from deltalake import DeltaTable  # noqa: PLC0415 - the workers import this module, and need no delta-rs
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - the workers import this module, and need no delta-rs
 
     missing = []
     for definition in tables():
-        location = f"{path}/{definition.name}"
+        location = warehouse / definition.name
         try:
-            if not DeltaTable.is_deltatable(location):
+            if not location.is_delta_table():
                 missing.append(definition)
                 continue
-            made = DeltaTable(location).metadata().configuration.get(FORMAT_PROPERTY)
+            made = location.delta_table().metadata().configuration.get(FORMAT_PROPERTY)
         except (DeltaError, OSError) as error:
-            raise JobError(f"Cannot read the warehouse {path}: {str(error).splitlines()[0]}") from None
+            raise JobError(f"Cannot read the warehouse {warehouse}: {reason(error)}") from None
         if made != str(WAREHOUSE_FORMAT):
             other = "no streams-groups job" if made is None else f"a streams-groups of format {made}"
             raise JobError(
@@ -248,9 +249,8 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _first_line(error: Exception) -> str:
-    """The line of a Spark or Java error that tells a person something."""
-    java = getattr(error, "java_exception", None)
-    while java is not None and java.getCause() is not None:
-        java = java.getCause()
-    return str(java.getMessage() if java is not None else error).splitlines()[0]
+def _explained(error: Exception) -> str:
+    line = java_line(error)
+    if "No FileSystem for scheme" in line or _LACKING.search(line):
+        return f"{line}: name the jar of this kind of store by the setting spark.jars.packages, see deploy/README.md"
+    return line

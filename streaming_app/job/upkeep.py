@@ -6,13 +6,13 @@ last dropped stands in a file, so that a job that runs now and then (`--once`) d
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.job.tables import VERSIONS_KEPT_HOURS
+from streaming_app.serve.place import Place
 
 if TYPE_CHECKING:
     from streaming_app.job.tables import Warehouse
@@ -31,22 +31,20 @@ class Upkeep:
     def __init__(
         self,
         warehouse: Warehouse,
-        done_at: Path,
+        done_at: Place | Path,
         retention_days: float,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare. The file `done_at` is touched when old rows are dropped."""
+        """Prepare. The file `done_at` says when old rows were dropped, in seconds since 1970."""
         self._warehouse = warehouse
-        self._done_at = done_at
+        self._done_at = Place.of(done_at)
         self._retention_days = retention_days
         self._say = say
         self._clock = clock
         self._commits = 0
         self._vacuum_at = clock() + _VACUUM_SECONDS
-        if not done_at.exists():  # what was made just now holds nothing old
-            done_at.parent.mkdir(parents=True, exist_ok=True)
-            self._touch()
+        self._trimmed_at = self._read()
 
     def after_batch(self, *, wrote: bool) -> None:
         """Do what is due after a batch, and say so in one line if it was anything."""
@@ -59,12 +57,12 @@ class Upkeep:
                 self._warehouse.forget_versions(name)
             self._commits = 0
             done.append("files compacted")
-        due = started >= self._done_at.stat().st_mtime + _DAY_SECONDS
+        due = started >= self._trimmed_at + _DAY_SECONDS
         if due:
             dropped = {
                 name: self._warehouse.trim(name, column, self._retention_days) for name, column in TRIMMED_BY.items()
             }
-            self._touch()
+            self._trimmed_at = self._write(self._clock())
             done += [f"{count:,} old rows of {name} dropped" for name, count in dropped.items() if count]
         if due or started >= self._vacuum_at:
             for name in TRIMMED_BY:
@@ -73,6 +71,12 @@ class Upkeep:
         if done:
             self._say(f"upkeep: {', '.join(done)}, {self._clock() - started:.1f} s")
 
-    def _touch(self) -> None:
-        self._done_at.touch()
-        os.utime(self._done_at, (self._clock(), self._clock()))
+    def _read(self) -> float:
+        try:
+            return float(self._warehouse.files.read(self._done_at) or "")
+        except ValueError:
+            return self._write(self._clock())  # what was made just now holds nothing old
+
+    def _write(self, seconds: float) -> float:
+        self._warehouse.files.write(self._done_at, str(seconds))
+        return seconds

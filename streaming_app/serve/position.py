@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from streaming_app.serve.place import Place
 from streaming_app.serve.warehouse import WarehouseError
 
 _VERSION = "v1"
@@ -31,37 +32,35 @@ class Position(NamedTuple):
         return {partition: count for partition, count in left.items() if count > 0}
 
 
-def position(warehouse: Path, cluster: str) -> Position | None:
+def position(warehouse: Place | Path, cluster: str) -> Position | None:
     """Where the job that writes `cluster` is; None before its first batch is done.
 
     Raises WarehouseError when the checkpoint cannot be read, or is of a Spark that writes it otherwise.
     """
-    checkpoint = warehouse / "_checkpoints" / cluster
+    checkpoint = Place.of(warehouse) / "_checkpoints" / cluster
     for attempt in range(_TRIES):
         batch_id = _newest(checkpoint)
         if batch_id is None:
             return None
         file = checkpoint / "offsets" / str(batch_id)
         try:
-            return _read(file.read_text("utf-8"), batch_id)
+            return _read(file.read_text(), batch_id)
         except FileNotFoundError:
             if attempt == _TRIES - 1:
                 raise WarehouseError(f"{file} is missing: the checkpoint was tampered with") from None
         except OSError as error:
-            raise WarehouseError(f"Cannot read {file}: {error.strerror}") from None
+            raise WarehouseError(f"Cannot read {file}: {error.strerror or error}") from None
         except (ValueError, AttributeError):
             raise WarehouseError(f"{file} is no offset log of Spark as this release knows it") from None
     return None
 
 
-def _newest(checkpoint: Path) -> int | None:
+def _newest(checkpoint: Place) -> int | None:
     try:
-        committed = [int(entry.name) for entry in (checkpoint / "commits").iterdir() if entry.name.isdecimal()]
-    except FileNotFoundError:
-        return None
+        names = (checkpoint / "commits").names()
     except OSError as error:
-        raise WarehouseError(f"Cannot read {checkpoint}: {error.strerror}") from None
-    return max(committed, default=None)
+        raise WarehouseError(f"Cannot read {checkpoint}: {error.strerror or error}") from None
+    return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 def _read(text: str, batch_id: int) -> Position | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streaming_app.core.facts import JobFacts
+from streaming_app.serve.place import Place
 from streaming_app.serve.warehouse import WarehouseError
 
 _MISSED = 3  # renewals that may be missed, by a busy machine, before the job counts as gone
@@ -40,32 +41,25 @@ class Running(BaseModel):
         return not self.stopped and now - self.at < timedelta(seconds=_MISSED * self.every_seconds + 5)
 
 
-def running_file(warehouse: Path, cluster: str) -> Path:
-    """Where the job of `cluster` writes how it does."""
-    return warehouse / "_jobs" / f"{cluster}.running.json"
+def running_file(warehouse: Place | Path, cluster: str) -> Place:
+    """Where the job of `cluster` writes how it does, as JSON."""
+    return Place.of(warehouse) / "_jobs" / f"{cluster}.running.json"
 
 
-def write_running(file: Path, running: Running) -> None:
-    """Put it in the file, whole or not at all."""
-    new = file.with_suffix(".new")
-    new.write_text(running.model_dump_json(), "utf-8")
-    new.replace(file)
-
-
-def read_running(warehouse: Path, cluster: str) -> Running | None:
+def read_running(warehouse: Place | Path, cluster: str) -> Running | None:
     """What the job wrote last; None if there never was one. Raises WarehouseError if it cannot be read."""
     file = running_file(warehouse, cluster)
     try:
-        return Running.model_validate_json(file.read_text("utf-8"))
+        return Running.model_validate_json(file.read_text())
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise WarehouseError(f"Cannot read {file}: {error.strerror}") from None
+        raise WarehouseError(f"Cannot read {file}: {error.strerror or error}") from None
     except ValidationError:
         raise WarehouseError(f"{file} was written by another release: restart the job with this one") from None
 
 
-def warning(warehouse: Path, cluster: str) -> str | None:
+def warning(warehouse: Place | Path, cluster: str) -> str | None:
     """A line for those who look at tables that nobody keeps; None while the job lives."""
     running = read_running(warehouse, cluster)
     if running is None:

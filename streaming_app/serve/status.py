@@ -9,20 +9,21 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from schemas.table_definitions import tables
+from streaming_app.serve.place import Place
 from streaming_app.serve.running import read_running
-from streaming_app.serve.warehouse import Warehouse, quoted
+from streaming_app.serve.warehouse import Warehouse, WarehouseError, opened_table, quoted
 
 Row = dict[str, Any]
 
 
-def status(warehouse: Path, cluster: str, now: datetime) -> dict[str, Any]:
+def status(warehouse: Place | Path, cluster: str, now: datetime) -> dict[str, Any]:
     """Everything about one cluster, as JSON has it. Raises WarehouseError."""
-    opened = Warehouse(warehouse)
+    place = Place.of(warehouse)
+    opened = Warehouse(place)
     mine = f"WHERE cluster = {quoted(cluster)}"
-    running = read_running(warehouse, cluster)
+    running = read_running(place, cluster)
     by_state = f"SELECT state, count(*) AS n FROM groups {mine} GROUP BY state ORDER BY n DESC, state"  # noqa: S608 - quoted
     firing = f"{mine} AND state = 'firing' ORDER BY opened_at"
     return {
@@ -30,17 +31,20 @@ def status(warehouse: Path, cluster: str, now: datetime) -> dict[str, Any]:
         "job": None if running is None else {"running": running.alive(now), **running.model_dump()},
         "groups": {row["state"]: row["n"] for row in opened.rows(by_state)},
         "firing": opened.rows(f"SELECT severity, rule, group_id, opened_at, summary FROM alerts {firing}"),  # noqa: S608
-        "tables": [_size(warehouse / definition.name) for definition in tables()],
+        "tables": [_size(place / definition.name) for definition in tables()],
     }
 
 
-def _size(path: Path) -> Row:
+def _size(place: Place) -> Row:
     """Rows, files and bytes of a table as it is now, and files on the disk, those of past versions included."""
-    opened = DeltaTable(str(path))
+    opened = opened_table(place)
     files = pa.table(opened.get_add_actions(flatten=True))
-    present = sum(1 for entry in path.rglob("*") if entry.is_file()) if path.is_dir() else None
+    try:
+        present = place.count_files()
+    except OSError as error:
+        raise WarehouseError(f"Cannot read {place}: {error.strerror or error}") from None
     return {
-        "table": path.name,
+        "table": place.name,
         "version": opened.version(),
         "files": files.num_rows,
         "bytes": pc.sum(files["size_bytes"]).as_py() or 0,

@@ -10,6 +10,8 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from schemas.table_definitions import WAREHOUSE_FORMAT, tables, view_sql, views
+from streaming_app.serve.place import Place
+from streaming_app.serve.stores import reason
 
 FORMAT_PROPERTY = "streams_groups.format"
 
@@ -21,17 +23,18 @@ class WarehouseError(Exception):
 class Warehouse:
     """The tables and views of a warehouse as they are now."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, where: Place | Path) -> None:
         """Open every table. Raises WarehouseError if there is no warehouse, or it is of another format."""
+        place = Place.of(where)
         self._builder = QueryBuilder()
         for definition in tables():
-            self._builder.register(definition.name, _open(path, definition.name))
+            self._builder.register(definition.name, opened_table(place / definition.name))
         try:
             for view in views():
                 self._builder.execute(f"CREATE VIEW {view.name} AS {view_sql(view, 'unnest')}").read_all()
         except Exception:  # noqa: BLE001 - as in `query`
             raise WarehouseError(
-                f"{path} was made by an older release, which knew fewer columns: start the job with this one first"
+                f"{place} was made by an older release, which knew fewer columns: start the job with this one first"
             ) from None
 
     def query(self, sql: str) -> pa.Table:
@@ -39,7 +42,7 @@ class Warehouse:
         try:
             return pa.table(self._builder.execute(sql).read_all())
         except Exception as error:  # noqa: BLE001 - delta-rs raises several kinds, of bases not in common
-            raise WarehouseError(f"The query failed: {' '.join(str(error).split())}") from None
+            raise WarehouseError(f"The query failed: {reason(error)}") from None
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """The answer as dicts; maps are dicts, too."""
@@ -54,20 +57,21 @@ class Warehouse:
         ]
 
 
-def _open(path: Path, name: str) -> DeltaTable:
+def opened_table(place: Place) -> DeltaTable:
+    """The table at a place. Raises WarehouseError if there is none, or it is of another format."""
     try:
-        opened = DeltaTable(str(path / name))
+        opened = place.delta_table()
     except TableNotFoundError:
         raise WarehouseError(
-            f"No streams-groups warehouse at {path} (no table {name} there): run `streams-groups run --warehouse ...` "
-            "first, or name the right one with --warehouse or STREAMS_GROUPS_WAREHOUSE"
+            f"No streams-groups warehouse at {place.parent} (no table {place.name} there): run `streams-groups run "
+            "--warehouse ...` first, or name the right one with --warehouse or STREAMS_GROUPS_WAREHOUSE"
         ) from None
     except (DeltaError, OSError) as error:
-        raise WarehouseError(f"Cannot read {path / name}: {' '.join(str(error).split())}") from None
+        raise WarehouseError(f"Cannot read {place}: {reason(error)}") from None
     made = opened.metadata().configuration.get(FORMAT_PROPERTY)
     if made != str(WAREHOUSE_FORMAT):
         raise WarehouseError(
-            f"{path / name} is of format {made}, this release reads {WAREHOUSE_FORMAT}: use the release that made it"
+            f"{place} is of format {made}, this release reads {WAREHOUSE_FORMAT}: use the release that made it"
         )
     return opened
 

@@ -15,7 +15,7 @@ from streaming_app.config.settings import BootstrapServer, Settings
 from streaming_app.job.beginning import begin, check_same
 from streaming_app.job.health import Health
 from streaming_app.job.keeping import TRIES, keep_running
-from streaming_app.job.lock import only_job, state_directory
+from streaming_app.job.lock import only_job, state_directory, wait_for_silence
 from streaming_app.job.session import start_spark
 from streaming_app.job.source import client_properties, examine, read_stream
 from streaming_app.job.tables import Warehouse, missing_tables
@@ -53,6 +53,8 @@ def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | N
         # What is wrong with these is better known before Spark starts.
         missing_tables(config.warehouse)
         client_properties(config.bootstrap_server, config.command_config)
+        if not config.warehouse.is_local:
+            wait_for_silence(config.warehouse, config.cluster, say, stop)
         say("Starting Spark ...")
         log_file = home / f"{config.cluster}.spark.log"
         spark = start_spark(log_file, conf=config.conf, progress=say)

@@ -65,9 +65,7 @@ def wait_for_silence(warehouse: Place, cluster: str, say: Callable[[str], None],
     if first is None or first.host == socket.gethostname() or not first.alive(datetime.now(timezone.utc)):
         return
     who = f"process {first.pid} on {first.host}"
-    say(
-        f"The last sign of life of {who}, at {first.at:%H:%M:%SZ}, is fresh: waiting to see that it does not come again"
-    )
+    say(f"A sign of life of {who}, of {first.at:%H:%M:%SZ}, is fresh: waiting to see that none comes again")
     while not stop.wait(_LOOK_SECONDS):
         now = _sign(warehouse, cluster)
         if now is None or not now.alive(datetime.now(timezone.utc)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ appender.file.strategy.max = 3
 logger.stop.name = org.apache.spark.sql.execution.streaming.MicroBatchExecution
 logger.stop.level = error
 """
+
+_JVM_SECONDS = 5.0  # a JVM whose connection broke is gone within these, or something else is wrong
 
 # Each with its reason; `--conf` overrides them one by one.
 _CONF = {
@@ -101,6 +104,29 @@ def start_spark(
             return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise JobError(f"Spark did not start: {str(error).splitlines()[0]} (see {log_file})") from None
+
+
+@contextmanager
+def spark_session(
+    log_file: Path, *, conf: Mapping[str, str] | None = None, progress: Callable[[str], None] | None = None
+) -> Iterator[SparkSession]:
+    """A session as `start_spark` makes it, which ends with the block. Raises JobError, too, when its JVM is lost."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is loaded by those who need it
+
+    spark = start_spark(log_file, conf=conf, progress=progress)
+    jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - the only way to it
+    try:
+        yield spark
+    except (Py4JError, ConnectionError):
+        with suppress(subprocess.TimeoutExpired):
+            jvm.wait(_JVM_SECONDS)
+            raise JobError(
+                f"Spark's JVM is gone: was it killed, or was there no memory left? Start the job again (see {log_file})"
+            ) from None
+        raise
+    finally:
+        if jvm.poll() is None:
+            spark.stop()
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def test_after_any_history_the_fold_says_what_the_broker_says(
 
 
 @pytest.mark.broker
-def test_a_job_that_is_killed_in_its_work_tells_every_event_once(
+def test_a_job_that_is_killed_in_its_work_tells_every_event_once_and_of_a_lost_jvm_in_one_line(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     history = History(client, broker.bootstrap_server, 3, unique("h") + "-", groups=3)
@@ -58,8 +58,8 @@ def test_a_job_that_is_killed_in_its_work_tells_every_event_once(
         play(20)
         job.start(Start(("--max-offsets-per-trigger", "10")))  # cuts operations in two
         assert disagreements(job, client, history, exactly=True) == []
-        assert job.end() is None
-        assert job.said.endswith("Stopped.\n")
+        assert job.lose_jvm() is None
+        assert job.said.splitlines()[-1].startswith("Error: Spark's JVM is gone: was it killed, or ")
     finally:
         job.close()
         history.close()

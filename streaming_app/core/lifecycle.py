@@ -185,7 +185,9 @@ def _since(before: Alert | None, finding: Finding, resolved_at: datetime | None,
     A firing alert stays what it is. A pending one whose finding tells another time ended and began in between, and its
     grace begins anew; but a finding whose time is now only says that it does not know, and the alert knows better.
     """
-    since = min(max(finding.since, resolved_at or finding.since), now)
+    since = min(finding.since, now)
+    if resolved_at is not None:  # later than the last alert in any case: the two are told apart by this time
+        since = max(since, resolved_at + timedelta(microseconds=1))
     if before is None:
         return since
     if before.state == PENDING and (since < now or before.pending_since > now):

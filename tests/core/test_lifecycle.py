@@ -177,14 +177,23 @@ def test_nothing_happens_before_the_job_has_caught_up_but_it_may_say_that_it_sta
     assert desk.book.open == before.open
 
 
+def test_an_alert_that_came_and_went_in_an_instant_is_not_overwritten_by_the_next() -> None:
+    desk = Desk()
+    stopped = AlertKey("StreamsGroupsJobStopped", None)
+    for since in (0, None, -1, None):  # at one instant, to which the clock was set back
+        desk.look(0, since=since, key=stopped)
+    desk.look(1, since=-1, key=stopped)
+    assert [alert.state for alert in desk.alerts] == [RESOLVED, FIRING]
+
+
 def test_after_a_resolution_grace_begins_anew_though_the_time_is_the_old_one() -> None:
     desk = Desk()
     desk.look(300, since=0)
     desk.look(400)
     desk.restart()
     (alert,) = desk.look(410, since=0).changed
-    assert (alert.state, alert.pending_since) == (PENDING, at(400))
-    assert states(desk.look(700, since=0)) == [FIRING]
+    assert (alert.state, alert.pending_since) == (PENDING, at(400) + timedelta(microseconds=1))
+    assert states(desk.look(701, since=0)) == [FIRING]
     assert len(desk.alerts) == 2
 
 

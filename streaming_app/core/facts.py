@@ -33,6 +33,7 @@ class GroupFacts:
     failed_description_epoch: int
     description_status: str
     description_since: datetime | None
+    description_stale_since: datetime | None
     not_ready_reason: str | None
     solicitable: bool
     unsolicited_pushes: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
 
 from streaming_app.core.group import Group, Member, TaskId
@@ -40,6 +41,7 @@ def to_row(cluster: str, life: Life) -> dict[str, Any]:
     row |= {
         "cluster": cluster,
         "assignment_epoch": group.told_assignment_epoch,
+        "description_stale_since": description_stale_since(life),
         "solicitable": is_solicitable(group),
         "member_count": len(group.members),
         "stale_member_count": len(stale),
@@ -77,6 +79,17 @@ def from_row(row: dict[str, Any]) -> Life:
 def is_stale(group: Group, member: Member) -> bool:
     """The member runs a topology older than the group's (the broker's STALE_TOPOLOGY)."""
     return None not in (group.topology_epoch, member.topology_epoch) and member.topology_epoch < group.topology_epoch  # type: ignore[operator]
+
+
+def description_stale_since(life: Life) -> datetime | None:
+    """Since when the topology's epoch has been without a stored description; None while it has one, or none is due.
+
+    That is since the epoch was first seen; where its description was stored before, since it has not been any more.
+    """
+    if life.description_status in {"CURRENT", "NO_TOPOLOGY", None}:
+        return None
+    times = life.group.topology_epochs.get(life.group.topology_epoch or 0, {})
+    return life.description_since if "description_stored_at" in times else times.get("first_seen_at")
 
 
 def is_solicitable(group: Group) -> bool:

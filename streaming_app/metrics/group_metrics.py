@@ -21,7 +21,7 @@ class OfGroup(NamedTuple):
 def _stale_seconds(group: OfGroup) -> float | None:
     if group.facts.description_status in _NOT_STALE:
         return 0.0
-    since = seconds(group.facts.description_since)
+    since = seconds(group.facts.description_stale_since)
     return None if since is None else max(0.0, group.now - since)
 
 
@@ -103,8 +103,7 @@ GROUP_METRICS: tuple[Metric[OfGroup], ...] = (
     Metric(
         "streams_group_description_stale_seconds",
         "gauge",
-        "How long the description of the present topology has not been stored, since its status last changed; 0 while "
-        "it is stored.",
+        "How long the present topology's epoch has been without a stored description; 0 while it has one.",
         value(_stale_seconds),
     ),
     Metric(

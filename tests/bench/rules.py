@@ -45,6 +45,7 @@ def facts(groups: int) -> list[GroupFacts]:
         failed_description_epoch=-1,
         description_status="CURRENT",
         description_since=AGO,
+        description_stale_since=AGO,
         not_ready_reason=None,
         solicitable=False,
         unsolicited_pushes=0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from streaming_app.core.row import from_row, to_row
@@ -61,3 +63,25 @@ def test_since_when_a_description_holds_does_not_depend_on_where_an_operation_is
     assert (there.life.description_status, there.life.description_since) == ("UNCERTAIN", at(9))
     back = fold(log((at(9), 17, GROUP, metadata(stored=0)), first=9), from_row(to_row("c", there.life))).life
     assert (back.description_status, back.description_since) == ("CURRENT", at(5))
+
+
+@pytest.mark.parametrize(
+    ("records", "since"),
+    [
+        pytest.param([], at(0), id="the epoch was never stored: since it was seen"),
+        pytest.param([(at(5), metadata(stored=-2))], at(0), id="a push is under way: still since then"),
+        pytest.param([(at(5), metadata(stored=0))], None, id="stored"),
+        pytest.param([(at(5), metadata(stored=0)), (at(9), metadata(stored=-2))], at(9), id="stored no more"),
+    ],
+)
+def test_a_description_is_stale_for_as_long_as_its_epoch_has_been_without_one(
+    records: list[tuple[Any, Any]], since: Any
+) -> None:
+    life = fold(log(*FIRST_JOIN, *((when, 17, GROUP, value) for when, value in records))).life
+    assert to_row("c", life)["description_stale_since"] == since
+
+
+def test_a_new_epoch_makes_a_stored_description_stale() -> None:
+    newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
+    life = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)), newer)).life
+    assert (life.description_status, to_row("c", life)["description_stale_since"]) == ("STALE", at(9))

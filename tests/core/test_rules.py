@@ -31,6 +31,7 @@ HEALTHY = GroupFacts(
     failed_description_epoch=-1,
     description_status="CURRENT",
     description_since=LONG_AGO,
+    description_stale_since=None,
     not_ready_reason=None,
     solicitable=False,
     unsolicited_pushes=0,

@@ -29,6 +29,7 @@ def group(group_id: str, state: str = "Stable", **others: Any) -> GroupFacts:
         "failed_description_epoch": -1,
         "description_status": "CURRENT",
         "description_since": SINCE,
+        "description_stale_since": SINCE,
         "not_ready_reason": None,
         "solicitable": False,
         "unsolicited_pushes": 0,

@@ -109,7 +109,7 @@ def test_the_values_of_a_group_are_those_of_its_row(scrape: Scrape) -> None:
     }
     assert told["streams_group_solicitable", "b"] == 1
     assert told["streams_group_unsolicited_descriptions_total", "b"] == 2
-    assert 600 <= told["streams_group_description_stale_seconds", "b"] < 700
+    assert 600 <= told["streams_group_description_stale_seconds", "b"] < 3600  # since the scene was made
 
 
 def test_the_values_of_the_job_are_those_of_its_health(scrape: Scrape) -> None:

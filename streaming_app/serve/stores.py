@@ -30,6 +30,7 @@ _MEANINGS = (
 )
 """What stands in the words of delta-rs, the first that is found, and what it means."""
 _ASKED = re.compile(r"\b(?:GET|HEAD|PUT|POST|DELETE) (\w+://[^/?\s]+)")
+_JAVA_STACK = re.compile(r" at [\w.$/]+\(\w+\.java\b")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -50,6 +51,7 @@ def file_system(uri: str) -> Iterator[PyFileSystem]:
 def reason(error: Any) -> str:  # noqa: ANN401 - whatever delta-rs raised
     """What delta-rs says of a trouble, in one line: what it means where that is known, else its own words."""
     said = " ".join(_COLOURS.sub("", str(error)).replace("↳", " ").split())
+    said = _JAVA_STACK.split(said)[0]
     asked = _ASKED.search(said)
     for pattern, meaning in _MEANINGS:
         if found := re.search(pattern, said):

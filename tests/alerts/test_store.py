@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+
+import pytest
 
 from streaming_app.alerts.store import AlertStore
 from streaming_app.core.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
@@ -46,3 +49,10 @@ def test_upkeep_drops_what_was_resolved_long_ago_and_leaves_one_file(empty_wareh
         store.save([alert])
     store.upkeep(retention_days=7)
     assert {alert.group_id for alert in store.alerts()} == {"it's", "new"}
+
+
+def test_a_table_that_cannot_be_written_is_told_in_one_line(empty_warehouse: Path) -> None:
+    store = AlertStore(empty_warehouse, "default")
+    shutil.rmtree(empty_warehouse / "alerts")
+    with pytest.raises(OSError, match=r"^Cannot write the table alerts: .+$"):
+        store.save([PENDING_ONE])

@@ -17,7 +17,7 @@ def streams_groups(*arguments: object, cwd: Path | None = None) -> subprocess.Co
 
 
 def run_job(
-    server: str, warehouse: Path, *options: object, cwd: Path | None = None
+    server: str, warehouse: object, *options: object, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run the job once over what there is."""
     return streams_groups("run", "--once", "--bootstrap-server", server, "--warehouse", warehouse, *options, cwd=cwd)

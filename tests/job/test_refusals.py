@@ -106,8 +106,9 @@ def test_an_empty_topic_and_a_topic_of_something_else_do_no_harm(
     for number in range(3):
         producer.send(topic, key=f"order-{number}".encode(), value=b'{"json": true}').get(30)
     producer.close()
-    other = run_job(broker.bootstrap_server, tmp_path, "--topic", topic)
+    other = run_job(broker.bootstrap_server, tmp_path.as_uri(), "--topic", topic)
     assert other.returncode == 0, other.stderr
+    assert "resuming" in other.stdout
     assert "3 quarantined" in other.stdout
     kept = Warehouse(tmp_path).rows("SELECT key, error_kind FROM quarantine ORDER BY key")
     assert kept == [{"key": f"order-{n}".encode(), "error_kind": "UnknownRecordType"} for n in range(3)]

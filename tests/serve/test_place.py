@@ -107,9 +107,14 @@ def test_local_files_and_directories_are_read(tmp_path: Path) -> None:
             "PUT http://169.254.169.254/latest/api/token denied",
             "no credentials: the environment says",
         ),
+        (
+            "RPC error: Exception\nPermission denied: user=alice\n\tat org.apache.A$1.b(A.java:661)\n\tat x",
+            "RPC error: Exception Permission denied: user=alice",
+        ),
         ("communicating with HDFS\n  Connection refused", "the store does not answer: Connection refused"),
         ("something\n   \x1b[31m↳\x1b[0m else", "something else"),
     ],
 )
 def test_the_troubles_of_stores_are_told_in_one_line(said: str, line: str) -> None:
     assert reason(OSError(said)).startswith(line)
+    assert ".java" not in reason(OSError(said))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,13 @@ from streaming_app.alerts.mirror import Mirror
 from streaming_app.alerts.sender import Sender
 from streaming_app.alerts.store import AlertStore
 from streaming_app.alerts.watch import Agreed, Watch
+from streaming_app.job.sign import SignOfLife
 from streaming_app.metrics.collector import Sources, make_registry
 from streaming_app.metrics.http import make_app
 from streaming_app.metrics.server import Server
-from streaming_app.serve.running import Running, running_file
 from streaming_app.serve.warehouse import Warehouse, quoted
 
 if TYPE_CHECKING:
-    from streaming_app.alerts.lane import SinkStatus
     from streaming_app.job.files import Files
     from streaming_app.job.health import Health
     from streaming_app.job.run import JobConfig
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 _STORM = "StreamsGroupRebalanceStorm"
 _SEND_SECONDS = 10.0  # for what is due when `--once` is done
 _CLOSE_SECONDS = 3.0
-_SIGN_SECONDS = 30.0  # between signs of life in a store, where each is a request that may cost
 
 
 @dataclass(frozen=True)
@@ -51,42 +48,15 @@ def beside(
     """Start all of it, and end it with the block."""
     _recall_quarantine(config, health)
     mirror = Mirror(config.warehouse, config.cluster, _storm_window(config))
-    terms_of = config.alerts.terms_of()
-    plugin_since = datetime.now(timezone.utc) if has_plugin else None
+    sign = SignOfLife(config, files, health, has_plugin=has_plugin)
     agreed = Agreed(
         cluster=config.cluster,
         interval=config.alerts.interval,
-        terms_of=terms_of,
+        terms_of=config.alerts.terms_of(),
         manner=config.alerts.manner(sink.name for sink in config.sinks),
-        descriptions_since=lambda groups, _now: config.alerts.descriptions_since(groups.values(), plugin_since),
+        descriptions_since=sign.descriptions_since,
         retention_days=config.retention_days,
     )
-    file = running_file(config.warehouse, config.cluster)
-
-    pause = 0.0 if config.warehouse.is_local else _SIGN_SECONDS
-    signed_at = -pause
-
-    def sign(status: tuple[SinkStatus, ...], *, stopped: bool = False) -> None:
-        nonlocal signed_at
-        if time.monotonic() < signed_at + pause and not stopped:
-            return
-        counted = health.counted
-        running = Running(
-            at=datetime.now(timezone.utc),
-            every_seconds=pause + config.alerts.interval,
-            facts=health.facts,
-            records_seen=counted.records_seen,
-            last_batch_seconds=counted.last_batch_seconds,
-            stopped=stopped,
-            notifications_waiting=sum(sink.waiting for sink in status),
-        )
-        files.write(file, running.model_dump_json())
-        signed_at = time.monotonic()
-
-    def signed_off() -> None:
-        with suppress(OSError):  # of a full disk, say: what ended the job is what is to be told
-            sign(watch.sinks(), stopped=True)
-
     watch = Watch(
         agreed,
         mirror,
@@ -94,7 +64,7 @@ def beside(
         lambda: health.facts,
         partial(Sender, [sink.sink() for sink in config.sinks], say=say),
         say,
-        sign,
+        sign.renew,
     )
     with ExitStack() as ended:
         if config.metrics.listen:
@@ -105,7 +75,7 @@ def beside(
             ended.callback(server.close)
             say(f"Metrics at {server.url}/metrics, with /health and /ready beside them")
         watch.start()
-        ended.callback(signed_off)
+        ended.callback(lambda: sign.sign_off(watch.sinks()))
         ended.callback(watch.close, _CLOSE_SECONDS)
         yield Beside(mirror, watch)
 

@@ -33,6 +33,8 @@ class Running(BaseModel):
     stopped: bool = False
     """It ended, in an orderly way."""
     notifications_waiting: int = 0
+    descriptions_since: datetime | None = None
+    """Since when the cluster is known to keep topology descriptions."""
     pid: int = Field(default_factory=os.getpid)
     host: str = Field(default_factory=socket.gethostname)
 

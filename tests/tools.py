@@ -31,13 +31,13 @@ def debian_tool(package: str, binary: str) -> Path:
     kept.mkdir(parents=True, exist_ok=True)
     with FileLock(kept / "fetch.lock"):
         if not program.exists():
-            _fetch(package, binary, kept)
+            _fetch(package, kept)
     if not program.exists():
         raise MissingToolError(f"Debian's package {package} has no {binary}")
     return program
 
 
-def _fetch(package: str, binary: str, kept: Path) -> None:
+def _fetch(package: str, kept: Path) -> None:
     said = "nothing was said"
     for command in (["apt-get", "download", package], ["apt-get", "update"], ["apt-get", "download", package]):
         try:
@@ -47,8 +47,7 @@ def _fetch(package: str, binary: str, kept: Path) -> None:
             break
         said = (ran.stderr.strip().splitlines() or [said])[-1]
         if fetched := next(iter(kept.glob("*.deb")), None):
-            files = subprocess.run(["dpkg-deb", "--fsys-tarfile", fetched], check=True, capture_output=True).stdout
-            subprocess.run(["tar", "-x", f"./usr/bin/{binary}"], cwd=kept, input=files, check=True, capture_output=True)
+            subprocess.run(["dpkg-deb", "-x", fetched, kept], check=True, capture_output=True)
             fetched.unlink()
             return
     raise MissingToolError(f"no program of {package} on PATH, and apt-get does not fetch its package: {said}")

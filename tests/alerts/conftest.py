@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.alerts.receivers import Alertmanager, Certificates, HttpReceiver, MissingError
+from tests.alerts.receivers import Alertmanager, Certificates, HttpReceiver
+from tests.tools import MissingToolError
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def alertmanager(tmp_path: Path, receiver: HttpReceiver) -> Iterator[Alertmanage
     """A real Alertmanager that tells `receiver`."""
     try:
         running = Alertmanager(tmp_path, receiver.url)
-    except MissingError as missing:
+    except MissingToolError as missing:
         pytest.skip(str(missing))
     with running:
         yield running

@@ -23,25 +23,19 @@ from typing import Any
 import urllib3
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
-from filelock import FileLock
 from typing_extensions import Self
 from urllib3.exceptions import HTTPError
 
 from streaming_app.local.answering import reserve
-from streaming_app.local.jars import cache_directory
 from streaming_app.local.process import Process, last_line
+from tests.tools import debian_tool
 from tests.waiting import wait_until
 
 HOST = "127.0.0.1"
 OK = 200
 _DEBIAN_PACKAGE = "prometheus-alertmanager"
 _TEMPLATES = "/usr/share/prometheus/alertmanager"
-_FETCH_SECONDS = 120
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-
-
-class MissingError(Exception):
-    """There is no Alertmanager here, and why."""
 
 
 @dataclass
@@ -242,8 +236,8 @@ class Alertmanager:
     """A real one, on the loopback, that tells `receiver` of everything at once."""
 
     def __init__(self, directory: Path, receiver: str) -> None:
-        """Start it. Raises MissingError where there is none."""
-        program = _find_alertmanager()
+        """Start it. Raises MissingToolError where there is none."""
+        program, directory_of_templates = _alertmanager()
         config = directory / "alertmanager.json"  # YAML holds JSON
         route = {"receiver": "test", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
         hook = {"url": receiver, "send_resolved": True}
@@ -253,7 +247,7 @@ class Alertmanager:
         self.url = f"http://{HOST}:{port}"
         command = [
             "env",
-            f"--chdir={program.parent}",
+            f"--chdir={directory_of_templates}",
             program,
             f"--config.file={config}",
             f"--storage.path={directory / 'data'}",
@@ -285,42 +279,17 @@ class Alertmanager:
             return False
 
 
-def _find_alertmanager() -> Path:
-    """Find it on PATH, else take it out of Debian's package, without installing that: its service is not wanted."""
-    for name in ("alertmanager", _DEBIAN_PACKAGE):
-        if found := shutil.which(name):
-            return Path(found)
-    kept = cache_directory() / "alertmanager"
-    program = kept / _DEBIAN_PACKAGE
-    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise MissingError("no alertmanager on PATH, and no apt-get to fetch its Debian package with")
-    kept.mkdir(parents=True, exist_ok=True)
-    with FileLock(kept / "fetch.lock"):
-        if not program.exists():
-            _fetch(kept)
-    return program
-
-
-def _unpack(package: Path, kept: Path) -> None:
-    """Take the program out, and let it look for its templates where it is run: Debian's build knows but one place."""
-    unpacked = kept / "unpacked"
-    subprocess.run(["dpkg-deb", "-x", package, unpacked], check=True, capture_output=True)
-    shutil.copytree(unpacked / _TEMPLATES.lstrip("/"), kept, dirs_exist_ok=True)
-    here = ".".ljust(len(_TEMPLATES), "/")  # of the same length
-    program = unpacked / "usr" / "bin" / _DEBIAN_PACKAGE
-    program.write_bytes(program.read_bytes().replace(_TEMPLATES.encode(), here.encode()))
-    program.replace(kept / _DEBIAN_PACKAGE)
-    shutil.rmtree(unpacked)
-    package.unlink()
-
-
-def _fetch(kept: Path) -> None:
-    for command in (["apt-get", "download", _DEBIAN_PACKAGE], ["apt-get", "update"]) * 2:
-        ran = subprocess.run(command, cwd=kept, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
-        if packages := list(kept.glob("*.deb")):
-            _unpack(packages[0], kept)
-            return
-        if ran.returncode and command[1] == "update":
-            break
-    said = (ran.stderr.strip().splitlines() or ["nothing was said"])[-1]
-    raise MissingError(f"no alertmanager on PATH, and apt-get does not fetch its package: {said}")
+def _alertmanager() -> tuple[Path, Path]:
+    """The program, and the directory to run it in. Debian's build knows but one place for its templates."""
+    if found := shutil.which("alertmanager"):
+        return Path(found), Path(found).parent
+    program = debian_tool(_DEBIAN_PACKAGE, _DEBIAN_PACKAGE)
+    unpacked = program.parents[2]
+    moved = program.with_name("alertmanager")
+    if not moved.exists():  # a copy that looks for them where it is run: a name of the same length
+        here = ".".ljust(len(_TEMPLATES), "/")
+        new = moved.with_suffix(".new")
+        new.write_bytes(program.read_bytes().replace(_TEMPLATES.encode(), here.encode()))
+        new.chmod(0o755)
+        new.replace(moved)
+    return moved, unpacked / _TEMPLATES.lstrip("/")

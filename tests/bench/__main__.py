@@ -2,27 +2,30 @@
 
 import argparse
 
-from tests.bench import catchup, decode, freshness, rules, throughput, touched
+from tests.bench import catchup, decode, freshness, notification, rules, throughput, touched, week
 from tests.bench.scene import scene
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("which", nargs="*", default=["decode", "rules", "throughput", "freshness", "touched", "catchup"])
 parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
+
+ALONE = {"decode": decode.run, "rules": rules.run}
+WITH_A_BROKER = {
+    "throughput": lambda shared: throughput.run(shared, asked.commits, asked.groups),
+    "freshness": lambda shared: [freshness.run(shared, groups) for groups in (100, 10_000)],
+    "touched": touched.run,
+    "catchup": lambda shared: catchup.run(shared, 10_000, 10),
+    "notification": lambda shared: notification.run(shared, 10_000),
+    "week": week.run,
+}
+EVERY = [*ALONE, *WITH_A_BROKER]
+parser.add_argument("which", nargs="*", default=EVERY, metavar="BENCHMARK", help=", ".join(EVERY))
 asked = parser.parse_args()
 
-if "decode" in asked.which:
-    decode.run()
-if "rules" in asked.which:
-    rules.run()
-if {"throughput", "freshness", "touched", "catchup"} & set(asked.which):
+for name, bench in ALONE.items():
+    if name in asked.which:
+        bench()
+if wanted := [name for name in WITH_A_BROKER if name in asked.which]:
     with scene() as shared:
-        if "throughput" in asked.which:
-            throughput.run(shared, asked.commits, asked.groups)
-        if "freshness" in asked.which:
-            for groups in (100, 10_000):
-                freshness.run(shared, groups)
-        if "touched" in asked.which:
-            touched.run(shared)
-        if "catchup" in asked.which:
-            catchup.run(shared, 10_000, 10)
+        for name in wanted:
+            WITH_A_BROKER[name](shared)

@@ -31,7 +31,7 @@ def run(scene: Scene, groups: int) -> None:
     seconds = []
     with scene.running(name, name, lambda _line: None):
         started = time.monotonic()
-        _await_groups(warehouse, groups)
+        await_groups(warehouse, groups)
         print(f"first catch-up of {groups:,} groups: {time.monotonic() - started:.1f} s", flush=True)
         for append in range(WARM_UP + APPENDS):
             time.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
@@ -66,7 +66,8 @@ def _once(scene: Scene, topic: str, warehouse: Path, number: int, epoch: int) ->
     raise TimeoutError(f"{group_id(number)} did not come through")
 
 
-def _await_groups(warehouse: Path, groups: int) -> None:
+def await_groups(warehouse: Path, groups: int) -> None:
+    """Wait until so many groups are in the table."""
     ends = time.monotonic() + _CATCH_UP_SECONDS
     while time.monotonic() < ends:
         time.sleep(0.5)

@@ -38,7 +38,8 @@ class Scene(NamedTuple):
     def config(self, topic: str, warehouse: str, **settings: Any) -> JobConfig:
         """The job's configuration."""
         where = self.directory / warehouse
-        return JobConfig(bootstrap_server=self.broker.bootstrap_server, warehouse=where, topic=topic, **settings)
+        told = {"bootstrap_server": self.broker.bootstrap_server, "warehouse": where, "topic": topic, **settings}
+        return JobConfig.model_validate(told)
 
     def run_once(self, topic: str, warehouse: str) -> list[str]:
         """Let the job process what the topic holds, and return its lines."""
@@ -47,10 +48,10 @@ class Scene(NamedTuple):
         return lines
 
     @contextmanager
-    def running(self, topic: str, warehouse: str, say: Callable[[str], None]) -> Iterator[None]:
-        """Let the job run on as it does by default."""
+    def running(self, topic: str, warehouse: str, say: Callable[[str], None], **settings: Any) -> Iterator[None]:
+        """Let the job run on as it does by default, but for these settings."""
         stop = threading.Event()
-        config = self.config(topic, warehouse)
+        config = self.config(topic, warehouse, **settings)
         job = threading.Thread(target=run_with, args=(self.spark, config, say, stop, self._log))
         job.start()
         try:

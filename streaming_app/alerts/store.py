@@ -66,7 +66,7 @@ class AlertStore:
         merge.when_not_matched_insert_all(f"s.state <> '{_GONE}'").execute()
 
     def upkeep(self, retention_days: float) -> None:
-        """Drop what was resolved longer ago, compact the files, and remove those that no version of two days needs."""
+        """Drop what was resolved longer ago, compact the files, and remove those that no kept version needs."""
         target = self._table()
         mine = f"cluster = {quoted(self._cluster)}"
         target.delete(f"{mine} AND resolved_at < now() - INTERVAL '{retention_days * 24:.0f} hours'")

@@ -26,7 +26,7 @@ from streaming_app.core.rules import TermsOf, evaluate
 
 _STOP = None
 _AFTER_FAILURE_SECONDS = 10.0  # until the table is written again: delta-rs is noisy about a full disk
-_UPKEEP_EVERY = 200  # commits to the table, each of which leaves a file or two
+_UPKEEP_EVERY = 100  # commits to the table, each of which leaves a file or two
 
 
 class Sends(Protocol):

@@ -113,8 +113,8 @@ def _uncertain(group: GroupFacts, _thresholds: Thresholds, look: Look) -> Findin
 
 
 def _asked_since(group: GroupFacts, look: Look) -> datetime:
-    """Since when the broker has had reason to ask: not before the group was in its state, nor before the plugin."""
-    return known_since(later(group.description_since, group.state_since, look.descriptions_since), group, look.now)
+    """Since when the broker has had reason and somebody to ask: rebalances do not matter, a new start of all does."""
+    return known_since(later(group.description_since, group.members_since, look.descriptions_since), group, look.now)
 
 
 def _not_cleaned_up(group: GroupFacts, _thresholds: Thresholds, look: Look) -> Finding | None:

@@ -39,6 +39,7 @@ class GroupFacts:
     unsolicited_pushes: int
     last_unsolicited_push_at: datetime | None
     member_count: int
+    members_since: datetime | None
     stale_member_count: int
     first_seen_at: datetime | None
     updated_at: datetime | None

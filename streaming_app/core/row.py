@@ -44,6 +44,7 @@ def to_row(cluster: str, life: Life) -> dict[str, Any]:
         "description_stale_since": description_stale_since(life),
         "solicitable": is_solicitable(group),
         "member_count": len(group.members),
+        "members_since": min((m.joined_at for m in group.members.values() if m.joined_at), default=None),
         "stale_member_count": len(stale),
         "assignment_configs": list(group.assignment_configs.items()),
         "members": [_member_row(member, stale=member.member_id in stale) for member in group.members.values()],

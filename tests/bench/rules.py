@@ -46,6 +46,7 @@ def facts(groups: int) -> list[GroupFacts]:
         description_status="CURRENT",
         description_since=AGO,
         description_stale_since=AGO,
+        members_since=AGO,
         not_ready_reason=None,
         solicitable=False,
         unsolicited_pushes=0,

@@ -20,11 +20,13 @@ from tests.bench.scene import PARTITIONS, Scene, group_records
 DAYS, REBALANCES, GROUPS = 7, 250, 500
 _PAUSE_SECONDS = 0.4
 _QUICKER = """
+from streaming_app.alerts import watch
 from streaming_app.job import tables, upkeep
 kept = dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), "interval 30 seconds")
 tables._PROPERTIES.update(kept)
 upkeep.COMMITS = 40
 upkeep._VACUUM_SECONDS = 30
+watch._UPKEEP_EVERY = 20
 from streaming_app.cli.main import main
 main(prog_name="streams-groups")
 """

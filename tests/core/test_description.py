@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming_app.core.row import from_row, to_row
-from tests.core.records import FIRST_JOIN, GROUP, TOPOLOGY, at, fold, log, metadata
+from tests.core.records import FIRST_JOIN, GROUP, TOPOLOGY, at, fold, log, member, metadata
 
 
 # A push writes stored = -2, then stored = E (broker 4.4.0).
@@ -85,3 +85,10 @@ def test_a_new_epoch_makes_a_stored_description_stale() -> None:
     newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
     life = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)), newer)).life
     assert (life.description_status, to_row("c", life)["description_stale_since"]) == ("STALE", at(9))
+
+
+def test_members_are_there_since_the_first_of_them_joined_whatever_the_group_does() -> None:
+    second = (at(7), 19, {**GROUP, "member_id": "later"}, member())
+    rebalanced = (at(8), 17, GROUP, metadata(epoch=9))
+    assert to_row("c", fold(log(*FIRST_JOIN, second, rebalanced)).life)["members_since"] == at(0)
+    assert to_row("c", fold(log((at(0), 17, GROUP, metadata()))).life)["members_since"] is None

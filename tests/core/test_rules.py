@@ -32,6 +32,7 @@ HEALTHY = GroupFacts(
     description_status="CURRENT",
     description_since=LONG_AGO,
     description_stale_since=None,
+    members_since=LONG_AGO,
     not_ready_reason=None,
     solicitable=False,
     unsolicited_pushes=0,
@@ -142,7 +143,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             "of epoch 0 arrives; the broker has none",
         ),
         (
-            {"description_status": "STALE", "topology_epoch": 1, "solicitable": True, "state_since": ago(hours=1)},
+            {"description_status": "STALE", "topology_epoch": 1, "solicitable": True, "members_since": ago(hours=1)},
             ago(hours=1),
             "of epoch 1 arrives; the broker has only that of epoch 0",
         ),

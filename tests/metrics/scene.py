@@ -30,6 +30,7 @@ def group(group_id: str, state: str = "Stable", **others: Any) -> GroupFacts:
         "description_status": "CURRENT",
         "description_since": SINCE,
         "description_stale_since": SINCE,
+        "members_since": SINCE,
         "not_ready_reason": None,
         "solicitable": False,
         "unsolicited_pushes": 0,

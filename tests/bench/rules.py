@@ -19,6 +19,7 @@ from streaming_app.core.facts import GroupFacts, JobFacts
 from streaming_app.core.lifecycle import Book, advance
 from streaming_app.core.rule import Look
 from streaming_app.core.rules import evaluate
+from tests.core.healthy import healthy
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 AGO = NOW - timedelta(days=3)
@@ -31,33 +32,7 @@ SETTINGS = {
 
 def facts(groups: int) -> list[GroupFacts]:
     """As many groups of five teams: 99 of 100 are Stable with their description stored."""
-    well = GroupFacts(
-        group_id="",
-        group_type="streams",
-        state="Stable",
-        state_since=AGO,
-        group_epoch=7,
-        assignment_epoch=7,
-        assigned_at=AGO,
-        topology_epoch=0,
-        validated_topology_epoch=0,
-        stored_description_epoch=0,
-        failed_description_epoch=-1,
-        description_status="CURRENT",
-        description_since=AGO,
-        description_stale_since=AGO,
-        members_since=AGO,
-        not_ready_reason=None,
-        solicitable=False,
-        unsolicited_pushes=0,
-        last_unsolicited_push_at=None,
-        member_count=10,
-        stale_member_count=0,
-        first_seen_at=AGO - timedelta(days=1),
-        updated_at=AGO,
-        deleted_at=None,
-        last_offset=1,
-    )
+    well = healthy(AGO)
     never_stored = replace(well, description_status="NEVER_STORED", stored_description_epoch=-1)
     wrong = (
         replace(well, state="NotReady", not_ready_reason="Source topics a are missing."),

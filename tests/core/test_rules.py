@@ -13,37 +13,12 @@ from streaming_app.core.alert import AlertKey, Finding
 from streaming_app.core.facts import GroupFacts, JobFacts
 from streaming_app.core.rule import GROUP_ID, Look, Terms
 from streaming_app.core.rules import OF_GROUPS, OF_JOB, RULES, descriptions_since, evaluate
+from tests.core.healthy import healthy
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=30)
 LOOK = Look(NOW, descriptions_since=LONG_AGO)
-HEALTHY = GroupFacts(
-    group_id="payments",
-    group_type="streams",
-    state="Stable",
-    state_since=LONG_AGO,
-    group_epoch=7,
-    assignment_epoch=7,
-    assigned_at=LONG_AGO,
-    topology_epoch=0,
-    validated_topology_epoch=0,
-    stored_description_epoch=0,
-    failed_description_epoch=-1,
-    description_status="CURRENT",
-    description_since=LONG_AGO,
-    description_stale_since=None,
-    members_since=LONG_AGO,
-    not_ready_reason=None,
-    solicitable=False,
-    unsolicited_pushes=0,
-    last_unsolicited_push_at=None,
-    member_count=3,
-    stale_member_count=0,
-    first_seen_at=LONG_AGO,
-    updated_at=LONG_AGO,
-    deleted_at=None,
-    last_offset=1234,
-)
+HEALTHY = healthy(LONG_AGO)
 RUNNING = JobFacts(started_at=LONG_AGO, caught_up=True, last_success_at=NOW)
 
 

@@ -66,6 +66,19 @@ def fold_stream(
         yield pa.RecordBatch.from_pylist(ready, schema)
 
 
+def stored_as_records(rows: pa.Table) -> pa.Table:
+    """Stored rows in the columns of raw records, as the first of their groups."""
+    fields, nothing = list(rows.schema), pa.nulls(rows.num_rows)
+    return pa.table(
+        {
+            "group_bytes": rows["group_id"].cast(pa.binary()),
+            "offset": pa.array([STORED_OFFSET] * rows.num_rows, pa.int64()),
+            **dict.fromkeys(("partition", "timestamp", "key", "value"), nothing),
+            "stored": pa.StructArray.from_arrays([rows[f.name].combine_chunks() for f in fields], fields=fields),
+        }
+    )
+
+
 def sorted_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
     """Raw records and stored rows in the order that `fold_stream` wants: what Spark's shuffle does for many."""
     if stored is None:

@@ -22,7 +22,15 @@ import pyarrow.compute as pc
 from offsets_decoder import SHIPPED
 from schemas.table_definitions import table
 from streaming_app.job.beginning import HISTORY
-from streaming_app.job.folding import COUNTS, FOLDED_DDL, STORED_OFFSET, Lookup, fold_stream, sorted_for_fold
+from streaming_app.job.folding import (
+    COUNTS,
+    FOLDED_DDL,
+    STORED_OFFSET,
+    Lookup,
+    fold_stream,
+    sorted_for_fold,
+    stored_as_records,
+)
 from streaming_app.job.source import GROUP_BYTES, RECORD_TYPE, WANTED
 
 if TYPE_CHECKING:
@@ -144,9 +152,7 @@ class Pipeline:
         return counts
 
     def _take_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:
-        stored = (
-            None if self._nothing_stored else self._quick.stored(group_ids).selectExpr(*_STORED_AS_RECORD).toArrow()
-        )
+        stored = None if self._nothing_stored else stored_as_records(self._quick.stored_rows(group_ids))
         return self._fold_here(records, stored, batch)
 
     def _look_at_topics(self, batch: _Batch) -> None:

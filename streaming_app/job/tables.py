@@ -79,12 +79,24 @@ class Warehouse:
         """`rows` as a DataFrame of this warehouse's session."""
         return self._spark.createDataFrame(rows)
 
-    def stored(self, group_ids: Sequence[str] | None = None) -> DataFrame:
-        """The stored rows of these groups, or of all."""
-        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+    def stored(self) -> DataFrame:
+        """The stored rows of all groups."""
+        return self._spark.read.format("delta").load(self._at("groups")).where(f"cluster = {_literal(self._cluster)}")
 
-        rows = self._spark.read.format("delta").load(self._at("groups")).where(F.col("cluster") == self._cluster)
-        return rows if group_ids is None else rows.where(F.col("group_id").isin(*group_ids))
+    def stored_rows(self, group_ids: Sequence[str]) -> pa.Table:
+        """The stored rows of these groups, by delta-rs: it finds 50 among 100,000 in a tenth of the time of Spark."""
+        import pyarrow as pa  # noqa: PLC0415 - the workers import this module, and need none of these
+        from deltalake import QueryBuilder  # noqa: PLC0415
+
+        from streaming_app.serve.warehouse import quoted  # noqa: PLC0415
+
+        groups = (self._place / "groups").delta_table()
+        builder = QueryBuilder().register("groups", groups)
+        builder.execute("SET datafusion.execution.parquet.pushdown_filters = true")  # the bulk of a row after its id
+        ids = ", ".join(map(quoted, group_ids))
+        wanted = f"SELECT * FROM groups WHERE cluster = {quoted(self._cluster)} AND group_id IN ({ids})"  # noqa: S608 - quoted
+        schema = pa.schema(groups.schema().to_arrow())  # DataFusion's strings are views, which Arrow cannot sort
+        return pa.table(builder.execute(wanted).read_all()).select(schema.names).cast(schema)
 
     def is_empty(self, name: str) -> bool:
         """Tell whether a table has no row of any cluster; by delta-rs, as Spark takes a second to start on that."""

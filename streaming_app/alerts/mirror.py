@@ -114,10 +114,6 @@ class Mirror:
         """`rebalances` of every group that had any; for the thread that calls `refresh`, until it does so again."""
         return MappingProxyType(self._rebalances.recent)
 
-    def recent_rebalances(self) -> Mapping[str, tuple[datetime, ...]]:
-        """The same of all groups that had any, by group."""
-        return MappingProxyType(self._rebalances.recent)
-
     def rebalances_total(self, group_id: str) -> int:
         """How many rebalances of the group came, by the broker's time, since this mirror was made."""
         return self._rebalances.totals.get(group_id, 0)

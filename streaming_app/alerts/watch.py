@@ -155,7 +155,7 @@ class Watch:
         self._mirror.refresh()
         now = datetime.now(timezone.utc)
         groups, job = self._mirror.groups(), self._job()
-        look = Look(now, self._mirror.recent_rebalances(), self._agreed.descriptions_since(groups, now))
+        look = Look(now, self._mirror.all_rebalances(), self._agreed.descriptions_since(groups, now))
         step = advance(
             self._book,
             evaluate(groups.values(), job, look, self._agreed.terms_of),

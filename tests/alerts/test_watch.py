@@ -35,7 +35,7 @@ class Groups:
     def groups(self) -> dict[str, GroupFacts]:
         return self.facts
 
-    def recent_rebalances(self) -> dict[str, tuple[datetime, ...]]:
+    def all_rebalances(self) -> dict[str, tuple[datetime, ...]]:
         return {}
 
 

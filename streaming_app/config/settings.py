@@ -77,7 +77,7 @@ class Settings(BaseModel):
     trigger: Annotated[float, Field(ge=0, allow_inf_nan=False)] = defaults.TRIGGER_SECONDS
     """Seconds."""
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
-    retention_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] = defaults.RETENTION_DAYS
+    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = defaults.RETENTION_DAYS
     conf: Annotated[Mapping[str, str], BeforeValidator(_texts)] = {}
     """Settings of Spark."""
     alerts: AlertSettings = AlertSettings()

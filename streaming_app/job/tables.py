@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from schemas.table_definitions import WAREHOUSE_FORMAT, Table, table, tables
 from streaming_app.job.errors import JobError, java_line
 from streaming_app.job.files import files_at
+from streaming_app.job.history import standing
 from streaming_app.serve.place import Place
 from streaming_app.serve.stores import reason
 
@@ -178,11 +180,21 @@ class Warehouse:
         log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), the_tables_own, delta.TruncationGranularity.MINUTE())
 
     def trim(self, name: str, column: str, days: float) -> int:
-        """Drop the rows whose time in `column` is more than `days` ago, and return how many there were."""
-        old = f"cluster = {_literal(self._cluster)} AND {column} < current_timestamp() - make_dt_interval({days})"
-        count = self._spark.read.format("delta").load(self._at(name)).where(old).count()
+        """Drop the rows whose time in `column` is more than `days` ago, and return how many there were.
+
+        Of events those stay that told what was still so then (`history.standing`).
+        """
+        before = datetime.now(timezone.utc) - timedelta(days=days)
+        old = f"cluster = {_literal(self._cluster)} AND {column} < TIMESTAMP '{before.isoformat()}'"
+        rows = self._spark.read.format("delta").load(self._at(name)).where(old)
+        if name != "group_events":
+            if count := rows.count():
+                self._target(name).delete(old)
+            return count
+        stay = standing(rows, self.stored())
+        count = rows.count() - stay.count()
         if count:
-            self._target(name).delete(old)
+            stay.write.format("delta").mode("overwrite").option("replaceWhere", old).save(self._at(name))
         return count
 
     def vacuum(self, name: str) -> None:

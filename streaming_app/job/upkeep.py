@@ -22,7 +22,10 @@ _DAY_SECONDS = 24 * 3600
 _VACUUM_SECONDS = VERSIONS_KEPT_HOURS * 3600
 
 TRIMMED_BY = {"groups": "deleted_at", "group_events": "at", "quarantine": "timestamp"}
-"""Table to the time from which its retention counts; rows without that time stay. `alerts` keeps itself."""
+"""Table to the time from which its retention counts; rows without that time stay. `alerts` keeps itself.
+
+Groups come first: the history of a group that is gone goes with it.
+"""
 
 
 class Upkeep:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from offsets_decoder import encode
+from streaming_app import open_warehouse
 from streaming_app.job.pipeline import Pipeline
 from streaming_app.job.tables import Warehouse
 from streaming_app.serve.warehouse import Warehouse as Served
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 README = Path(__file__).parents[2] / "README.md"
-THREE = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
+THREE = datetime(2026, 3, 14, 3, tzinfo=timezone.utc)
+MIDNIGHT = THREE.replace(hour=0)
 Pair = tuple[bytes, bytes | None]
 
 
 def history() -> Iterator[tuple[datetime, Pair]]:
-    """At 3:00 m1 gets 1_4; at 3:10 m2 takes it over, at a new topology epoch; at 4:00 another rebalance."""
+    """At 3:00 m1 gets 1_4; at 3:10 m2 takes it over, at a new topology epoch; at 4:00 another rebalance.
+
+    Other groups are Empty since before, since that noon or since the day after, and one was deleted the day before.
+    """
     group = {"group_id": "payments"}
     for epoch, (minutes, holder) in enumerate([(0, "m1"), (10, "m2"), (60, "m2")], start=2):
         at = THREE + timedelta(minutes=minutes)
@@ -42,11 +47,18 @@ def history() -> Iterator[tuple[datetime, Pair]]:
             tasks = [{"subtopology_id": "1", "partitions": [4] if member == holder else [14, 40]}]
             current = {"member_epoch": epoch, "state": 1, "active_tasks": tasks}
             yield settled, encode(22, {**group, "member_id": member}, current)
+    for name, hours, epoch in (("stuck", -30, 2), ("since-noon", 12, 2), ("next-day", 25, 2), ("done-before", -5, 2)):
+        at = MIDNIGHT + timedelta(hours=hours)
+        yield at, encode(17, {"group_id": name}, {"epoch": epoch})
+    yield MIDNIGHT - timedelta(hours=4), encode(17, {"group_id": "done-before"}, None)
+
+
+Answers = dict[str, list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def asked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """The README's questions with what the tables answer."""
+def answers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answers]:
+    """The README's questions with what the tables answer, by `streams-groups sql` and by Spark."""
     path = tmp_path_factory.mktemp("questions")
     warehouse = Warehouse(spark, str(path), "default")
     warehouse.prepare()
@@ -54,25 +66,46 @@ def asked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     Pipeline(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
     found = re.findall(r"^(\S[^\n]*[?:])\n\n```sql\n(.+?)```", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     opened = Served(path)
-    return {question: opened.rows(query) for question, query in found}
+    open_warehouse(spark, str(path))
+    return {
+        "streams-groups sql": {question: opened.rows(query) for question, query in found},
+        "Spark SQL": {question: _by_spark(spark, query) for question, query in found},
+    }
 
 
-def test_which_member_had_a_task_at_a_time(asked: dict[str, list[dict[str, Any]]]) -> None:
-    assert asked["Which member had task 1_4 at 03:12?"] == [{"member_id": "m2", "tasks": "active 1_4"}]
+@pytest.fixture(params=["streams-groups sql", "Spark SQL"])
+def asked(answers: dict[str, Answers], request: pytest.FixtureRequest) -> Answers:
+    """The answers of either."""
+    return answers[request.param]
 
 
-def test_how_long_a_group_was_not_stable(asked: dict[str, list[dict[str, Any]]]) -> None:
-    assert asked["How long was each group not Stable that day?"] == [
-        {"group_id": "payments", "not_stable_seconds": 90.0}
+def _by_spark(spark: SparkSession, query: str) -> list[dict[str, Any]]:
+    """As the README says how to ask it."""
+    rows = spark.sql(query.replace("date_part('epoch', ", "unix_timestamp(")).collect()
+    return [
+        {name: v.astimezone(timezone.utc) if isinstance(v, datetime) else v for name, v in row.asDict().items()}
+        for row in rows
     ]
 
 
-def test_rebalances_per_hour(asked: dict[str, list[dict[str, Any]]]) -> None:
+def test_which_member_had_a_task_at_a_time(asked: Answers) -> None:
+    assert asked["Which member had task 1_4 at 03:12?"] == [{"member_id": "m2", "tasks": "active 1_4"}]
+
+
+def test_how_long_a_group_was_not_stable(asked: Answers) -> None:
+    assert asked["How long was each group not Stable that day?"] == [
+        {"group_id": "payments", "not_stable_seconds": 90.0},
+        {"group_id": "since-noon", "not_stable_seconds": 12 * 3600.0},
+        {"group_id": "stuck", "not_stable_seconds": 24 * 3600.0},
+    ]
+
+
+def test_rebalances_per_hour(asked: Answers) -> None:
     rows = asked["Rebalances per hour:"]
     assert [(row["hour"].hour, row["rebalances"]) for row in rows] == [(3, 2), (4, 1)]
 
 
-def test_which_deployments_bumped_the_topology(asked: dict[str, list[dict[str, Any]]]) -> None:
+def test_which_deployments_bumped_the_topology(asked: Answers) -> None:
     rows = asked["Which deployments bumped the topology?"]
     assert [(row["epoch_before"], row["epoch"], row["at"]) for row in rows] == [
         ("0", "1", THREE + timedelta(minutes=10))

@@ -21,6 +21,8 @@ from tests.job.frames import Row, batch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Pair = tuple[bytes, "bytes | None"]
+
 
 def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
     now = datetime.now(timezone.utc)
@@ -47,7 +49,7 @@ def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: Spar
 
     opened = Served(tmp_path)
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
-    assert {row["group_id"] for row in opened.rows("SELECT group_id FROM group_events")} == {"new"}
+    assert {row["group_id"] for row in opened.rows("SELECT group_id FROM group_events")} == {"kept", "new"}
     assert len(opened.rows("SELECT * FROM quarantine")) == 1
     assert any("old rows of group_events dropped" in line for line in lines)
 
@@ -60,6 +62,68 @@ def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: Spar
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
     newest = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/groups`").collect()[0]
     assert newest["numFiles"] == 1
+
+
+def test_of_old_history_stays_what_was_still_so(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = Warehouse(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    taken = Pipeline(warehouse, "default", "topic", lambda *_: None)
+    group = {"group_id": "g"}
+    now = datetime.now(timezone.utc)
+
+    def rebalance(epoch: int, members: dict[str, list[int]], leaves: str | None = None) -> list[Pair]:
+        pairs = [encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "1"}]})]
+        if leaves:
+            pairs += [encode(kind, {**group, "member_id": leaves}, None) for kind in (22, 21, 19)]
+        pairs.append(encode(17, group, {"epoch": epoch, "validated_topology_epoch": 0}))
+        for member in members:
+            pairs.append(encode(19, {**group, "member_id": member}, {"client_id": member}))
+        pairs.append(encode(20, group, {"assignment_epoch": epoch}))
+        for member, partitions in members.items():
+            tasks = [{"subtopology_id": "1", "partitions": partitions}]
+            current = {"member_epoch": epoch, "state": 1, "active_tasks": tasks}
+            pairs.append(encode(22, {**group, "member_id": member}, current))
+        return pairs
+
+    pushed = {"epoch": 4, "validated_topology_epoch": 0, "stored_description_topology_epoch": 0}
+    told = [
+        (50, rebalance(2, {"stays": [0], "left": [1]})),
+        (45, rebalance(3, {"stays": [0, 1]}, leaves="left")),
+        (40, rebalance(4, {"stays": [0, 1], "came": [2]})),
+        (39, [encode(17, group, pushed), encode(17, group, pushed)]),
+        (20, [encode(17, group, {**pushed, "epoch": 5})]),
+    ]
+    times = [(now - timedelta(days=days), pair) for days, pairs in told for pair in pairs]
+    rows = [(offset, at, key, value) for offset, (at, (key, value)) in enumerate(times)]
+    taken(batch(spark, rows), 0)
+
+    asked = "SELECT kind, member_id, new FROM group_events ORDER BY kind, member_id, new"
+    before = Served(tmp_path).rows(asked)
+    gone = warehouse.trim("group_events", "at", 30)
+    after = Served(tmp_path).rows(asked)
+    assert gone == len(before) - len(after)
+    assert [tuple(row.values()) for row in after] == [
+        ("assignment", "came", "active 1_2"),
+        ("assignment", "stays", "active 1_0,1_1"),
+        ("assignment_epoch", None, "4"),
+        ("created", None, "streams"),
+        ("description_status", None, "CURRENT"),
+        ("failed_description_epoch", None, "-1"),
+        ("group_epoch", None, "4"),
+        ("group_epoch", None, "5"),
+        ("member_joined", "came", "came"),
+        ("member_joined", "stays", "stays"),
+        ("state", None, "Assigning"),
+        ("state", None, "Stable"),
+        ("stored_description_epoch", None, "0"),
+        ("topology_epoch", None, "0"),
+        ("validated_topology_epoch", None, "0"),
+    ]
+    assert warehouse.trim("group_events", "at", 30) == 0
+
+    warehouse.forget_groups()
+    warehouse.trim("group_events", "at", 30)
+    assert len(Served(tmp_path).rows(asked)) == 2, "events of a group that is gone stay for their own time only"
 
 
 def test_the_log_of_old_versions_goes_and_the_table_goes_on(

@@ -152,14 +152,14 @@ class Pipeline:
         return counts
 
     def _take_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:
-        stored = None if self._nothing_stored else stored_as_records(self._quick.stored_rows(group_ids))
+        stored = None if self._nothing_stored else stored_as_records(self._quick.stored_rows("group_id", group_ids))
         return self._fold_here(records, stored, batch)
 
     def _look_at_topics(self, batch: _Batch) -> None:
         """Give the NotReady groups their reasons, which workers, who cannot ask the cluster, left out."""
         if self._topics:
-            stored = self._quick.stored().where("state = 'NotReady'").selectExpr(*_STORED_AS_RECORD).toArrow()
-            none = stored.schema.remove(stored.schema.get_field_index("stored")).empty_table()
+            stored = stored_as_records(self._quick.stored_rows("state", ["NotReady"]))
+            none = stored.drop_columns("stored").slice(0, 0)
             self._fold_here(none, stored, batch._replace(writer=f"{batch.writer}-topics"))
 
     def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: _Batch) -> Mapping[str, int]:

@@ -85,8 +85,11 @@ class Warehouse:
         """The stored rows of all groups."""
         return self._spark.read.format("delta").load(self._at("groups")).where(f"cluster = {_literal(self._cluster)}")
 
-    def stored_rows(self, group_ids: Sequence[str]) -> pa.Table:
-        """The stored rows of these groups, by delta-rs: it finds 50 among 100,000 in a tenth of the time of Spark."""
+    def stored_rows(self, column: str, values: Sequence[str]) -> pa.Table:
+        """The stored rows of groups that have one of `values` in `column`.
+
+        By delta-rs: it finds 50 among 100,000 in a tenth of the time of Spark.
+        """
         import pyarrow as pa  # noqa: PLC0415 - the workers import this module, and need none of these
         from deltalake import QueryBuilder  # noqa: PLC0415
 
@@ -95,8 +98,8 @@ class Warehouse:
         groups = (self._place / "groups").delta_table()
         builder = QueryBuilder().register("groups", groups)
         builder.execute("SET datafusion.execution.parquet.pushdown_filters = true")  # the bulk of a row after its id
-        ids = ", ".join(map(quoted, group_ids))
-        wanted = f"SELECT * FROM groups WHERE cluster = {quoted(self._cluster)} AND group_id IN ({ids})"  # noqa: S608 - quoted
+        those = f"cluster = {quoted(self._cluster)} AND {column} IN ({', '.join(map(quoted, values))})"
+        wanted = f"SELECT * FROM groups WHERE {those}"  # noqa: S608 - quoted
         schema = pa.schema(groups.schema().to_arrow())  # DataFusion's strings are views, which Arrow cannot sort
         return pa.table(builder.execute(wanted).read_all()).select(schema.names).cast(schema)
 

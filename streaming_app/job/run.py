@@ -16,7 +16,7 @@ from streaming_app.job.beginning import begin, check_same
 from streaming_app.job.health import Health
 from streaming_app.job.keeping import TRIES, keep_running
 from streaming_app.job.lock import only_job, state_directory, wait_for_silence
-from streaming_app.job.session import spark_session
+from streaming_app.job.session import library_logs, spark_session
 from streaming_app.job.source import client_properties, examine, read_stream
 from streaming_app.job.tables import Warehouse, missing_tables
 from streaming_app.serve.place import Place
@@ -57,7 +57,7 @@ def run(config: JobConfig, say: Callable[[str], None], stop: threading.Event | N
             wait_for_silence(config.warehouse, config.cluster, say, stop)
         say("Starting Spark ...")
         log_file = home / f"{config.cluster}.spark.log"
-        with spark_session(log_file, conf=config.conf, progress=say) as spark:
+        with library_logs(log_file), spark_session(log_file, conf=config.conf, progress=say) as spark:
             run_with(spark, config, say, stop, log_file)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,6 +129,27 @@ def spark_session(
     finally:
         if jvm.poll() is None:
             spark.stop()
+
+
+@contextmanager
+def library_logs(log_file: Path) -> Iterator[None]:
+    """Let what Python libraries log go to `log_file`, and only our own warnings to stderr.
+
+    py4j logs tracebacks, and by calls that send them to stderr where nothing else is set up.
+    """
+    ours, theirs = logging.getLogger("streaming_app"), logging.getLogger()
+    to_people, to_file = logging.StreamHandler(), WatchedFileHandler(log_file, delay=True)
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    propagate, ours.propagate = ours.propagate, False
+    ours.addHandler(to_people)
+    theirs.addHandler(to_file)
+    try:
+        yield
+    finally:
+        ours.propagate = propagate
+        ours.removeHandler(to_people)
+        theirs.removeHandler(to_file)
+        to_file.close()
 
 
 @contextmanager

@@ -60,6 +60,7 @@ def test_a_job_that_is_killed_in_its_work_tells_every_event_once_and_of_a_lost_j
         assert disagreements(job, client, history, exactly=True) == []
         assert job.lose_jvm() is None
         assert job.said.splitlines()[-1].startswith("Error: Spark's JVM is gone: was it killed, or ")
+        assert "Traceback" not in job.said
     finally:
         job.close()
         history.close()

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
-    """Runs the job over what a topic holds, in the shared session; returns its first line."""
+    """Runs the job over what a topic holds, in the shared session; returns what it says."""
 
     def once(topic: str, **settings: Any) -> str:
         lines: list[str] = []
         settings = {"warehouse": tmp_path, **settings}
         config = JobConfig(bootstrap_server=broker.bootstrap_server, topic=topic, once=True, **settings)
         run_with(spark, config, lines.append, Event(), tmp_path / "spark.log")
-        return lines[0]
+        return "\n".join(lines)
 
     return once

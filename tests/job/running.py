@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 RUN_SECONDS = 300
 STREAMS_GROUPS = (sys.executable, "-c", "from streaming_app.cli.main import main; main(prog_name='streams-groups')")
 
 
-def streams_groups(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def streams_groups(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     command = [*STREAMS_GROUPS, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False, cwd=cwd)
+    return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
 
 
-def run_job(
-    server: str, warehouse: object, *options: object, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_job(server: str, warehouse: object, *options: object) -> subprocess.CompletedProcess[str]:
     """Run the job once over what there is."""
-    return streams_groups("run", "--once", "--bootstrap-server", server, "--warehouse", warehouse, *options, cwd=cwd)
+    return streams_groups("run", "--once", "--bootstrap-server", server, "--warehouse", warehouse, *options)
 
 
 def refusal(ran: subprocess.CompletedProcess[str]) -> str:

@@ -52,7 +52,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(
         own.start()
         join("after")
         assert wait_until(lambda: seen("after"), 180), lines
-        assert "A broker answers again." in lines
+        assert wait_until(lambda: "A broker answers again." in lines, 60), lines
     finally:
         stop.set()
         job.join()

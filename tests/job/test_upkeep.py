@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from datetime import datetime, timedelta, timezone
@@ -33,19 +34,18 @@ def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: Spar
     upkeep = Upkeep(warehouse, tmp_path / "_jobs" / "done", 30, lines.append, lambda: seconds[0])
     taken = Pipeline(warehouse, "default", "topic", lambda *_: None, upkeep=upkeep)
 
+    offsets = itertools.count()
+
     def records(group: str, days_ago: float, *, deleted: bool) -> list[Row]:
         pairs = [encode(17, {"group_id": group}, {"epoch": 2}), (b"\x00\x18\x00\x01g", b"?")]
         pairs += [encode(17, {"group_id": group}, None)] if deleted else []
         at = now - timedelta(days=days_ago)
-        return [(len(rows) + i, at, k, v) for i, (k, v) in enumerate(pairs)]
+        return [(next(offsets), at, key, value) for key, value in pairs]
 
-    rows: list[Row] = []
-    for group, days_ago, deleted in (("old", 40, True), ("kept", 40, False), ("new", 1, True)):
-        rows += records(group, days_ago, deleted=deleted)
-    for number, row in enumerate(rows):
-        taken(batch(spark, [row]), number)
-        assert bool(lines) == (number == len(rows) - 1)
-        seconds[0] += 24 * 3600 * (number == len(rows) - 2)
+    for number, (group, days_ago, deleted) in enumerate((("old", 40, True), ("kept", 40, False), ("new", 1, True))):
+        taken(batch(spark, records(group, days_ago, deleted=deleted)), number)
+        assert bool(lines) == (number == 2)
+        seconds[0] += 24 * 3600 * (number == 1)
 
     opened = Served(tmp_path)
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]

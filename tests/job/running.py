@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from streaming_app.job.run import JobConfig, run_with
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RUN_SECONDS = 300
 STREAMS_GROUPS = (sys.executable, "-c", "from streaming_app.cli.main import main; main(prog_name='streams-groups')")
@@ -18,6 +27,15 @@ def streams_groups(*arguments: object) -> subprocess.CompletedProcess[str]:
 def run_job(server: str, warehouse: object, *options: object) -> subprocess.CompletedProcess[str]:
     """Run the job once over what there is."""
     return streams_groups("run", "--once", "--bootstrap-server", server, "--warehouse", warehouse, *options)
+
+
+def run_once(spark: SparkSession, server: str, warehouse: object, **settings: Any) -> str:
+    """The same within this process, in a session that is there; what the job says."""
+    lines: list[str] = []
+    config = JobConfig.model_validate({"bootstrap_server": server, "warehouse": warehouse, "once": True, **settings})
+    with TemporaryDirectory() as directory:
+        run_with(spark, config, lines.append, Event(), Path(directory) / "spark.log")
+    return "\n".join(lines)
 
 
 def refusal(ran: subprocess.CompletedProcess[str]) -> str:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +18,10 @@ from streaming_app.protocol.client import StreamsGroupClient
 from streaming_app.protocol.member import Member
 from streaming_app.protocol.topology import subtopology, topology
 from streaming_app.serve.position import position
-from tests.job.running import run_job, streams_groups
+from tests.job.running import run_once, streams_groups
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +36,9 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamsGroupCli
 
 
 @pytest.fixture(scope="module")
-def tables(living: StreamsGroupClient, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tables(living: StreamsGroupClient, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    ran = run_job(server(living), warehouse)
-    assert ran.returncode == 0, ran.stderr
+    run_once(spark, server(living), warehouse)
     return warehouse
 
 

@@ -53,7 +53,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
 
     logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # what matters of it comes as an exception
     tables = _Tables(warehouse, cluster)
-    tables.rows()  # a warehouse that is not there is told before a broker is asked
+    tables.alive()  # a warehouse that is not there is told before a broker is asked
     try:
         properties = read_properties(command_config) if command_config else {}
         security = security_settings(properties)
@@ -109,12 +109,20 @@ class _Tables:
 
         return position(self._warehouse, self._cluster)
 
-    def rows(self) -> Mapping[str, Mapping[str, Any]]:
-        from streaming_app.serve.warehouse import Warehouse, quoted  # noqa: PLC0415
+    def alive(self) -> list[str]:
+        return [row["group_id"] for row in self._groups("group_id", "state <> 'Dead'")]
 
-        opened = Warehouse(self._warehouse)
-        wanted = f"SELECT {self._COLUMNS} FROM groups WHERE cluster = {quoted(self._cluster)}"  # noqa: S608 - quoted
-        return {row["group_id"]: row for row in opened.rows(wanted)}
+    def rows(self, first: str, last: str) -> Mapping[str, Mapping[str, Any]]:
+        from streaming_app.serve.warehouse import quoted  # noqa: PLC0415 - --help needs none of these
+
+        those = f"group_id BETWEEN {quoted(first)} AND {quoted(last)}"
+        return {row["group_id"]: row for row in self._groups(self._COLUMNS, those)}
+
+    def _groups(self, columns: str, where: str) -> list[dict[str, Any]]:
+        from streaming_app.serve.warehouse import Warehouse, quoted  # noqa: PLC0415 - --help needs none of these
+
+        mine = f"cluster = {quoted(self._cluster)} AND {where}"
+        return Warehouse(self._warehouse).rows(f"SELECT {columns} FROM groups WHERE {mine}")  # noqa: S608 - quoted
 
 
 class _Clock:

@@ -7,7 +7,7 @@ A job lags, and groups change while one looks. A group counts as compared when
 1. the broker described it,
 2. the job has passed the end that the group's partition had after that, so that the tables show everything described,
 3. the tables were read,
-4. and the broker describes it as before, so that the tables cannot show anything newer.
+4. and they say the same, or the broker describes the group as before, so that they cannot show anything newer.
 
 A difference seen so is looked at once more before it is told: between 1 and 4 a group may have gone somewhere and come
 back. What cannot be compared before time is up is told as such, unless it agrees anyway.
@@ -15,7 +15,7 @@ back. What cannot be compared before time is up is told as such, unless it agree
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -33,6 +33,7 @@ from streaming_app.verify.compare import (
 )
 
 _PAUSE_SECONDS = 0.5
+_AT_ONCE = 5_000  # groups: bounds memory, and how long there is nothing to say
 
 
 class VerifyError(Exception):
@@ -58,8 +59,11 @@ class Tables(Protocol):
     def position(self) -> Position | None:
         """What offsets the job has passed."""
 
-    def rows(self) -> Mapping[str, Row]:
-        """The rows of all groups that the tables know, by group id."""
+    def alive(self) -> Iterable[str]:
+        """The ids of all groups that the tables know, but for those that are Dead."""
+
+    def rows(self, first: str, last: str) -> Mapping[str, Row]:
+        """The rows of the groups that the tables know from id `first` to id `last`, by group id."""
 
 
 class Clock(Protocol):
@@ -121,8 +125,7 @@ class _Verification:
         return self._clock.now() < self._deadline
 
     def run(self) -> Report:
-        alive = {group_id for group_id, row in self._tables.rows().items() if row["state"] != "Dead"}
-        pending = sorted(alive | set(self._brokers.list_groups()))
+        pending = sorted({*self._tables.alive(), *self._brokers.list_groups()})
         self._check_topic()
         left = self._round(pending)
         while left and self._in_time:
@@ -154,22 +157,26 @@ class _Verification:
         return position
 
     def _round(self, group_ids: list[str]) -> list[NotCompared]:
-        """Compare these groups once; those that could not be, and those of which a difference is only suspected."""
+        """Compare these groups, which are in order, once; those that could not be, or of which too little is seen."""
+        left: list[NotCompared] = []
+        for start in range(0, len(group_ids), _AT_ONCE):
+            if start:
+                self._progress(f"{start:,} of {len(group_ids):,} groups looked at")
+            left += self._look(group_ids[start : start + _AT_ONCE])
+        return left
+
+    def _look(self, group_ids: list[str]) -> Iterator[NotCompared]:
         before = self._described(group_ids)
         ends = self._brokers.end_offsets(self._position().topic)
         behind = self._wait(ends, group_ids)
-        rows = self._tables.rows()
-        after = self._described(group_ids)
-        left = []
-        for group_id in group_ids:
-            again = self._compare(
-                group_id,
-                rows.get(group_id),
-                (before[group_id], after[group_id]),
-                sum(behind.values()) if partition_of(group_id, len(ends)) in behind else 0,
-            )
-            left += [NotCompared(group_id, again)] if again else []
-        return left
+        rows = self._tables.rows(group_ids[0], group_ids[-1])
+        differing = [one for one in group_ids if not self._agrees(one, rows.get(one), before[one])]
+        after = self._described(differing)
+        for group_id in differing:
+            described = before[group_id], after[group_id]
+            lag = sum(behind.values()) if partition_of(group_id, len(ends)) in behind else 0
+            if again := self._compare(group_id, rows.get(group_id), described, lag):
+                yield NotCompared(group_id, again)
 
     def _described(self, group_ids: list[str]) -> dict[str, Described]:
         return dict(zip(group_ids, self._brokers.describe(group_ids), strict=True))
@@ -185,22 +192,29 @@ class _Verification:
             behind = self._position().behind(ends)
         return behind
 
+    def _agrees(self, group_id: str, row: Row | None, described: Described) -> bool:
+        """Whether both sides say the same of a group; if so, it is counted."""
+        if not _is_answer(described) or differences(group_id, row, described):
+            return False
+        self._suspected.pop(group_id, None)
+        self._count(row, described)
+        return True
+
     def _compare(
         self, group_id: str, row: Row | None, described: tuple[Described, Described], behind: int
     ) -> str | None:
         """Why the group has to be looked at again, if it has to."""
         before, after = described
-        if after["error_code"] not in (NO_ERROR, GROUP_ID_NOT_FOUND):
+        if not _is_answer(after):
             return f"the broker answered error {after['error_code']}: {after['error_message'] or 'no reason given'}"
         suspected = self._suspected.pop(group_id, None)
-        found = differences(group_id, row, after)
-        if not found:
-            self._count(row, after)
+        if self._agrees(group_id, row, after):
             return None
         if behind:
             return f"the job is {behind:,} offsets behind"
         if facts_of_described(before) != facts_of_described(after):
             return "it changed whenever it was compared"
+        found = differences(group_id, row, after)
         if found == suspected:
             self._report.differences += found
             return None
@@ -211,3 +225,8 @@ class _Verification:
         self._report.agreeing += 1
         if row is not None and described["error_code"] == NO_ERROR and not tells_state(row):
             self._report.stateless += 1
+
+
+def _is_answer(described: Described) -> bool:
+    """It tells of the group, or that there is none; any other error tells nothing."""
+    return described["error_code"] in {NO_ERROR, GROUP_ID_NOT_FOUND}

@@ -112,5 +112,8 @@ class _Of(NamedTuple):
     def position(self) -> Position | None:
         return self.tables.position()
 
-    def rows(self) -> Mapping[str, Mapping[str, Any]]:
-        return {group_id: row for group_id, row in self.tables.rows().items() if group_id in self.groups}
+    def alive(self) -> list[str]:
+        return [group_id for group_id in self.tables.alive() if group_id in self.groups]
+
+    def rows(self, first: str, last: str) -> Mapping[str, Mapping[str, Any]]:
+        return self.tables.rows(first, last)

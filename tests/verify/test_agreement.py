@@ -9,6 +9,7 @@ import pytest
 
 from streaming_app.core.partition import partition_of
 from streaming_app.serve.position import Position
+from streaming_app.verify import agreement
 from streaming_app.verify.agreement import Report, VerifyError, verify
 
 TOPIC, PARTITIONS, G = "__consumer_offsets", 3, "g"
@@ -65,7 +66,12 @@ class World:
         passed = self._next("passed")
         return None if passed is None else Position(TOPIC, 0, {HOME: passed})
 
-    def rows(self) -> dict[str, Any]:
+    def alive(self) -> list[str]:
+        one = self._next("rows")
+        return [] if one is None or one["state"] == "Dead" else [G]
+
+    def rows(self, first: str, last: str) -> dict[str, Any]:
+        assert first <= G <= last
         one = self._next("rows")
         return {} if one is None else {G: one}
 
@@ -159,6 +165,32 @@ def test_a_state_that_a_log_of_4_1_does_not_tell_is_counted_and_no_difference() 
     assert report == Report(agreeing=1, stateless=1)
     wrong = World(rows=[row(3, state="Unknown", told=False)], told=[told(state="NotReady")]).verify()
     assert lines(wrong) == ["g group_epoch: tables say 3, broker says 2"]
+
+
+def test_a_difference_seen_once_is_not_told_of_a_job_that_fell_behind() -> None:
+    report = World(ends=[10, 10, 20], rows=[row(3)], told=[told(4)]).verify(timeout=5)
+    assert lines(report) == ["g not compared: the job is 10 offsets behind"]
+
+
+def test_many_groups_are_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "_AT_ONCE", 2)
+    ids = ["f", G, "h"]
+
+    class Many(World):
+        def describe(self, group_ids: Iterable[str]) -> list[Any]:
+            return [told(3 if group_id == "h" else 2) | {"group_id": group_id} for group_id in group_ids]
+
+        def rows(self, first: str, last: str) -> dict[str, Any]:
+            return {group_id: row() for group_id in ids if first <= group_id <= last}
+
+        def position(self) -> Position:
+            return Position(TOPIC, 0, dict.fromkeys(range(PARTITIONS), 1000) | {HOME: 10})
+
+    world = Many(listed=[ids], rows=[row()])
+    report = world.verify()
+    assert report.agreeing == 2
+    assert lines(report) == ["h group_epoch: tables say 2, broker says 3"]
+    assert world.news == ["2 of 3 groups looked at", "1 of 3 groups left to compare"]
 
 
 def test_another_error_of_the_broker_is_told() -> None:

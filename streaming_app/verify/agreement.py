@@ -103,6 +103,7 @@ def verify(
 ) -> Report:
     """Compare all groups, waiting for the job up to the timeout; `progress` gets a line whenever there is news.
 
+    What the brokers take to describe all groups once does not count as waiting.
     Raises VerifyError when the tables are not of this cluster or nothing was ever read into them.
     """
     return _Verification(brokers, tables, clock, clock.now() + timeout_seconds, progress).run()
@@ -119,6 +120,7 @@ class _Verification:
         self._progress = progress
         self._report = Report()
         self._suspected: dict[str, list[Difference]] = {}
+        self._all_seen = False
 
     @property
     def _in_time(self) -> bool:
@@ -128,6 +130,7 @@ class _Verification:
         pending = sorted({*self._tables.alive(), *self._brokers.list_groups()})
         self._check_topic()
         left = self._round(pending)
+        self._all_seen = True
         while left and self._in_time:
             self._progress(f"{len(left):,} of {len(pending):,} groups left to compare")
             self._clock.sleep(_PAUSE_SECONDS)
@@ -166,7 +169,10 @@ class _Verification:
         return left
 
     def _look(self, group_ids: list[str]) -> Iterator[NotCompared]:
+        asked_at = self._clock.now()
         before = self._described(group_ids)
+        if not self._all_seen:
+            self._deadline += self._clock.now() - asked_at
         ends = self._brokers.end_offsets(self._position().topic)
         behind = self._wait(ends, group_ids)
         rows = self._tables.rows(group_ids[0], group_ids[-1])

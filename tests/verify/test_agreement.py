@@ -114,6 +114,15 @@ def test_lag_is_waited_for_and_no_difference() -> None:
     assert "waiting for the job, which is 6 offsets behind" in world.news
 
 
+def test_what_the_brokers_take_to_answer_is_not_taken_from_the_wait_for_the_job() -> None:
+    class Slow(World):
+        def describe(self, group_ids: Iterable[str]) -> list[Any]:
+            self.seconds += 40
+            return super().describe(group_ids)
+
+    assert Slow(passed=[4, 4, 4, 7, 10], rows=[row(3), row(4)], told=[told(4)]).verify(timeout=30).agrees
+
+
 def test_what_differs_while_the_job_is_behind_is_not_compared() -> None:
     report = World(passed=[4], rows=[row(3)], told=[told(4)]).verify(timeout=5)
     assert lines(report) == ["g not compared: the job is 6 offsets behind"]

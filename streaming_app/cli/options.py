@@ -101,7 +101,7 @@ _of_the_job = {
         "--retention-days",
         default=defaults.RETENTION_DAYS,
         show_default=True,
-        type=click.FloatRange(min=0, min_open=True, max=36_500),
+        type=click.FloatRange(min=0, min_open=True, max=defaults.MOST_RETENTION_DAYS),
         help="How long history, quarantine and deleted groups are kept.",
     ),
     "conf": click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit."),

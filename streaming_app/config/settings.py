@@ -59,6 +59,7 @@ def _texts(pairs: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
 
 BootstrapServer = Annotated[str, AfterValidator(_addresses)]
 WarehousePlace = Annotated[Place, PlainValidator(_place), PlainSerializer(str, return_type=str)]
+_Days = Annotated[float, Field(gt=0, le=defaults.MOST_RETENTION_DAYS, allow_inf_nan=False)]
 
 
 class Settings(BaseModel):
@@ -77,7 +78,9 @@ class Settings(BaseModel):
     trigger: Annotated[float, Field(ge=0, allow_inf_nan=False)] = defaults.TRIGGER_SECONDS
     """Seconds."""
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
-    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = defaults.RETENTION_DAYS
+    retention_days: Annotated[float, Field(gt=0, le=defaults.MOST_RETENTION_DAYS, allow_inf_nan=False)] = (
+        defaults.RETENTION_DAYS
+    )
     conf: Annotated[Mapping[str, str], BeforeValidator(_texts)] = {}
     """Settings of Spark."""
     alerts: AlertSettings = AlertSettings()

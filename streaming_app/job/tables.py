@@ -83,7 +83,7 @@ class Warehouse:
 
     def stored(self) -> DataFrame:
         """The stored rows of all groups."""
-        return self._spark.read.format("delta").load(self._at("groups")).where(f"cluster = {_literal(self._cluster)}")
+        return self._mine("groups")
 
     def stored_rows(self, column: str, values: Sequence[str]) -> pa.Table:
         """The stored rows of groups that have one of `values` in `column`.
@@ -115,8 +115,7 @@ class Warehouse:
         """The highest offset in a table, by the topic's partition, which stands in the column `partition`."""
         if self.is_empty(name):
             return {}
-        mine = self._spark.read.format("delta").load(self._at(name)).where(f"cluster = {_literal(self._cluster)}")
-        return dict(mine.groupBy(partition).max("offset").collect())
+        return dict(self._mine(name).groupBy(partition).max("offset").collect())
 
     def forget_groups(self) -> None:
         """Drop the rows of all groups of this cluster."""
@@ -203,6 +202,9 @@ class Warehouse:
     def vacuum(self, name: str) -> None:
         """Remove the files that no version within the table's retention needs."""
         self._target(name).vacuum()
+
+    def _mine(self, name: str) -> DataFrame:
+        return self._spark.read.format("delta").load(self._at(name)).where(f"cluster = {_literal(self._cluster)}")
 
     def _target(self, name: str) -> Any:  # noqa: ANN401 - delta ships no types
         from delta.tables import DeltaTable  # noqa: PLC0415 - loads Spark

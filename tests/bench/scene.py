@@ -16,6 +16,7 @@ from streaming_app.job.run import JobConfig, run_with
 from streaming_app.job.session import start_spark
 from streaming_app.local.container import Broker, chosen_broker
 from streaming_app.protocol.client import StreamsGroupClient
+from tests.job.running import run_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,9 +44,7 @@ class Scene(NamedTuple):
 
     def run_once(self, topic: str, warehouse: str) -> list[str]:
         """Let the job process what the topic holds, and return its lines."""
-        lines: list[str] = []
-        run_with(self.spark, self.config(topic, warehouse, once=True), lines.append, threading.Event(), self._log)
-        return lines
+        return run_once(self.spark, self.broker.bootstrap_server, self.directory / warehouse, topic=topic)
 
     @contextmanager
     def running(self, topic: str, warehouse: str, say: Callable[[str], None], **settings: Any) -> Iterator[None]:

@@ -56,7 +56,7 @@ def test_a_job_that_is_killed_in_its_work_tells_every_event_once_and_of_a_lost_j
         play(60)
         assert job.crash() is None
         play(20)
-        job.start(Start(("--max-offsets-per-trigger", "25")))  # cuts operations in two
+        job.start(Start(("--max-offsets-per-trigger", "10")))  # cuts operations in two
         assert disagreements(job, client, history, exactly=True) == []
         assert job.lose_jvm() is None
         assert job.said.splitlines()[-1].startswith("Error: Spark's JVM is gone: was it killed, or ")

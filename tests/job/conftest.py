@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
-    """Runs the job over what a topic holds, in the shared session; returns what it says."""
+    """Runs the job over what a topic holds, in the shared session; returns its first line."""
 
     def once(topic: str, **settings: Any) -> str:
-        return run_once(spark, broker.bootstrap_server, **{"warehouse": tmp_path, "topic": topic, **settings})
+        return run_once(spark, broker.bootstrap_server, **{"warehouse": tmp_path, "topic": topic, **settings})[0]
 
     return once

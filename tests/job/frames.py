@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
+Pair = tuple[bytes, bytes | None]
+"""Key and value, as `encode` gives them."""
 Row = tuple[int, datetime, bytes | None, bytes | None]
 """Offset, time, key, value: all are of partition 0 of topic `topic`."""
 

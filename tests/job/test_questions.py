@@ -14,7 +14,7 @@ from streaming_app import open_warehouse
 from streaming_app.job.pipeline import Pipeline
 from streaming_app.job.tables import Warehouse
 from streaming_app.serve.warehouse import Warehouse as Served
-from tests.job.frames import batch
+from tests.job.frames import Pair, batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 README = Path(__file__).parents[2] / "README.md"
 THREE = datetime(2026, 3, 14, 3, tzinfo=timezone.utc)
 MIDNIGHT = THREE.replace(hour=0)
-Pair = tuple[bytes, bytes | None]
 
 
 def history() -> Iterator[tuple[datetime, Pair]]:

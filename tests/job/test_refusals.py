@@ -93,26 +93,23 @@ def test_a_broker_that_does_not_answer_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.broker
 def test_an_empty_topic_and_a_topic_of_something_else_do_no_harm(
-    broker: Broker,
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    run: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     topic = unique("else")
     client.create_topic(topic, 2)
-    monkeypatch.chdir(tmp_path.parent)
-    assert "Done: everything there was is processed." in run(topic, warehouse=Path(tmp_path.name))
+    empty = run_job(broker.bootstrap_server, Path(tmp_path.name), "--topic", topic, cwd=tmp_path.parent)
+    assert (empty.returncode, empty.stderr) == (0, "")
+    assert "Done: everything there was is processed." in empty.stdout
     assert Warehouse(tmp_path).rows("SELECT * FROM groups") == []
 
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
     for number in range(3):
         producer.send(topic, key=f"order-{number}".encode(), value=b'{"json": true}').get(30)
     producer.close()
-    other = run(topic, warehouse=tmp_path.as_uri())
-    assert "resuming" in other
-    assert "3 quarantined" in other
+    other = run_job(broker.bootstrap_server, tmp_path.as_uri(), "--topic", topic)
+    assert other.returncode == 0, other.stderr
+    assert "resuming" in other.stdout
+    assert "3 quarantined" in other.stdout
     kept = Warehouse(tmp_path).rows("SELECT key, error_kind FROM quarantine ORDER BY key")
     assert kept == [{"key": f"order-{n}".encode(), "error_kind": "UnknownRecordType"} for n in range(3)]
 

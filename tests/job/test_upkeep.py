@@ -17,12 +17,10 @@ from streaming_app.job.pipeline import Pipeline
 from streaming_app.job.tables import Warehouse
 from streaming_app.job.upkeep import COMMITS, Upkeep
 from streaming_app.serve.warehouse import Warehouse as Served
-from tests.job.frames import Row, batch
+from tests.job.frames import Pair, Row, batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Pair = tuple[bytes, "bytes | None"]
 
 
 def test_old_history_and_long_dead_groups_go_and_files_are_compacted(spark: SparkSession, tmp_path: Path) -> None:

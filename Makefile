@@ -1,7 +1,9 @@
-# make run    the main job on its embedded default: a local broker, living groups, the tables
+# make run    the main job on its embedded default: a local broker with streams groups, then the tables
 # make test   every test, against a real broker
-# make bench  the speed of it, as ratios to stated rivals
+# make test-fast   the tests that start neither a broker nor Spark nor another JVM
+# make bench  benchmarks, as ratios to stated rivals
 # make lint   ruff, mypy, import-linter
+# make docs   the documentation as HTML in build/docs, its generated parts written first; warnings are errors
 # make check-deploy   deploy/ by the tools of its formats, and the job on a Spark cluster
 
 PYTHON ?= python3
@@ -10,13 +12,16 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEPLOY_TOOLS := build/deploy-tools/.installed
 
-.PHONY: run test bench lint check-deploy clean
+.PHONY: run test test-fast bench lint docs check-deploy clean
 
 run: $(STAMP)
 	$(BIN)/streams-groups demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -m "not broker and not spark and not java" $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
@@ -26,6 +31,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(STAMP)
+	$(BIN)/python -m docs.generate
+	$(BIN)/python -m sphinx -W -n -q -b html -d build/doctrees docs build/docs
 
 check-deploy: $(STAMP) $(DEPLOY_TOOLS)
 	$(BIN)/python -m pytest tests/deploy/check_*.py
@@ -44,7 +53,7 @@ $(STAMP): pyproject.toml constraints.txt .ci/java-extra
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed (PYTHON=... make)" >&2; exit 1; }
 	@echo "Setting up $(VENV) (the first time takes a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test,lint$$(sh .ci/java-extra)]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test,lint,docs$$(sh .ci/java-extra)]"
 	@touch $@
 
 clean:

@@ -1,7 +1,7 @@
-"""Bytes of `__consumer_offsets` to records, with Construct. No Spark and no I/O may live here.
+"""Bytes of `__consumer_offsets` to records and back. No Spark and no I/O may live here.
 
-`decode` is the fast path, generated from the definitions in `schemas`; `reference_decode` is Construct, which settles
-what is right; `encode` builds bytes with the same Constructs. The last two load Construct when first called.
+`decode` is the fast path, generated from the definitions in `schemas`; `reference_decode` uses Construct and decides
+what is correct; `encode` builds bytes with the same Constructs. The last two import Construct when first called.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
     if name == "encode":
-        from offsets_decoder.encoder import encode  # noqa: PLC0415 - Construct takes time to load
+        from offsets_decoder.encoder import encode  # noqa: PLC0415 - Construct is slow to import
 
         return encode
     if name == "reference_decode":

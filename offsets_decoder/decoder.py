@@ -1,7 +1,7 @@
-"""The door everyone comes through: the fast path, and the referee for everything it refuses.
+"""The entry point of decoding: the fast path, and the reference decoder for everything that the fast path rejects.
 
-Readers are generated per record type, version and dialect when a record first needs them. Whatever they refuse goes
-to `reference_decode`, which finds the error and its place, or the older layout that fits: no error is worded twice.
+Readers are generated per record type, version and dialect when a record first needs them. What they reject goes to
+`reference_decode`, which finds the error and its position, or the older layout that fits: each error is worded once.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offsets_decoder.generator import reader_of
-from offsets_decoder.layout import SHIPPED, check_dialect, definition_of, key_shape, value_shape
+from offsets_decoder.generator import compile_reader
+from offsets_decoder.layout import SHIPPED, check_dialect, key_layout, released_definition, value_layout
 from offsets_decoder.record import Record, UnknownTag
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     Reader = Callable[[bytes, list[UnknownTag]], dict[str, Any]]
 
-# Everything that reading wrong bytes, or what is not bytes at all, can raise here. DecodeError is a ValueError.
-_REFUSALS = (IndexError, ValueError, TypeError, AttributeError, struct.error)
+# Everything that invalid bytes, or objects that are not bytes, can raise here. DecodeError is a ValueError.
+_READ_ERRORS = (IndexError, ValueError, TypeError, AttributeError, struct.error)
 
 
 def decode(key: bytes, value: bytes | None, *, dialect: str = SHIPPED) -> Record:
@@ -29,31 +29,31 @@ def decode(key: bytes, value: bytes | None, *, dialect: str = SHIPPED) -> Record
     Raises `UnknownRecordType`, `UnknownValueVersion` or `MalformedRecord`, and nothing that is not a `DecodeError`.
     """
     try:
-        plan = _plans[dialect][key[:2]]
-        fields = plan.read_key(key, [])
+        readers = _readers[dialect][key[:2]]
+        fields = readers.read_key(key, [])
         if value is None:
-            return Record(plan.record_type, plan.name, fields, None, None, [])
-        version, read = plan.values[value[:2]]
+            return Record(readers.record_type, readers.name, fields, None, None, [])
+        version, read_value = readers.values[value[:2]]
         unknown: list[UnknownTag] = []
-        return Record(plan.record_type, plan.name, fields, read(value, unknown), version, unknown)
-    except _REFUSALS:
-        return _settle(key, value, dialect)
+        return Record(readers.record_type, readers.name, fields, read_value(value, unknown), version, unknown)
+    except _READ_ERRORS:
+        return _decode_by_reference(key, value, dialect)
 
 
-def _settle(key: bytes, value: bytes | None, dialect: str) -> Record:
+def _decode_by_reference(key: bytes, value: bytes | None, dialect: str) -> Record:
     if isinstance(key, bytearray | memoryview) or isinstance(value, bytearray | memoryview):
-        return decode(_exact(key), _exact(value), dialect=dialect)
-    from offsets_decoder.reference import reference_decode  # noqa: PLC0415 - Construct takes time to load
+        return decode(_to_bytes(key), _to_bytes(value), dialect=dialect)
+    from offsets_decoder.reference import reference_decode  # noqa: PLC0415 - Construct is slow to import
 
     return reference_decode(key, value, dialect=dialect)
 
 
-def _exact(data: bytes | None) -> bytes | None:
+def _to_bytes(data: bytes | None) -> bytes | None:
     return bytes(data) if isinstance(data, bytearray | memoryview) else data
 
 
-class _Values(dict[bytes, "tuple[int, Reader]"]):
-    """Readers of one record type's values by the version's two bytes, made when first asked for."""
+class _ValueReaders(dict[bytes, "tuple[int, Reader]"]):
+    """Versions and readers of the values of one record type, by the version's two bytes; generated at first use."""
 
     def __init__(self, record_type: int, dialect: str) -> None:
         super().__init__()
@@ -62,38 +62,42 @@ class _Values(dict[bytes, "tuple[int, Reader]"]):
 
     def __missing__(self, prefix: bytes) -> tuple[int, Reader]:
         version = int.from_bytes(prefix, "big", signed=True)
-        made = version, reader_of(value_shape(self._record_type, version, self._dialect), "value")
-        self[prefix] = made
-        return made
+        reader = compile_reader(value_layout(self._record_type, version, self._dialect), "value")
+        self[prefix] = version, reader
+        return self[prefix]
 
 
-class _Plan(NamedTuple):
+class _RecordReaders(NamedTuple):
+    """The readers of one record type."""
+
     record_type: int
     name: str
     read_key: Reader
-    values: _Values
+    values: _ValueReaders
 
 
-class _Plans(dict[bytes, _Plan]):
-    """How to read a record, by the two bytes its key begins with."""
+class _ReadersByType(dict[bytes, _RecordReaders]):
+    """The readers of one dialect, by the first two bytes of the key; generated at first use."""
 
     def __init__(self, dialect: str) -> None:
         super().__init__()
         self._dialect = dialect
 
-    def __missing__(self, prefix: bytes) -> _Plan:
+    def __missing__(self, prefix: bytes) -> _RecordReaders:
         record_type = int.from_bytes(prefix, "big", signed=True)
-        name = definition_of(record_type).name
-        plan = _Plan(record_type, name, reader_of(key_shape(record_type), "key"), _Values(record_type, self._dialect))
-        self[prefix] = plan
-        return plan
+        name = released_definition(record_type).name
+        read_key = compile_reader(key_layout(record_type), "key")
+        self[prefix] = _RecordReaders(record_type, name, read_key, _ValueReaders(record_type, self._dialect))
+        return self[prefix]
 
 
-class _Dialects(dict[str, _Plans]):
-    def __missing__(self, dialect: str) -> _Plans:
+class _ReadersByDialect(dict[str, _ReadersByType]):
+    """All readers generated so far."""
+
+    def __missing__(self, dialect: str) -> _ReadersByType:
         check_dialect(dialect)
-        self[dialect] = _Plans(dialect)
+        self[dialect] = _ReadersByType(dialect)
         return self[dialect]
 
 
-_plans = _Dialects()
+_readers = _ReadersByDialect()

@@ -1,18 +1,18 @@
-"""Every way in which bytes can fail to be a record, or values to become bytes. Nothing else leaves this package."""
+"""Every error that this package raises: bytes that are not a record, and values that cannot be encoded as one."""
 
 from __future__ import annotations
 
 
 class DecodeError(ValueError):
-    """Bytes that are not a record this package can read."""
+    """Bytes that are not a record that this package can decode."""
 
 
 class UnknownDialectError(DecodeError):
-    """A dialect was asked for that no definition has."""
+    """The requested dialect is not in any definition."""
 
 
-class UnknownRecordType(DecodeError):  # noqa: N818 - the names are the contract's
-    """The key's first two bytes name no record that Kafka has released. `record_type` is that int16."""
+class UnknownRecordType(DecodeError):  # noqa: N818 - the names are public
+    """The key's first two bytes are not a record type that Kafka has released. `record_type` is that int16."""
 
     def __init__(self, record_type: int, reason: str) -> None:
         super().__init__(record_type, reason)
@@ -24,7 +24,7 @@ class UnknownRecordType(DecodeError):  # noqa: N818 - the names are the contract
 
 
 class UnknownValueVersion(DecodeError):  # noqa: N818
-    """The record's type is known, but not this version (int16) of its value."""
+    """The record's type is known, but this version (int16) of its value is not."""
 
     def __init__(self, record_type: int, name: str, version: int, known: str) -> None:
         super().__init__(record_type, name, version, known)
@@ -38,9 +38,9 @@ class UnknownValueVersion(DecodeError):  # noqa: N818
 
 
 class MalformedRecord(DecodeError):  # noqa: N818
-    """Bytes that break the layout.
+    """Bytes that violate the layout.
 
-    `path` is the field as Kafka's JSON spells it, below `key` or `value`: `value.activeTasks[0].partitions`.
+    `path` is the field as Kafka's JSON names it, below `key` or `value`: `value.activeTasks[0].partitions`.
     `offset` counts bytes from the start of the key or value, its leading type or version included.
     """
 
@@ -55,4 +55,4 @@ class MalformedRecord(DecodeError):  # noqa: N818
 
 
 class EncodeError(ValueError):
-    """Values that cannot become a record: an unknown name, a missing, surplus or unfit value."""
+    """Values that cannot be encoded as a record: an unknown field or record, or a value that does not fit its field."""

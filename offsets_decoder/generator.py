@@ -1,11 +1,11 @@
-"""Writes, from a resolved layout, the Python source of a reader made for that one layout: the fast path.
+"""Generates, from a layout, the Python source of a reader for that one layout: the fast path.
 
-Construct walks objects for every field of every record. A layout is known beforehand, so all of that walking can be
-done once, here. The source reads fields in a row with one `unpack_from`, takes one-byte varints in place, and leaves
-every rare case to `slow_cases`. It says nothing of what is wrong with bytes it refuses: the referee does.
+Construct walks its objects for every field of every record. The layout is known in advance, so that walk can be done
+once, here. The source reads consecutive fixed-size fields with one `unpack_from`, decodes one-byte varints inline, and
+calls `generated_runtime` for every rare case. It does not report what is invalid: the reference decoder does.
 
-It needs few checks of its own. Positions only grow, an index or `unpack_from` past the end raises, and a slice cut
-short leaves the position past the end, which the check at the end refuses.
+It needs few checks. Positions only grow, an index or `unpack_from` past the end raises, and a truncated slice leaves
+the position past the end, which the check at the end rejects.
 """
 
 from __future__ import annotations
@@ -14,57 +14,57 @@ from contextlib import contextmanager
 from struct import Struct, calcsize
 from typing import TYPE_CHECKING, Any
 
-from offsets_decoder import slow_cases
+from offsets_decoder import generated_runtime
+from offsets_decoder.generated_runtime import ONE_BYTE
 from offsets_decoder.scalars import CODES, MAX_STRING, SIZES
-from offsets_decoder.slow_cases import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from offsets_decoder.layout import Shape, Slot
+    from offsets_decoder.layout import FieldLayout, StructLayout
     from offsets_decoder.record import UnknownTag
 
 _PREFIX = 2  # bytes before the fields: a key's record type, a value's version
-# What `slow_cases` calls the reader of a type, by whether it may be null: for flexible versions and for those before.
-_COMPACT = {
-    ("string", False): "text",
-    ("string", True): "nullable_text",
-    ("bytes", False): "blob",
-    ("bytes", True): "nullable_blob",
+# The function in `generated_runtime` that reads a type, by nullability: in flexible versions and in the older ones.
+_COMPACT_FUNCTIONS = {
+    ("string", False): "compact_string",
+    ("string", True): "compact_nullable_string",
+    ("bytes", False): "compact_bytes",
+    ("bytes", True): "compact_nullable_bytes",
 }
-_OLD = {
-    ("string", True): "old_nullable_text",
-    ("bytes", False): "old_blob",
-    ("bytes", True): "old_nullable_blob",
-}  # strings that may not be null are read in place
+_NON_COMPACT_FUNCTIONS = {
+    ("string", True): "nullable_string",
+    ("bytes", False): "non_nullable_bytes",
+    ("bytes", True): "nullable_bytes",
+}  # strings that are not nullable are decoded inline
 
 
-def reader_of(shape: Shape, part: str) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
-    """Compile a function that reads a whole key or value and appends the tags it does not know to a list.
+def compile_reader(layout: StructLayout, part: str) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
+    """Compile a function that reads a whole key or value and appends unknown tags to a list.
 
     It raises IndexError, ValueError or struct.error for what it does not read.
     """
-    source, unpackers = source_of(shape, part)
-    namespace: dict[str, Any] = {**vars(slow_cases), **unpackers}
-    exec(compile(source, f"<reader of {part}>", "exec"), namespace)  # noqa: S102 - made from our definitions alone
+    source, unpackers = generate_source(layout, part)
+    namespace: dict[str, Any] = {**vars(generated_runtime), **unpackers}
+    exec(compile(source, f"<reader of {part}>", "exec"), namespace)  # noqa: S102 - generated from our definitions alone
     return namespace["read"]  # type: ignore[no-any-return]
 
 
-def source_of(shape: Shape, part: str) -> tuple[str, dict[str, Any]]:
-    """Write the reader's source, and the unpacking functions it names."""
-    writer = _Writer()
+def generate_source(layout: StructLayout, part: str) -> tuple[str, dict[str, Any]]:
+    """Return the source of the reader, and the unpacking functions that it uses, by name."""
+    writer = _SourceWriter()
     writer.line("def read(buf, unknown):")
     with writer.indented():
         writer.line(f"p = {_PREFIX}")
-        result = writer.struct(shape, part)
+        result = writer.struct(layout, part)
         with writer.block("if p != len(buf):"):
-            writer.line("raise Refused")
+            writer.line("raise Rejected")
         writer.line(f"return {result}")
     return "\n".join(writer.lines) + "\n", writer.unpackers
 
 
-class _Writer:
-    """The lines so far. Methods write the code that reads something and give the expression that holds it."""
+class _SourceWriter:
+    """The lines generated so far. Methods append the code that reads something and return the expression for it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -87,160 +87,166 @@ class _Writer:
         with self.indented():
             yield
 
-    def name(self, hint: str) -> str:
-        """Give a variable name that nothing else has."""
+    def new_name(self, prefix: str) -> str:
+        """Return an unused variable name."""
         self._names += 1
-        return f"{hint}{self._names}"
+        return f"{prefix}{self._names}"
 
-    def struct(self, shape: Shape, path: str) -> str:
-        found: dict[str, str] = {}
-        row: list[Slot] = []
-        for slot in shape.plain:
-            if slot.element in CODES and not slot.is_array:
-                row.append(slot)
+    def struct(self, layout: StructLayout, path: str) -> str:
+        variables: dict[str, str] = {}
+        fixed_size: list[FieldLayout] = []
+        for field in layout.untagged:
+            if field.element in CODES and not field.is_array:
+                fixed_size.append(field)
                 continue
-            self._row(row, found)
-            found[slot.name] = self.field(slot, f"{path}.{slot.name}", flexible=shape.flexible)
-        self._row(row, found)
-        if shape.flexible:
-            self._tags(shape, found, path)
-        entries = (f"{slot.snake!r}: {found.get(slot.name) or repr(slot.default_value())}" for slot in shape.slots)
+            self._fixed_size_fields(fixed_size, variables)
+            fixed_size.clear()
+            variables[field.name] = self.field(field, f"{path}.{field.name}", flexible=layout.flexible)
+        self._fixed_size_fields(fixed_size, variables)
+        if layout.flexible:
+            self._tagged_fields(layout, variables, path)
+        entries = (f"{f.snake!r}: {variables.get(f.name) or repr(f.default_value())}" for f in layout.fields)
         return f"{{{', '.join(entries)}}}"
 
-    def _row(self, row: list[Slot], found: dict[str, str]) -> None:
-        """Read neighbours of fixed size with one call."""
-        if not row:
+    def _fixed_size_fields(self, fields: list[FieldLayout], variables: dict[str, str]) -> None:
+        """Read consecutive fixed-size fields with one call."""
+        if not fields:
             return
-        codes = "".join(CODES[slot.element] for slot in row)
-        names = [self.name("v") for _ in row]
+        codes = "".join(CODES[field.element] for field in fields)
+        names = [self.new_name("v") for _ in fields]
         self.line(f"{', '.join(names)}, = {self._unpacker(codes)}(buf, p)")
         self.line(f"p += {calcsize('>' + codes)}")
-        for slot, name in zip(row, names, strict=True):
-            found[slot.name] = f"uuid({name})" if slot.element == "uuid" else name
-        row.clear()
+        for field, name in zip(fields, names, strict=True):
+            variables[field.name] = f"uuid({name})" if field.element == "uuid" else name
 
     def _unpacker(self, codes: str) -> str:
         self.unpackers[f"unpack_{codes}"] = Struct(">" + codes).unpack_from
         return f"unpack_{codes}"
 
-    def field(self, slot: Slot, path: str, *, flexible: bool) -> str:
-        """Read a field of any type, whatever stands beside it."""
-        target = self.name("v")
-        if not slot.is_array:
-            self._one(slot, target, path, flexible=flexible, nullable=slot.nullable)
-        elif slot.element in CODES and slot.element != "uuid" and flexible:
-            self._numbers(slot, target)
+    def field(self, field: FieldLayout, path: str, *, flexible: bool) -> str:
+        """Read a field of any type, without regard to the fields before and after it."""
+        target = self.new_name("v")
+        if not field.is_array:
+            self._element(field, target, path, flexible=flexible, nullable=field.nullable)
+        elif field.element in CODES and field.element != "uuid" and flexible:
+            self._compact_numbers(field, target)
         else:
-            self._loop(slot, target, path, flexible=flexible)
+            self._array(field, target, path, flexible=flexible)
         return target
 
-    def _one(self, slot: Slot, target: str, path: str, *, flexible: bool, nullable: bool) -> None:
-        if slot.element in CODES:
-            found: dict[str, str] = {}
-            self._row([slot], found)
-            self.line(f"{target} = {found[slot.name]}")
-        elif slot.shape is not None:
-            self._struct_field(slot, slot.shape, target, path, nullable=nullable)
+    def _element(self, field: FieldLayout, target: str, path: str, *, flexible: bool, nullable: bool) -> None:
+        if field.element in CODES:
+            variables: dict[str, str] = {}
+            self._fixed_size_fields([field], variables)
+            self.line(f"{target} = {variables[field.name]}")
+        elif field.struct is not None:
+            self._struct_field(field, field.struct, target, path, nullable=nullable)
         elif flexible:
-            self._compact(target, _COMPACT[slot.element, nullable], "decode()" if slot.element == "string" else None)
-        elif slot.element == "string" and not nullable:
-            self._old_text(target)
+            convert = ".decode()" if field.element == "string" else ""
+            self._compact_data(target, _COMPACT_FUNCTIONS[field.element, nullable], convert)
+        elif field.element == "string" and not nullable:
+            self._string(target)
         else:
-            self.line(f"{target}, p = {_OLD[slot.element, nullable]}(buf, p)")
+            self.line(f"{target}, p = {_NON_COMPACT_FUNCTIONS[field.element, nullable]}(buf, p)")
 
-    def _old_text(self, target: str) -> None:
-        """Read a string in place: every key has one."""
+    def _string(self, target: str) -> None:
+        """Decode a string with a length of two bytes inline: every key has one."""
         self.line("n = buf[p] << 8 | buf[p + 1]")
         with self.block(f"if n > {MAX_STRING}:"):  # as int16 it is negative
-            self.line("raise Refused")
+            self.line("raise Rejected")
         self.line("e = p + 2 + n")
         self.line(f"{target} = buf[p + 2 : e].decode()")
         self.line("p = e")
 
-    def _compact(self, target: str, slow: str, convert: str | None) -> None:
+    def _compact_data(self, target: str, function: str, convert: str) -> None:
         self.line("n = buf[p]")
-        with self.block(f"if 0 < n <= {SMALL}:"):
+        with self.block(f"if 0 < n <= {ONE_BYTE}:"):
             self.line("e = p + n")
-            self.line(f"{target} = buf[p + 1 : e]{'.' + convert if convert else ''}")
+            self.line(f"{target} = buf[p + 1 : e]{convert}")
             self.line("p = e")
         with self.block("else:"):
-            self.line(f"{target}, p = {slow}(buf, p)")
+            self.line(f"{target}, p = {function}(buf, p)")
 
-    def _struct_field(self, slot: Slot, shape: Shape, target: str, path: str, *, nullable: bool) -> None:
+    def _struct_field(
+        self, field: FieldLayout, struct: StructLayout, target: str, path: str, *, nullable: bool
+    ) -> None:
         if not nullable:
-            self.line(f"{target} = {self.struct(shape, path)}")
+            self.line(f"{target} = {self.struct(struct, path)}")
             return
         self.line(f"{target} = None")
-        self.line(f"there = present(buf[p], {0xFF if slot.tag is None else 0})")
+        self.line(f"present = is_present(buf[p], {0xFF if field.tag is None else 0})")
         self.line("p += 1")
-        with self.block("if there:"):
-            self.line(f"{target} = {self.struct(shape, path)}")
+        with self.block("if present:"):
+            self.line(f"{target} = {self.struct(struct, path)}")
 
-    def _numbers(self, slot: Slot, target: str) -> None:
-        code = CODES[slot.element]
-        table = f"unpack_many_{code}"
-        self.unpackers[table] = slow_cases.unpackers(code)
+    def _compact_numbers(self, field: FieldLayout, target: str) -> None:
+        code = CODES[field.element]
+        table = f"unpack_array_{code}"
+        self.unpackers[table] = generated_runtime.number_unpackers(code)
         self.line("n = buf[p]")
-        with self.block(f"if 0 < n <= {SMALL}:"):
+        with self.block(f"if 0 < n <= {ONE_BYTE}:"):
             self.line(f"{target} = [*{table}[n](buf, p + 1)]")
-            size = SIZES[slot.element]
+            size = SIZES[field.element]
             self.line(f"p += {size} * n - {size - 1}")
         with self.block("else:"):
-            self.line(f"{target}, p = {'nullable_' if slot.nullable else ''}many(buf, p, {code!r})")
+            function = "compact_nullable_numbers" if field.nullable else "compact_numbers"
+            self.line(f"{target}, p = {function}(buf, p, {code!r})")
 
-    def _loop(self, slot: Slot, target: str, path: str, *, flexible: bool) -> None:
-        count, i = self.name("n"), self.name("i")
+    def _array(self, field: FieldLayout, target: str, path: str, *, flexible: bool) -> None:
+        """Read an array element by element; the generated variable for its length holds length + 1."""
+        length, i = self.new_name("n"), self.new_name("i")
         if flexible:
-            self.line(f"{count} = buf[p]")
+            self.line(f"{length} = buf[p]")
             self.line("p += 1")
         else:
-            self.line(f"{count}, p = {'old_nullable_count' if slot.nullable else 'old_count'}(buf, p)")
+            self.line(f"{length}, p = {'nullable_array_length' if field.nullable else 'array_length'}(buf, p)")
         self.line(f"{target} = []")
-        with self.block(f"if {count} != 1:"):
-            self._long_or_null(slot, target, count, flexible=flexible)
-            with self.block(f"for {i} in range(1, {count}):"):
-                element = self.name("v")
-                self._one(slot, element, f"{path}[{{{i} - 1}}]", flexible=flexible, nullable=False)
+        with self.block(f"if {length} != 1:"):
+            self._null_or_long_array(field, target, length, flexible=flexible)
+            with self.block(f"for {i} in range(1, {length}):"):
+                element = self.new_name("v")
+                self._element(field, element, f"{path}[{{{i} - 1}}]", flexible=flexible, nullable=False)
                 self.line(f"{target}.append({element})")
 
-    def _long_or_null(self, slot: Slot, target: str, count: str, *, flexible: bool) -> None:
-        if slot.nullable:
-            with self.block(f"if not {count}:"):
+    def _null_or_long_array(self, field: FieldLayout, target: str, length: str, *, flexible: bool) -> None:
+        if field.nullable:
+            with self.block(f"if not {length}:"):
                 self.line(f"{target} = None")
         if flexible:
-            head = f"elif {count} > {SMALL}:" if slot.nullable else f"if not 0 < {count} <= {SMALL}:"
+            head = f"elif {length} > {ONE_BYTE}:" if field.nullable else f"if not 0 < {length} <= {ONE_BYTE}:"
             with self.block(head):
-                self.line(f"{count}, p = sized(buf, p - 1)")
+                self.line(f"{length}, p = compact_length(buf, p - 1)")
 
-    def _tags(self, shape: Shape, found: dict[str, str], path: str) -> None:
-        if not shape.tagged:
+    def _tagged_fields(self, layout: StructLayout, variables: dict[str, str], path: str) -> None:
+        if not layout.tagged:
             with self.block("if buf[p]:"):
                 self.line(f'p = unknown_tags(buf, p, unknown, f"{path}")')
             with self.block("else:"):
                 self.line("p += 1")
             return
-        for slot in shape.tagged:
-            found[slot.name] = self.name("t")
-            self.line(f"{found[slot.name]} = {slot.default_value()!r}")
-        count, tag, end = self.name("n"), self.name("g"), self.name("e")
+        for field in layout.tagged:
+            variables[field.name] = self.new_name("t")
+            self.line(f"{variables[field.name]} = {field.default_value()!r}")
+        count, tag, end = self.new_name("n"), self.new_name("g"), self.new_name("e")
         self.line(f"{count} = buf[p]")
         self.line("p += 1")
         with self.block(f"if {count}:"):
-            with self.block(f"if {count} > {SMALL}:"):
+            with self.block(f"if {count} > {ONE_BYTE}:"):
                 self.line(f"{count}, p = uvarint(buf, p - 1)")
             self.line(f"{tag} = -1")
             with self.block(f"for _ in range({count}):"):
-                self.line(f"{tag}, p, {end} = tag_head(buf, p, {tag})")
-                self._tag_cases(shape, found, path, tag, end)
+                self.line(f"{tag}, p, {end} = tag_header(buf, p, {tag})")
+                self._tagged_field(layout, variables, path, tag, end)
 
-    def _tag_cases(self, shape: Shape, found: dict[str, str], path: str, tag: str, end: str) -> None:
-        word = "if"
-        for slot in shape.tagged:
-            with self.block(f"{word} {tag} == {slot.tag}:"):
-                self.line(f"{found[slot.name]} = {self.field(slot, f'{path}.{slot.name}', flexible=True)}")
+    def _tagged_field(self, layout: StructLayout, variables: dict[str, str], path: str, tag: str, end: str) -> None:
+        keyword = "if"
+        for field in layout.tagged:
+            with self.block(f"{keyword} {tag} == {field.tag}:"):
+                value = self.field(field, f"{path}.{field.name}", flexible=True)
+                self.line(f"{variables[field.name]} = {value}")
                 with self.block(f"if p != {end}:"):
-                    self.line("raise Refused")
-            word = "elif"
+                    self.line("raise Rejected")
+            keyword = "elif"
         with self.block("else:"):
             self.line(f'unknown.append(UnknownTag(f"{path}", {tag}, bytes(buf[p:{end}])))')
             self.line(f"p = {end}")

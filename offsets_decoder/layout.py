@@ -1,7 +1,7 @@
-"""Definitions resolved to what one version of one record looks like on the wire. Pure data, no bytes are read here.
+"""The layout of one version of one record, resolved from its definition. Pure data: no bytes are read here.
 
-Both the Construct builder and the generator of the fast path start from a `Shape`: this is where versions, tag
-dialects and older layouts are settled, once for both.
+Both the Constructs and the generator of the fast path start from a `StructLayout`: versions, tag dialects and older
+layouts are resolved here, once for both.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SHIPPED = "shipped"
 
 
 @dataclass(frozen=True)
-class Slot:
-    """A field in one version. `shape` is set for structs and arrays of them; `tag` is None for untagged fields."""
+class FieldLayout:
+    """A field in one version. `struct` is set for structs and arrays of them; `tag` is None for untagged fields."""
 
     name: str
     snake: str
@@ -35,113 +35,119 @@ class Slot:
     present: bool
     tag: int | None
     default: int | str | None
-    shape: Shape | None
+    struct: StructLayout | None
 
-    def default_value(self) -> Any:  # noqa: ANN401 - whatever the field's type is
-        """Return what stands for the field when it is absent; a new list each time for arrays."""
+    def default_value(self) -> Any:  # noqa: ANN401 - depends on the field's type
+        """Return the value of the field when it is absent; a new list each time for arrays."""
         if self.default is None:
             return None
         if self.is_array:
             return []
-        if self.shape is not None:
-            return {slot.snake: slot.default_value() for slot in self.shape.slots}
+        if self.struct is not None:
+            return {field.snake: field.default_value() for field in self.struct.fields}
         return b"" if self.element == "bytes" else self.default
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A struct in one version: its slots in the order of the definition. Flexible ones end in a section of tags."""
+class StructLayout:
+    """A struct in one version: its fields in the order of the definition. A flexible one ends in its tagged fields."""
 
-    slots: tuple[Slot, ...]
+    fields: tuple[FieldLayout, ...]
     flexible: bool
 
     @property
-    def plain(self) -> tuple[Slot, ...]:
-        """The slots that are always on the wire, in the order of the wire."""
-        return tuple(slot for slot in self.slots if slot.present and slot.tag is None)
+    def untagged(self) -> tuple[FieldLayout, ...]:
+        """The fields that are always encoded, in the order in which they are encoded."""
+        return tuple(field for field in self.fields if field.present and field.tag is None)
 
     @property
-    def tagged(self) -> tuple[Slot, ...]:
-        """The slots of the tag section, by ascending tag."""
-        return tuple(sorted((s for s in self.slots if s.present and s.tag is not None), key=lambda s: s.tag or 0))
+    def tagged(self) -> tuple[FieldLayout, ...]:
+        """The tagged fields, by ascending tag."""
+        return tuple(sorted((f for f in self.fields if f.present and f.tag is not None), key=lambda f: f.tag or 0))
 
     @property
     def min_size(self) -> int:
-        """The fewest bytes one such struct takes; at least 1, so that a count can be held against the bytes left."""
-        return max(1, sum(slot_min_size(slot, flexible=self.flexible) for slot in self.plain) + self.flexible)
+        """The minimum size of the struct in bytes; at least 1, so that a count can be compared with the bytes left."""
+        return max(1, sum(field_min_size(field, flexible=self.flexible) for field in self.untagged) + self.flexible)
 
 
-def slot_min_size(slot: Slot, *, flexible: bool) -> int:
-    """Return the fewest bytes an untagged slot takes."""
-    if slot.is_array:
+def field_min_size(field: FieldLayout, *, flexible: bool) -> int:
+    """Return the minimum size of an untagged field in bytes."""
+    if field.is_array:
         return 1 if flexible else 4
-    return element_min_size(slot, flexible=flexible)
+    return element_min_size(field, flexible=flexible)
 
 
-def element_min_size(slot: Slot, *, flexible: bool) -> int:
-    """Return the fewest bytes one element of the slot takes."""
-    if slot.shape is not None:
-        return 1 if slot.nullable and not slot.is_array else slot.shape.min_size
-    if slot.element in SIZES:
-        return SIZES[slot.element]
-    return 1 if flexible else {"string": 2, "bytes": 4}[slot.element]
+def element_min_size(field: FieldLayout, *, flexible: bool) -> int:
+    """Return the minimum size of one element of the field in bytes."""
+    if field.struct is not None:
+        return 1 if field.nullable and not field.is_array else field.struct.min_size
+    if field.element in SIZES:
+        return SIZES[field.element]
+    return 1 if flexible else {"string": 2, "bytes": 4}[field.element]
 
 
-def definition_of(record_type: int) -> RecordDefinition:
+def released_definition(record_type: int) -> RecordDefinition:
     """Return the definition of a released record type; raises `UnknownRecordType` for any other."""
     definition = record(record_type)
     if definition is None:
-        raise UnknownRecordType(record_type, "not a record of any Kafka release this decoder knows")
+        raise UnknownRecordType(record_type, "not a record type of any known Kafka release")
     if definition.planned:
         raise UnknownRecordType(record_type, f"{definition.name} was planned by KIP-{definition.kip} and never shipped")
     return definition
 
 
 def check_dialect(dialect: str) -> None:
-    """Raise `UnknownDialectError` unless the dialect is `shipped` or some definition has it."""
+    """Raise `UnknownDialectError` unless the dialect is `shipped` or defined for some record."""
     if dialect == SHIPPED or dialect in dialects():
         return
-    raise UnknownDialectError(f"no dialect {dialect!r}; there are {', '.join([SHIPPED, *dialects()])}")
+    raise UnknownDialectError(f"unknown dialect {dialect!r}, known: {', '.join([SHIPPED, *dialects()])}")
 
 
 @cache
 def dialects() -> tuple[str, ...]:
-    """Return the names of the dialects beside `shipped`."""
+    """Return the names of the dialects other than `shipped`."""
     return tuple(sorted({name for definition in records().values() for name in definition.dialects}))
 
 
 @cache
-def key_shape(record_type: int) -> Shape:
-    """Return the key's layout. Keys have one version each and are never flexible."""
-    definition = definition_of(record_type)
-    return _shape(definition.key.fields, definition, 0, {}, flexible=False)
+def key_layout(record_type: int) -> StructLayout:
+    """Return the layout of a key. Keys have one version each and are never flexible."""
+    definition = released_definition(record_type)
+    return _struct_layout(definition.key.fields, definition, 0, {}, flexible=False)
 
 
 @cache
-def value_shape(record_type: int, version: int, dialect: str, layout: str | None = None) -> Shape:
-    """Return a value's layout, today's or an older one by name. Raises `UnknownValueVersion` where Kafka has none."""
-    definition = definition_of(record_type)
-    body: Body = definition.value if layout is None else definition.layouts[layout]
+def value_layout(record_type: int, version: int, dialect: str, older: str | None = None) -> StructLayout:
+    """Return the layout of a value: the current one, or the one named `older` from the definition's `layouts`.
+
+    Raises `UnknownValueVersion` for a version that Kafka does not have, and KeyError for an unknown older layout.
+    """
+    definition = released_definition(record_type)
+    body: Body = definition.value if older is None else definition.layouts[older]
     if version not in body.versions:
         raise UnknownValueVersion(record_type, definition.name, version, str(body.versions))
     tags = definition.dialects[dialect].tags if dialect in definition.dialects else {}
-    return _shape(body.fields, definition, version, tags, flexible=version in body.flexible)
+    return _struct_layout(body.fields, definition, version, tags, flexible=version in body.flexible)
 
 
-def layouts(record_type: int, version: int) -> tuple[str, ...]:
-    """Return the older layouts that share the version with today's."""
-    return tuple(name for name, body in definition_of(record_type).layouts.items() if version in body.versions)
+def older_layouts(record_type: int, version: int) -> tuple[str, ...]:
+    """Return the names of the older layouts that have the same version as the current one."""
+    return tuple(name for name, body in released_definition(record_type).layouts.items() if version in body.versions)
 
 
-def _shape(
+def _struct_layout(
     fields: tuple[Field, ...], definition: RecordDefinition, version: int, tags: Mapping[str, int], *, flexible: bool
-) -> Shape:
-    return Shape(tuple(_slot(field, definition, version, tags, flexible=flexible) for field in fields), flexible)
+) -> StructLayout:
+    layouts = (_field_layout(field, definition, version, tags, flexible=flexible) for field in fields)
+    return StructLayout(tuple(layouts), flexible)
 
 
-def _slot(field: Field, definition: RecordDefinition, version: int, tags: Mapping[str, int], *, flexible: bool) -> Slot:
+def _field_layout(
+    field: Field, definition: RecordDefinition, version: int, tags: Mapping[str, int], *, flexible: bool
+) -> FieldLayout:
     struct = definition.structs.get(field.element)
-    return Slot(
+    return FieldLayout(
         name=field.camel,
         snake=field.snake,
         element=field.element,
@@ -151,6 +157,6 @@ def _slot(field: Field, definition: RecordDefinition, version: int, tags: Mappin
         present=version in field.versions,
         tag=tags.get(field.name, field.tag),
         default=field.default,
-        # A dialect renumbers the value's own fields; those of its structs have their own numbering.
-        shape=None if struct is None else _shape(struct, definition, version, {}, flexible=flexible),
+        # A dialect renumbers the tags of the value itself; its structs number their tags separately.
+        struct=None if struct is None else _struct_layout(struct, definition, version, {}, flexible=flexible),
     )

@@ -1,4 +1,4 @@
-"""What a decoded record is. Data only: no reading and no writing may live here."""
+"""The decoded record. Data only: neither reading nor writing may live here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class UnknownTag(NamedTuple):
-    """A tagged field the definitions do not have: `path` of the struct that holds it, its number, its bytes."""
+    """A tagged field that is not defined: the `path` of the struct that contains it, its tag, its bytes."""
 
     path: str
     tag: int
@@ -18,10 +18,10 @@ class UnknownTag(NamedTuple):
 class Record:
     """One record of `__consumer_offsets`.
 
-    `key` and `value` map field names in snake_case to int, str (uuids too, in Kafka's base64), bytes, None, lists, and
-    dicts for structs. Every field of the definition is there: absent ones at their defaults. `value` and
-    `value_version` are None for a tombstone. `layout` is None for the layout that Kafka writes since 4.1, else the name
-    of the older one that alone fits.
+    `key` and `value` map field names in snake_case to int, str (also uuids, in Kafka's base64), bytes, None, lists, and
+    dicts for structs. Every field of the definition is present: absent ones have their defaults. `value` and
+    `value_version` are None for a tombstone. `layout` is None for the layout that Kafka has written since 4.1, else the
+    name of the older layout, the only one that the bytes fit.
     """
 
     record_type: int
@@ -34,5 +34,5 @@ class Record:
 
     @property
     def drift(self) -> bool:
-        """Whether the writer knew fields that the definitions (in the dialect asked for) do not."""
+        """Whether the writer knew fields that the definitions (in the requested dialect) do not have."""
         return bool(self.unknown_tags)

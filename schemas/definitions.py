@@ -1,4 +1,4 @@
-"""What a record definition is made of. Shapes only: the loader fills them, others read them."""
+"""The data classes of a record definition. No loading may live here: `records_loader` does that."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LATEST = 32767  # the end of a range such as "3+"; versions are int16 on the wire
+LATEST = 32767  # the end of a range such as "3+": versions are encoded as int16
 
 
 class DefinitionError(ValueError):
-    """A definition file says something that cannot be meant."""
+    """A definition file is invalid."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Versions:
         match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)
         if match is None:
             raise DefinitionError(f"not a range of versions: {text!r}")
-        first, onward, last = match.groups()
-        return cls(int(first), LATEST if onward else int(last or first))
+        first, open_ended, last = match.groups()
+        return cls(int(first), LATEST if open_ended else int(last or first))
 
     def __contains__(self, version: int) -> bool:
         return self.first <= version <= self.last
@@ -50,10 +50,10 @@ class Versions:
 
 @dataclass(frozen=True)
 class Field:
-    """One field: `name` as Kafka spells it, `type` as `int32`, `string`, `[]int32`, `TaskIds` or `[]TaskIds`.
+    """One field: `name` as in Kafka's schemas, `type` as `int32`, `string`, `[]int32`, `TaskIds` or `[]TaskIds`.
 
-    `default` is what an absent field stands for; None is null. Arrays default to none or to empty, written "".
-    `tag` is None for a field that is always on the wire. `versions` are those of the value that have the field.
+    `default` is the value of an absent field; None is null. The default of an array is null, or "" for an empty one.
+    `tag` is None for a field that is always encoded. `versions` are those of the value that have the field.
     """
 
     name: str
@@ -69,28 +69,28 @@ class Field:
 
     @property
     def is_array(self) -> bool:
-        """Whether the field holds any number of `element`."""
+        """Whether the field is an array of `element`."""
         return self.type.startswith("[]")
 
     @property
     def element(self) -> str:
-        """The type without the array around it."""
+        """The type of the field, or of its elements if it is an array."""
         return self.type.removeprefix("[]")
 
     @property
     def camel(self) -> str:
-        """The name as Kafka's JSON converters spell it: `groupId`."""
+        """The name in Kafka's JSON: `groupId`."""
         return self.name[0].lower() + self.name[1:]
 
     @property
     def snake(self) -> str:
-        """The name as this project spells it in Python and in tables: `group_id`."""
+        """The name in Python and in tables: `group_id`."""
         return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", self.name).lower()
 
 
 @dataclass(frozen=True)
 class Body:
-    """The fields of a key or of a value. `versions` of a key are its own message version, which is not on the wire."""
+    """The fields of a key or of a value. The `versions` of a key are those of its schema, which are not encoded."""
 
     fields: tuple[Field, ...]
     versions: Versions
@@ -99,7 +99,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Dialect:
-    """Tag numbers, by field name, of a cluster that was not built from the released layout."""
+    """Tag numbers by field name, for clusters whose brokers do not have the tag numbers of the releases."""
 
     name: str
     about: str
@@ -108,10 +108,10 @@ class Dialect:
 
 @dataclass(frozen=True)
 class RecordDefinition:
-    """All that is known about one record type. `planned` records never shipped and have neither key nor value.
+    """One record type. `planned` records were never shipped and have neither key nor value.
 
-    `layouts` are incompatible older forms of the value by the last release that wrote them. `until` is the last
-    release that wrote the record at all, empty for those still written.
+    `layouts` are incompatible older layouts of the value, by the last release that wrote them. `until` is the last
+    release that wrote the record, empty for records that are still written.
     """
 
     type: int

@@ -1,4 +1,4 @@
-"""Writes the page of all records, `RECORDS.md`, from their definitions: `python -m schemas.document`."""
+"""Generates `RECORDS.md`, the page of all records, from their definitions: `python -m schemas.document`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ PAGE = Path(__file__).parent / "RECORDS.md"
 _INTRODUCTION = """\
 # The records of `__consumer_offsets`
 
-Written from `schemas/records/` by `python -m schemas.document`: change those files, not this page. A test compares
+Generated from `schemas/records/` by `python -m schemas.document`: change those files, not this page. A test compares
 them with the schemas in the jars of Kafka 4.0 to 4.4, and this page with them.
 
-A key is an int16, the type, and its fields. A value is an int16, its version, and its fields; no value is a tombstone.
-Integers are big-endian. In *flexible* versions lengths are varints of length + 1 and every struct ends in its tagged
-fields; before, strings have lengths of two bytes, bytes and arrays of four. A tagged field that is absent is at its
-default; where no default is given that is zero, the empty string, array or uuid, or a struct of these. *null* after a
-type means that it can be null. *Since* is the Kafka release and the KIP that brought the field.
+A key is its record type, an int16, followed by its fields. A value is its version, an int16, followed by its fields; a
+null value is a tombstone. Integers are big-endian. In *flexible* versions lengths are varints of length + 1 and every
+struct ends with its tagged fields; in earlier ones the length of a string has two bytes, that of bytes and arrays four.
+An absent tagged field has its default; where the table has none, that is zero, an empty string or array, the zero uuid,
+or a struct of these. *null* after a type means that the field is nullable. *Since* is the Kafka release and the KIP
+that added the field.
 
 """
-_HEADER = "| field | type | versions | tag | default | since | what it is |\n|---|---|---|---|---|---|---|\n"
+_HEADER = "| field | type | versions | tag | default | since | description |\n|---|---|---|---|---|---|---|\n"
 
 
 def page() -> str:
-    """Return the page's text."""
+    """Return the text of the page."""
     return _INTRODUCTION + _index() + "".join(_record(definition) for definition in records().values())
 
 
@@ -42,24 +43,24 @@ def _index() -> str:
 
 def _index_line(definition: RecordDefinition) -> str:
     versions = "" if definition.planned else str(definition.value.versions)
-    return f"| {definition.type} | {definition.name} | {_life(definition)} | {versions} |\n"
+    return f"| {definition.type} | {definition.name} | {_releases(definition)} | {versions} |\n"
 
 
-def _life(definition: RecordDefinition) -> str:
+def _releases(definition: RecordDefinition) -> str:
     if definition.planned:
         return f"never shipped, planned by {_kip(definition.kip)}"
     since, until = definition.since, definition.until
-    releases = since if not until else f"{since} only" if until == since else f"{since} to {until}"
-    return " ".join(filter(None, [releases, _kip(definition.kip)]))
+    span = since if not until else f"{since} only" if until == since else f"{since} to {until}"
+    return " ".join(filter(None, [span, _kip(definition.kip)]))
 
 
 def _record(definition: RecordDefinition) -> str:
-    parts = [f"\n## {definition.type} {definition.name}\n\n{definition.about}\n\nSince: {_life(definition)}.\n"]
+    parts = [f"\n## {definition.type} {definition.name}\n\n{definition.about}\n\nSince: {_releases(definition)}.\n"]
     if not definition.planned:
         parts.append(_body("Key", definition.key, definition))
         parts.append(_body(f"Value, version {definition.value.versions}", definition.value, definition))
         for release, body in definition.layouts.items():
-            parts.append(_body(f"Value as Kafka {release} wrote it, version {body.versions}", body, definition))
+            parts.append(_body(f"Value up to Kafka {release}, version {body.versions}", body, definition))
     for dialect in definition.dialects.values():
         tags = ", ".join(f"`{name}` {tag}" for name, tag in dialect.tags.items())
         parts.append(f"\n**Dialect `{dialect.name}`**: {dialect.about} {tags}.\n")
@@ -73,19 +74,19 @@ def _body(title: str, body: Body, definition: RecordDefinition) -> str:
 
 
 def _fields(fields: tuple[Field, ...], definition: RecordDefinition, prefix: str) -> Iterator[tuple[str, Field]]:
-    """Give every field with its path, structs followed by what is in them."""
+    """Yield every field with its path, each struct followed by its fields."""
     for field in fields:
         yield prefix + field.name, field
-        inner = definition.structs.get(field.element, ())
-        yield from _fields(inner, definition, f"{prefix}{field.name}{'[]' if field.is_array else ''}.")
+        struct = definition.structs.get(field.element, ())
+        yield from _fields(struct, definition, f"{prefix}{field.name}{'[]' if field.is_array else ''}.")
 
 
 def _row(field: Field, path: str) -> str:
-    kind = f"`{field.type}`{' null' if field.nullable else ''}"
+    type_name = f"`{field.type}`{' null' if field.nullable else ''}"
     default = "" if field.default in {"", 0} and field.tag is None else _default(field)
     tag = "" if field.tag is None else str(field.tag)
     since = " ".join(filter(None, [field.since, _kip(field.kip)]))
-    return f"| `{path}` | {kind} | {field.versions} | {tag} | {default} | {since} | {field.about} |\n"
+    return f"| `{path}` | {type_name} | {field.versions} | {tag} | {default} | {since} | {field.about} |\n"
 
 
 def _default(field: Field) -> str:

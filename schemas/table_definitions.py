@@ -1,4 +1,7 @@
-"""Loads the definitions of the tables and views from `schemas/tables/`. Only that: no Spark, no Arrow."""
+"""Loads the definitions of the tables and views from `schemas/tables/`. No Spark and no Arrow here.
+
+A new table is a new file there; nothing lists the tables by name.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,13 @@ else:
 
 # Bumped when a change of the tables needs more than new nullable columns.
 WAREHOUSE_FORMAT = 1
+FORMAT_PROPERTY = "streams_groups.format"
+"""The Delta table property that holds the format."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: `type` is Spark SQL's spelling; nested tables are already written out as structs."""
+    """One column; `type` is a Spark SQL type in which nested tables are already expanded to structs."""
 
     name: str
     type: str
@@ -37,6 +42,12 @@ class Table:
     key: tuple[str, ...]
     view_of: str | None
     nested: bool
+    order: int = 0
+    """Place in the documentation."""
+    expires_by: str | None = None
+    """The time column from which the retention counts; None: the job does not expire rows of this table."""
+    partition_column: str | None = None
+    """Of a table that is only appended to: the column that holds the partition of the offsets topic."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,7 +56,7 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """The columns as Spark SQL's DDL: ``name type, ...``."""
+        """The columns as DDL of Spark SQL: ``name type, ...``."""
         return ", ".join(f"{column.name} {column.type}" for column in self.columns)
 
     @property
@@ -56,7 +67,7 @@ class Table:
 
 @cache
 def table(name: str) -> Table:
-    """The definition called `name`, of whatever kind. Raises FileNotFoundError for a name without one."""
+    """Return the definition called `name`. Raises FileNotFoundError if there is none."""
     return _table(tomllib.loads((files("schemas") / "tables" / f"{name}.toml").read_text("utf-8")))
 
 
@@ -64,33 +75,54 @@ def _table(data: dict[str, Any]) -> Table:
     return Table(
         name=data["name"],
         about=data["about"],
-        columns=tuple(Column(c["name"], _written_out(c["type"]), c["about"]) for c in data["columns"]),
+        columns=tuple(Column(c["name"], _expand(c["type"]), c["about"]) for c in data["columns"]),
         key=tuple(data.get("key", ())),
         view_of=data.get("view_of"),
         nested=data.get("nested", False),
+        order=data.get("order", 0),
+        expires_by=data.get("expires_by"),
+        partition_column=data.get("partition_column"),
     )
 
 
-def _written_out(spelled: str) -> str:
-    return re.sub(r"@(\w+)", lambda match: table(match[1]).struct, spelled)
+def _expand(column_type: str) -> str:
+    return re.sub(r"@(\w+)", lambda match: table(match[1]).struct, column_type)
 
 
 @cache
 def tables() -> tuple[Table, ...]:
-    """The Delta tables, in the order in which people read about them."""
-    return tuple(table(name) for name in ("groups", "group_events", "quarantine", "alerts"))
+    """Return the Delta tables, in the order of the documentation."""
+    return tuple(one for one in _all() if not one.view_of and not one.nested)
 
 
 @cache
 def views() -> tuple[Table, ...]:
-    """The views over the nested columns of `groups`."""
-    return tuple(table(name) for name in ("members", "assignments", "subtopologies", "topology_epochs"))
+    """Return the views over the nested columns of `groups`."""
+    return tuple(one for one in _all() if one.view_of)
+
+
+@cache
+def expiring_tables() -> tuple[Table, ...]:
+    """Return the tables whose rows expire; `groups` first, since the history of a group expires with its row."""
+    return tuple(one for one in tables() if one.expires_by)
+
+
+@cache
+def history_tables() -> tuple[Table, ...]:
+    """Return the tables that are only appended to, and keep what an earlier run of the job wrote."""
+    return tuple(one for one in tables() if one.partition_column)
+
+
+@cache
+def _all() -> tuple[Table, ...]:
+    names = (file.name.removesuffix(".toml") for file in (files("schemas") / "tables").iterdir())
+    return tuple(sorted((table(name) for name in names), key=lambda one: (one.order, one.name)))
 
 
 def view_sql(view: Table, explode: str) -> str:
-    """The query of `view`; `explode` is the dialect's function (Spark: explode, DataFusion: unnest).
+    """Return the query of `view`; `explode` is the function of the SQL dialect (Spark: explode, DataFusion: unnest).
 
-    A struct's field is written ``row['name']``, which both read.
+    A field of a struct is written ``row['name']``, which both dialects accept.
     """
     fields = ", ".join(f"item['{column.name}'] AS {column.name}" for column in view.columns)
     nested = f"SELECT cluster, group_id, {explode}({view.name}) AS item FROM {view.view_of}"  # noqa: S608 - our own names

@@ -1,13 +1,13 @@
 """The job, the tables and the commands of streams-groups.
 
-`open_warehouse` is for those who bring a Spark session of their own.
+`open_warehouse` is for programs that have their own Spark session.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schemas.table_definitions import tables, view_sql, views
+from schemas import table_definitions  # its function `tables` would be replaced by the package `streaming_app.tables`
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,13 +18,13 @@ __all__ = ["open_warehouse"]
 def open_warehouse(spark: SparkSession, path: str) -> None:
     """Register every table and view of the warehouse at `path` as temporary views of `spark`, for Spark SQL.
 
-    The session must have Delta Lake: `spark.sql.extensions` = io.delta.sql.DeltaSparkSessionExtension and
+    The session needs Delta Lake: `spark.sql.extensions` = io.delta.sql.DeltaSparkSessionExtension and
     `spark.sql.catalog.spark_catalog` = org.apache.spark.sql.delta.catalog.DeltaCatalog. Views always show the newest
-    state; for an older one read ``delta.`PATH/groups` TIMESTAMP AS OF ...``. Raises pyspark's AnalysisException when
+    state; for an older one read ``delta.`PATH/groups` TIMESTAMP AS OF ...``. Raises pyspark's AnalysisException if
     there is no warehouse at `path`.
     """
-    for definition in tables():
+    for definition in table_definitions.tables():
         location = f"{str(path).rstrip('/')}/{definition.name}"
         spark.sql(f"SELECT * FROM delta.`{location}`").createOrReplaceTempView(definition.name)  # noqa: S608
-    for view in views():
-        spark.sql(view_sql(view, "explode")).createOrReplaceTempView(view.name)
+    for view in table_definitions.views():
+        spark.sql(table_definitions.view_sql(view, "explode")).createOrReplaceTempView(view.name)

@@ -1,4 +1,4 @@
-"""One broker for all tests, and brokers of their own for those that break theirs."""
+"""Fixtures for all tests: a shared broker, separate brokers for tests that break theirs, and a Spark session."""
 
 from __future__ import annotations
 
@@ -13,23 +13,31 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-# kafka-python 3.0 reads its definitions, on import, with a function that Python 3.11 and 3.12 called deprecated.
+from tests.marks import add_marks
+
+# On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, TopicPartition
 
     from streaming_app.job.session import start_spark
-    from streaming_app.job.tables import Warehouse
-    from streaming_app.local.broker import LocalBroker
-    from streaming_app.local.container import Broker, chosen_broker
-    from streaming_app.protocol.client import StreamsGroupClient
+    from streaming_app.kafka.client import StreamsGroupClient
+    from streaming_app.sandbox.broker import LocalBroker
+    from streaming_app.sandbox.container import Broker, select_broker
+    from streaming_app.tables.delta_writer import DeltaWriter
+    from tests.job.job_runner import run_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test by what it needs to run, before `-m` selects; see `tests/marks.py`."""
+    add_marks(items)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the modules of kafka-python that tests import be read in the same way."""
+    """Ignore the same warning when a test imports other modules of kafka-python."""
     config.addinivalue_line("filterwarnings", "ignore:read_text is deprecated:DeprecationWarning")
 
 
@@ -40,18 +48,18 @@ _broker_log: list[Path] = []
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the shared broker said last beneath a test that failed: a log in CI is gone when one asks."""
+    """Add the last log lines of the shared broker to the report of a failed test: CI does not keep the log file."""
     report = yield
     if report.failed and call.when == "call" and "broker" in getattr(item, "fixturenames", ()) and _broker_log:
-        said = [line for line in _broker_log[0].read_text("utf-8", "replace").splitlines() if " INFO " not in line]
-        report.sections.append(("the shared broker's last warnings and errors", "\n".join(said[-40:])))
+        lines = [line for line in _broker_log[0].read_text("utf-8", "replace").splitlines() if " INFO " not in line]
+        report.sections.append(("the shared broker's last warnings and errors", "\n".join(lines[-40:])))
     return report
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka 4.4.0 broker that every test shares: use names of your own (see `unique`)."""
-    with chosen_broker(tmp_path_factory.mktemp("broker"), progress=print) as running:
+    """A Kafka 4.4.0 broker that all tests share: use unique names (see `unique`)."""
+    with select_broker(tmp_path_factory.mktemp("broker"), progress=print) as running:
         if isinstance(running, LocalBroker):
             _broker_log.append(running.log_file)
         yield running
@@ -77,7 +85,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Makes a name that no other test uses: `unique("orders")`."""
+    """Returns a name that no other test uses: `unique("orders")`."""
     test = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:40]
     return lambda name: f"{name}-{test}-{next(_numbers)}"
 
@@ -90,7 +98,7 @@ def group_id(unique: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
-    """Starts a broker from jars that belongs to this test: `start_broker(version=…, properties=…)`."""
+    """Starts a broker for this test only, from jars: `start_broker(version=…, properties=…)`."""
     with ExitStack() as running:
 
         def start(**settings: object) -> LocalBroker:
@@ -101,7 +109,7 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
 
 
 class RawRecord(NamedTuple):
-    """A record of `__consumer_offsets` as it stands in the log; `value` None is a tombstone."""
+    """A record of `__consumer_offsets` as in the log; `value` is None in a tombstone."""
 
     partition: int
     offset: int
@@ -113,7 +121,7 @@ class RawRecord(NamedTuple):
 
 @pytest.fixture
 def read_offsets() -> Callable[..., list[RawRecord]]:
-    """Reads the whole of `__consumer_offsets`: `read_offsets(bootstrap_server, group_id)`, one group's in log order."""
+    """Reads all of `__consumer_offsets`: `read_offsets(bootstrap_server, group_id)` gives one group's, in log order."""
 
     def read(bootstrap_server: str, group_id: str | None = None) -> list[RawRecord]:
         consumer = KafkaConsumer(
@@ -144,13 +152,23 @@ def read_offsets() -> Callable[..., list[RawRecord]]:
 
 
 @pytest.fixture(scope="session")
-def _prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("prepared")
-    Warehouse(spark, str(path), "default").prepare()
+def _warehouse_template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("warehouse")
+    DeltaWriter(spark, str(path), "default").prepare()
     return path
 
 
 @pytest.fixture
-def empty_warehouse(_prepared: Path, tmp_path: Path) -> Path:
-    """A warehouse without a row, made by Spark as the job makes it."""
-    return Path(shutil.copytree(_prepared, tmp_path / "empty_warehouse"))
+def empty_warehouse(_warehouse_template: Path, tmp_path: Path) -> Path:
+    """A warehouse without rows, created by Spark as the job creates it."""
+    return Path(shutil.copytree(_warehouse_template, tmp_path / "empty_warehouse"))
+
+
+@pytest.fixture
+def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
+    """Runs the job once over the records of a topic, in the shared session, and returns its first line."""
+
+    def once(topic: str, **settings: object) -> str:
+        return run_once(spark, broker.bootstrap_server, **{"warehouse": tmp_path, "topic": topic, **settings})[0]
+
+    return once

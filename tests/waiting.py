@@ -1,4 +1,4 @@
-"""For what takes a while and tells nobody when it is done."""
+"""Waiting for a condition that can only be polled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    """Look until the condition holds or the time is up; whether it holds then."""
+    """Poll until the condition is true or the time is up; return whether it is true."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)

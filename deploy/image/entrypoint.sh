@@ -1,4 +1,4 @@
 #!/bin/sh
-# The image is the command; Spark on Kubernetes starts it with the one word `executor`.
+# The arguments are those of the command. Spark on Kubernetes passes the single argument `executor`.
 [ "$1" = executor ] && exec /opt/streams-groups/image/executor.sh
 exec streams-groups "$@"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# An executor of Spark on Kubernetes, told by the variables that Spark's scheduler sets in its pods.
+# Starts a Spark executor on Kubernetes, configured by the variables that Spark's scheduler sets in its pods.
 set -euo pipefail
 
 SPARK_HOME=$(python -c 'import pyspark; print(pyspark.__path__[0])')

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Grants what the job needs, and no more. Usage: acls.sh BROKER:PORT User:streams-groups [ADMIN.properties]
-# VERIFY=yes also grants what `streams-groups verify` needs, APPLICATIONS=yes what the reasons of NotReady need.
+# Grants the ACLs that the job needs, and no others. Usage: acls.sh BROKER:PORT User:streams-groups [ADMIN.properties]
+# VERIFY=yes also grants what `streams-groups verify` and the job's self-check need, APPLICATIONS=yes what these and the
+# reasons of NotReady groups need of the applications' topics.
 set -eu
 
 server=${1:?BROKER:PORT} principal=${2:?User:NAME}

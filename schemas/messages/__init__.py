@@ -1,1 +1,1 @@
-"""Request and response definitions that kafka-python loads by package name."""
+"""Definitions of requests and responses, which kafka-python loads by package name."""

@@ -1,1 +1,1 @@
-"""Alerts at run time: the loop that looks, the table that remembers, the sinks that tell. Rules are in `core/`."""
+"""Alerts at run time: evaluation of the rules every few seconds, the `alerts` table, and the notifications."""

@@ -1,55 +1,60 @@
-"""The section `alerts:` of the configuration: which groups, which rules, on what terms.
+"""The section `alerts:` of the configuration: which groups, which rules, and with which settings.
 
-The models of the rules are made from the rules themselves, so that each key that there is, is one of a rule's entry.
+The models of the rules are generated from the rules themselves, so every key belongs to a rule's entry.
 
-Overrides: all whose pattern matches the whole of the group's id apply, in the order of the file, each over those before
-it and key by key; so the general ones stand first, and what stands last wins.
+Overrides: all whose pattern matches the whole group id apply, in the order of the file, each one over those before it
+and key by key. So put general overrides first; the last one wins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from streaming_app.alerts.description_support import DescriptionMode
 from streaming_app.alerts.durations import Duration, PositiveDuration, Regex
-from streaming_app.core.alert import CRITICAL, INFO, WARNING
-from streaming_app.core.facts import GroupFacts, JobFacts
-from streaming_app.core.lifecycle import Manner
-from streaming_app.core.rule import Rule, Terms
-from streaming_app.core.rules import OF_GROUPS, RULES, TermsOf, descriptions_since
+from streaming_app.alerts.notification_queue import Grouping
+from streaming_app.alerts.rules.alert import CRITICAL, INFO, WARNING
+from streaming_app.alerts.rules.evaluate import (
+    RULES,
+    RULES_FOR_DIFFERING_GROUPS,
+    RULES_FOR_GROUPS,
+    AnyRule,
+    RuleSettingsLookup,
+)
+from streaming_app.alerts.rules.lifecycle import NotifyPolicy
+from streaming_app.alerts.rules.rule import RuleSettings
 
-_AnyRule = Rule[GroupFacts] | Rule[JobFacts]
 _Count = Annotated[int, Field(ge=1, strict=True)]
-_REMEMBERED_GROUPS = 1 << 18
+_CACHED_GROUPS = 1 << 18
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-def _model_of(rule: _AnyRule, *, partial: bool) -> type[BaseModel]:
-    """The keys of one rule, with its defaults; those of a `partial` one are None until said."""
+def _make_model(rule: AnyRule, *, partial: bool) -> type[BaseModel]:
+    """Return the model of one rule's keys, with its defaults; in a `partial` one all are None unless set."""
     fields: dict[str, tuple[Any, Any]] = {
         "enabled": (bool, True),
         "severity": (Literal[INFO, WARNING, CRITICAL], rule.severity),
     }
-    if rule.grace is not None:
-        fields["for_"] = (Duration, rule.grace)
+    if rule.for_seconds is not None:
+        fields["for_"] = (Duration, rule.for_seconds)
     for name, threshold in rule.thresholds.items():
         fields[name] = (PositiveDuration if threshold.seconds else _Count, threshold.default)
-    described: dict[str, Any] = {
+    definitions: dict[str, Any] = {
         name: (kind | None if partial else kind, Field(None if partial else default, alias=name.rstrip("_")))
         for name, (kind, default) in fields.items()
     }
-    return create_model(rule.name, __base__=_Section, **described)
+    return create_model(rule.name, __base__=_Section, **definitions)
 
 
-def _sections(name: str, rules: Iterable[_AnyRule], *, partial: bool) -> type[BaseModel]:
-    models = {rule.name: _model_of(rule, partial=partial) for rule in rules}
+def _make_sections(name: str, rules: Iterable[AnyRule], *, partial: bool) -> type[BaseModel]:
+    models = {rule.name: _make_model(rule, partial=partial) for rule in rules}
     fields: dict[str, Any] = {name: (model, model()) for name, model in models.items()}
     return create_model(name, __base__=_Section, **fields)
 
@@ -58,94 +63,103 @@ if TYPE_CHECKING:
     RuleSections = BaseModel
     OverrideSections = BaseModel
 else:
-    RuleSections = _sections("RuleSections", RULES.values(), partial=False)
-    OverrideSections = _sections("OverrideSections", OF_GROUPS, partial=True)
+    RuleSections = _make_sections("RuleSections", RULES.values(), partial=False)
+    OverrideSections = _make_sections(
+        "OverrideSections", (*RULES_FOR_GROUPS, *RULES_FOR_DIFFERING_GROUPS), partial=True
+    )
 
 
 class Override(_Section):
-    """Other terms for the groups whose whole id matches."""
+    """Different settings for the groups whose whole id matches."""
 
     groups: Regex
     rules: OverrideSections
 
 
-def _as_list(given: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+def _as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
     return [given] if isinstance(given, str) else given
 
 
 class AlertSettings(_Section):
-    """What the file may say below `alerts:`; durations are seconds, or text such as `90s`, `5m`, `1h30m`."""
+    """The keys below `alerts:`; durations are seconds, or text such as `90s`, `5m`, `1h30m`."""
 
     interval: PositiveDuration = 5.0
-    """Between two looks."""
+    """Time between two evaluations."""
     groups: Regex | None = None
     """Only groups whose whole id matches; default all."""
     ignore_groups: Annotated[tuple[Regex, ...], BeforeValidator(_as_list)] = ()
-    """And of these none whose whole id matches one of these; a single one needs no list."""
-    descriptions: Literal["auto", "always", "never"] = "auto"
-    """Whether the cluster keeps topology descriptions: `auto` sees it from the groups, or the brokers' config."""
+    """Except groups whose whole id matches one of these; a single one needs no list."""
+    descriptions: DescriptionMode = "auto"
+    """Whether the cluster keeps topology descriptions: `auto` detects it from the groups, or the brokers' config."""
     keep_firing_for: Duration = 0.0
     repeat_after: PositiveDuration | None = None
-    """Firing is told again so long after it was sent; default never."""
+    """A firing notification is repeated this long after it was sent; default never."""
+    group_wait: Duration = Grouping.group_wait
+    """How long the first alert of a rule waits for others, in sinks that people read."""
+    group_interval: Duration = Grouping.group_interval
+    """How long after a notification of a rule the next one is sent there."""
+    max_groups_per_notification: Annotated[int, Field(ge=1, le=1000, strict=True)] = Grouping.max_named
+    """How many alerts a notification names there."""
     rules: RuleSections = RuleSections()
     overrides: tuple[Override, ...] = ()
 
     @property
     def rebalance_window(self) -> float:
-        """How far back, in seconds, any group's rules look at rebalances."""
+        """The longest time, in seconds, over which the rules of any group look at what happened."""
         layers = (self.rules, *(override.rules for override in self.overrides))
-        storms = (getattr(layer, "StreamsGroupRebalanceStorm", None) for layer in layers)
-        return max(storm.window or 0.0 for storm in storms if storm)
+        sections = ((rule, getattr(layer, rule.name, None)) for layer in layers for rule in RULES_FOR_GROUPS)
+        return max(
+            getattr(section, name) or 0.0
+            for rule, section in sections
+            if section and rule.requires_history
+            for name, threshold in rule.thresholds.items()
+            if threshold.seconds
+        )
 
-    def manner(self, sinks: Iterable[str]) -> Manner:
-        """How alerts are told to the sinks of these names."""
-        return Manner(tuple(sinks), self.keep_firing_for, self.repeat_after)
+    def notify_policy(self, sinks: Iterable[str]) -> NotifyPolicy:
+        """Return the policy for notifications to the sinks with these names."""
+        return NotifyPolicy(tuple(sinks), self.keep_firing_for, self.repeat_after)
 
-    def descriptions_since(self, groups: Iterable[GroupFacts], plugin_since: datetime | None) -> datetime | None:
-        """Since when the cluster keeps topology descriptions; None if it does not, or must not be thought to.
+    @property
+    def grouping(self) -> Grouping:
+        """How alerts are put together for sinks that people read."""
+        return Grouping(self.group_wait, self.group_interval, self.max_groups_per_notification)
 
-        `plugin_since` is since when the brokers' config is known to name a plugin, None if it is not known to.
-        """
-        if self.descriptions == "never":
-            return None
-        if self.descriptions == "always":
-            return datetime.fromtimestamp(0, timezone.utc)
-        shown = descriptions_since(groups)
-        return min((since for since in (shown, plugin_since) if since), default=None)
+    def rule_settings_of(self) -> RuleSettingsLookup:
+        """Return the lookup of a group's rule settings, or the job's for None. Keep it: it caches the groups."""
+        profiles: dict[tuple[int, ...], Mapping[str, RuleSettings]] = {}
 
-    def terms_of(self) -> TermsOf:
-        """What gives the terms of a group's rules, or for None those of the job's. Keep it: it remembers groups."""
-        profiles: dict[tuple[int, ...], Mapping[str, Terms]] = {}
-
-        @lru_cache(_REMEMBERED_GROUPS)
-        def terms_of(group_id: str | None) -> Mapping[str, Terms]:
-            if group_id is not None and not self._concerns(group_id):
+        @lru_cache(_CACHED_GROUPS)
+        def rule_settings_of(group_id: str | None) -> Mapping[str, RuleSettings]:
+            if group_id is not None and not self._includes(group_id):
                 return {}
             matching = tuple(
-                place
-                for place, override in enumerate(self.overrides)
+                index
+                for index, override in enumerate(self.overrides)
                 if group_id is not None and override.groups.fullmatch(group_id)
             )
             if matching not in profiles:
-                profiles[matching] = self._profile(matching)
+                profiles[matching] = self._make_profile(matching)
             return profiles[matching]
 
-        return terms_of
+        return rule_settings_of
 
-    def _concerns(self, group_id: str) -> bool:
+    def _includes(self, group_id: str) -> bool:
         if self.groups is not None and not self.groups.fullmatch(group_id):
             return False
         return not any(pattern.fullmatch(group_id) for pattern in self.ignore_groups)
 
-    def _profile(self, overrides: Iterable[int]) -> Mapping[str, Terms]:
-        layers = [self.rules, *(self.overrides[place].rules for place in overrides)]
+    def _make_profile(self, overrides: Iterable[int]) -> Mapping[str, RuleSettings]:
+        layers = [self.rules, *(self.overrides[index].rules for index in overrides)]
         profile = {}
         for name, rule in RULES.items():
-            said: dict[str, Any] = {}
+            values: dict[str, Any] = {}
             for layer in layers:
                 if section := getattr(layer, name, None):
-                    said |= section.model_dump(exclude_none=True)
-            if said["enabled"]:
-                thresholds = {threshold: said[threshold] for threshold in rule.thresholds}
-                profile[name] = Terms(said["severity"], said.get("for_", 0.0), thresholds, rule.while_catching_up)
+                    values |= section.model_dump(exclude_none=True)
+            if values["enabled"]:
+                thresholds = {threshold: values[threshold] for threshold in rule.thresholds}
+                profile[name] = RuleSettings(
+                    values["severity"], values.get("for_", 0.0), thresholds, rule.while_catching_up
+                )
         return profile

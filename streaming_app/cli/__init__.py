@@ -1,1 +1,1 @@
-"""The `streams-groups` command: options, and who is called with them. What commands do lives elsewhere."""
+"""The `streams-groups` command: its options, one module for each command. What the commands do is in other packages."""

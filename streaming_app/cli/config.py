@@ -1,4 +1,4 @@
-"""`streams-groups config`: what is in force, and who said so."""
+"""`streams-groups config`: the effective configuration, and the source of each value."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import explained, governed
+from streaming_app.cli.options import handle_errors, job_options
+from streaming_app.escapes import escape
 
 if TYPE_CHECKING:
-    from streaming_app.config.load import Loaded
+    from streaming_app.config.load import LoadedConfig
 
 
 @click.command()
-@governed
+@job_options
 @click.option("--format", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-@click.option("--check", is_flag=True, help="Only say whether there are errors.")
-@explained
-def config(loaded: Loaded, form: str, check: bool) -> None:
-    """Print the configuration in force: defaults, the file, the environment, flags. Secrets are not shown.
+@click.option("--check", is_flag=True, help="Only check for errors.")
+@handle_errors
+def config(loaded: LoadedConfig, form: str, check: bool) -> None:
+    """Print the effective configuration: defaults, file, environment and flags merged. Secrets are redacted.
 
-    In YAML a comment tells where each value comes from; what is printed can be used as a file once its secrets are put
-    in. Takes the options of run. Exits with 1 if something is wrong.
+    In YAML a comment names the source of each value; the output can be used as a file once its secrets are filled in.
+    Takes the options of run. Exits with 1 if the configuration is invalid.
     """
-    from streaming_app.config.show import as_json, as_yaml  # noqa: PLC0415 - --help needs none of it
+    from streaming_app.config.show import as_json, as_yaml  # noqa: PLC0415 - not loaded by --help
 
     if check:
-        click.echo(f"{loaded.file or 'The configuration'}: no errors")
+        click.echo(escape(f"{loaded.file or 'The configuration'}: no errors"))
     else:
-        click.echo((as_json if form == "json" else as_yaml)(loaded), nl=False)
+        click.echo(as_json(loaded) if form == "json" else as_yaml(loaded), nl=False)

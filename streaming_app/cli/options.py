@@ -1,4 +1,4 @@
-"""Options that commands share, what is configured in their place, and how expected failures become a line on stderr."""
+"""The options that commands share, their values from the configuration, and the handling of expected errors."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from streaming_app.config import environment
-from streaming_app.job import defaults
-from streaming_app.serve.place import Place
+from streaming_app.config import defaults, environment
+from streaming_app.errors import UserError
+from streaming_app.escapes import escape
+from streaming_app.names import is_name
+from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
-    from streaming_app.config.load import Loaded
+    from streaming_app.config.load import LoadedConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# Click reads these itself, so that a command which needs no more of the environment loads no more.
+# Click reads these variables itself; a command that finds no others does not load the configuration.
 _READ_BY_CLICK = {"WAREHOUSE", "CLUSTER"}
-# What commands other than the job's take of the configuration.
+# The keys of the configuration that commands other than run and config use.
 _SHARED = {"bootstrap_server", "command_config", "warehouse", "cluster"}
 
 
-def _as_place(text: str) -> Place:
+def _to_location(text: str) -> Location:
     try:
-        return Place.of(text)
+        return Location.of(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -38,17 +40,17 @@ _config = click.option(
     envvar=environment.FILE,
     show_envvar=True,
     metavar="FILE",
-    help="YAML file with any of these options and more; STREAMS_GROUPS_... variables win over it, flags over both.",
+    help="YAML file with any of these options and more. STREAMS_GROUPS_... variables override it, flags override both.",
 )
 _warehouse = click.option(
     "--warehouse",
-    type=_as_place,
-    metavar="PLACE",
+    type=_to_location,
+    metavar="LOCATION",
     envvar=environment.PREFIX + "WAREHOUSE",
     default=defaults.WAREHOUSE,
     show_default=True,
     show_envvar=True,
-    help="Directory of the Delta tables, or its URI: s3a://, abfss://, gs://, hdfs://.",
+    help="Directory of the Delta tables, or a URI: s3a://, abfss://, gs://, hdfs://.",
 )
 _cluster = click.option(
     "--cluster",
@@ -57,12 +59,12 @@ _cluster = click.option(
     show_default=True,
     help="Name of the Kafka cluster; a warehouse may hold several.",
 )
-_server = click.option(
+_bootstrap_server = click.option(
     "--bootstrap-server",
     metavar="HOST:PORT,...",
-    help="The Kafka brokers to ask first; needed, here or in the configuration.",
+    help="The Kafka brokers to connect to first; required, here or in the configuration.",
 )
-_properties = click.option(
+_command_config = click.option(
     "--command-config",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Kafka client properties file (security.protocol, sasl.*, ssl.*).",
@@ -74,9 +76,9 @@ _dialect = click.option(
     metavar="NAME",
     help="Tag numbers: shipped (what Kafka released) or kip-1331 (the text of that KIP).",
 )
-_of_the_job = {
-    "bootstrap_server": _server,
-    "command_config": _properties,
+_job_flags = {
+    "bootstrap_server": _bootstrap_server,
+    "command_config": _command_config,
     "config": _config,
     "warehouse": _warehouse,
     "cluster": _cluster,
@@ -88,20 +90,20 @@ _of_the_job = {
         show_default=True,
         type=click.FloatRange(min=0),
         metavar="SECONDS",
-        help="Least time between batches.",
+        help="Minimum time between batches.",
     ),
     "max_offsets_per_trigger": click.option(
         "--max-offsets-per-trigger",
         default=defaults.MAX_OFFSETS_PER_TRIGGER,
         show_default=True,
         type=click.IntRange(min=1),
-        help="Bounds a batch while catching up.",
+        help="Maximum number of offsets read in a batch.",
     ),
     "retention_days": click.option(
         "--retention-days",
         default=defaults.RETENTION_DAYS,
         show_default=True,
-        type=click.FloatRange(min=0, min_open=True, max=defaults.MOST_RETENTION_DAYS),
+        type=click.FloatRange(min=0, min_open=True, max=defaults.MAX_RETENTION_DAYS),
         help="How long history, quarantine and deleted groups are kept.",
     ),
     "conf": click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit."),
@@ -111,79 +113,82 @@ _of_the_job = {
 }
 
 
-def located(command: Command) -> Command:
-    """Add --config, --warehouse and --cluster. Of what is configured, only what the command has flags for is read."""
+def warehouse_options(command: Command) -> Command:
+    """Add --config, --warehouse and --cluster. Only the keys that are flags of the command are read."""
 
     @functools.wraps(command)
-    def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - whatever the command takes
-        if config or not _READ_BY_CLICK.issuperset(environment.variables()):
-            settings, given = _loaded(config, only=_SHARED & flags.keys()).settings, _given(flags)
-            flags |= {name: getattr(settings, name) for name in settings.model_fields_set if name not in given}
-        if flags.get("bootstrap_server", "") is None:
-            refuse_without_server()
+    def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+        given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
+        has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
+        if has_more or not is_name(flags["cluster"]):
+            settings = _load(config, given, only=_SHARED & flags.keys()).settings
+            flags |= {name: getattr(settings, name) for name in settings.model_fields_set}
+        if "bootstrap_server" in flags:
+            require_server(flags["bootstrap_server"])
         return command(*args, **flags)
 
     return _config(_warehouse(_cluster(configured)))  # type: ignore[return-value]
 
 
-def connected(command: Command) -> Command:
+def broker_options(command: Command) -> Command:
     """Add --bootstrap-server and --command-config."""
-    return _server(_properties(command))
+    return _bootstrap_server(_command_config(command))
 
 
-def governed(command: Command) -> Command:
-    """Add --config and every flag of the job. The command gets all that is in force as its argument `loaded`."""
+def job_options(command: Command) -> Command:
+    """Add --config and every flag of the job. The command gets the effective configuration as its argument `loaded`."""
 
     @functools.wraps(command)
-    def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - whatever the command takes
-        of_the_job = {name: flags.pop(name) for name in _of_the_job if name in flags}
-        return command(*args, loaded=_loaded(config, _given(of_the_job)), **flags)
+    def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+        job_flags = {name: flags.pop(name) for name in _job_flags if name in flags}
+        return command(*args, loaded=_load(config, _flags_given(job_flags)), **flags)
 
-    of_all: Callable[..., Any] = configured
-    for option in reversed(_of_the_job.values()):
-        of_all = option(of_all)
-    return of_all  # type: ignore[return-value]
+    decorated: Callable[..., Any] = configured
+    for option in reversed(_job_flags.values()):
+        decorated = option(decorated)
+    return decorated  # type: ignore[return-value]
 
 
-def spelled(command: Command) -> Command:
-    """Add --dialect. Which names there are is checked by those who load the definitions."""
+def dialect_option(command: Command) -> Command:
+    """Add --dialect. The name is checked where the record definitions are loaded."""
     return _dialect(command)
 
 
-def refuse_without_server() -> None:
-    """Raise the error for a command that was told of no broker in any way."""
-    raise click.MissingParameter(
-        f"Or set {environment.PREFIX}BOOTSTRAP_SERVER, or bootstrap_server in the file that --config names.",
-        param_hint="'--bootstrap-server'",
-        param_type="option",
-        ctx=click.get_current_context(),
-    )
+def require_server(bootstrap_server: str | None) -> None:
+    """Raise the error of a missing option if neither a flag nor the configuration names a broker."""
+    if bootstrap_server is None:
+        raise click.MissingParameter(
+            f"Or set {environment.PREFIX}BOOTSTRAP_SERVER, or bootstrap_server in the file that --config names.",
+            param_hint="'--bootstrap-server'",
+            param_type="option",
+            ctx=click.get_current_context(),
+        )
 
 
-def explained(command: Command) -> Command:
-    """Turn the errors that commands expect into `Error: one line`, exit code 1."""
+def handle_errors(command: Command) -> Command:
+    """Turn the errors that users can correct into `Error: one line` and exit code 1."""
 
     @functools.wraps(command)
-    def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever the command takes
-        from streaming_app.job.errors import JobError  # noqa: PLC0415 - --help needs none of these
-        from streaming_app.local.errors import LocalError  # noqa: PLC0415
-        from streaming_app.serve.warehouse import WarehouseError  # noqa: PLC0415
-
+    def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the command's arguments
         try:
             return command(*args, **kwargs)
-        except (JobError, LocalError, WarehouseError) as error:
-            raise click.ClickException(" ".join(str(error).split())) from None
+        except UserError as error:
+            raise click.ClickException(escape(" ".join(str(error).split()))) from None
+        except click.UsageError:
+            raise
+        except click.ClickException as error:
+            raise click.ClickException(escape(error.format_message())) from None
         except BrokenPipeError:
-            raise  # click ends quietly
-        except OSError as error:  # a full disk, a file that may not be read
-            where = f": {error.filename}" if error.filename else ""
-            raise click.ClickException(f"Cannot go on: {error.strerror or error}{where}") from None
+            raise  # click exits silently
+        except OSError as error:  # such as a full disk, or a file without read permission
+            file = f": {error.filename}" if error.filename else ""
+            raise click.ClickException(escape(f"Cannot continue: {error.strerror or error}{file}")) from None
 
     return guarded  # type: ignore[return-value]
 
 
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that stand on the command line; --conf as the mapping that it stands for."""
+def _flags_given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags that are on the command line; --conf as a mapping."""
     context = click.get_current_context()
     given = {
         name: value
@@ -192,22 +197,24 @@ def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "conf" in given:
         pairs = [entry.partition("=") for entry in given["conf"]]
-        if any(not equals for _, equals, _ in pairs):  # not which: its value may be a secret
+        if any(not equals for _, equals, _ in pairs):  # without the text, which may be a secret
             raise click.UsageError("--conf takes KEY=VALUE")
         given["conf"] = {key: value for key, _, value in pairs}
     return given
 
 
-def _loaded(file: Path | None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None) -> Loaded:
-    """What is in force; what is wrong with it ends the command: exit code 2 for flags, 1 for anything else."""
-    from streaming_app.config.errors import ConfigError, FlagError  # noqa: PLC0415 - --help needs none of these
-    from streaming_app.config.load import load, slips  # noqa: PLC0415
+def _load(
+    file: Path | None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None
+) -> LoadedConfig:
+    """Load the effective configuration. Exits with 2 if a flag is invalid, with 1 if the file or a variable is."""
+    from streaming_app.config.errors import ConfigError, FlagError  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.config.load import load, typo_suggestions  # noqa: PLC0415
 
-    for variable, meant in slips():
-        click.echo(f"Warning: {variable} says nothing; did you mean {meant}?", err=True)
+    for variable, suggestion in typo_suggestions():
+        click.echo(escape(f"Warning: {variable} is not a known variable; did you mean {suggestion}?"), err=True)
     try:
         return load(file, flags, only)
     except FlagError as error:
-        raise click.UsageError("\nError: ".join(error.lines)) from None
+        raise click.UsageError("\nError: ".join(map(escape, error.lines))) from None
     except ConfigError as error:
-        raise click.ClickException("\nError: ".join(error.lines)) from None
+        raise click.ClickException("\nError: ".join(map(escape, error.lines))) from None

@@ -1,1 +1,1 @@
-"""What the program is told by a YAML file, the environment and flags, and how that is checked and shown."""
+"""The configuration: read from a YAML file, the environment and flags, checked, and printed."""

@@ -1,12 +1,14 @@
-"""Why the configuration cannot be used."""
+"""The errors of an invalid configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from streaming_app.errors import UserError
 
-class ConfigError(Exception):
-    """Something that a file or variable says is wrong; each of `lines` names one key and what it must be."""
+
+class ConfigError(UserError):
+    """An invalid file or variable; each of `lines` names one key and what its value must be."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -14,4 +16,4 @@ class ConfigError(Exception):
 
 
 class FlagError(ConfigError):
-    """The same for what stands on the command line, which is wrong usage."""
+    """An invalid value of a flag, which is wrong usage of the command."""

@@ -1,4 +1,4 @@
-"""The YAML file: read strictly, its references to variables and files replaced. What keys mean is not known here."""
+"""Reads the YAML file strictly and resolves its references to variables and files. Does not know what keys mean."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from typing import Any
 import yaml
 
 from streaming_app.config.errors import ConfigError
-from streaming_app.config.paths import Path as KeyPath
-from streaming_app.config.paths import written
+from streaming_app.config.key_path import KeyPath, format_path
 
-HIDDEN = "**********"
-"""What is shown in a secret's place, as pydantic does."""
+REDACTED = "**********"
+"""Printed instead of a secret, as by pydantic."""
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
 @dataclass
-class Resolved:
-    """What a file says, with the values that its references stand for."""
+class ResolvedValues:
+    """The values of a file, with its references replaced by the values that they name."""
 
     values: dict[str, Any]
     references: dict[KeyPath, str] = field(default_factory=dict)
-    """What was written where a value now stands that came from a variable or another file."""
+    """The text in the file of each value that contains a reference."""
     secrets: dict[str, str] = field(default_factory=dict)
-    """What a reference stood for, and the reference."""
+    """Each value that came from a reference, and the text in the file."""
 
 
-class _Strict(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
-    """YAML's safe kinds; a key that stands twice in a mapping is an error, not the last of the two."""
+class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
+    """A SafeLoader that refuses a duplicate key in a mapping, where YAML's own takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         seen: dict[object, yaml.Mark] = {}
@@ -42,64 +41,64 @@ class _Strict(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                named = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
-                said = f"{named} is no text: write it in quotes"
-                raise yaml.constructor.ConstructorError(None, None, said, key_node.start_mark)
+                name = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
+                problem = f"{name} is not text: write it in quotes"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if key in seen:
-                said = f"the key {key} is there twice, first in line {seen[key].line + 1}"
-                raise yaml.constructor.ConstructorError(None, None, said, key_node.start_mark)
+                problem = f"duplicate key {key}, first in line {seen[key].line + 1}"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen[key] = key_node.start_mark
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
         return mapping
 
 
-def read(file: Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds; an empty file is an empty one. Raises ConfigError, one line."""
+def read_yaml(file: Path) -> dict[str, Any]:
+    """Return the mapping in a YAML file, empty for an empty file. Raises ConfigError with one line."""
     try:
         with file.open("rb") as stream:
-            values = yaml.load(stream, _Strict)  # noqa: S506 - a SafeLoader
+            values = yaml.load(stream, _StrictLoader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
         raise ConfigError([f"{file}:{where} {error.problem or error.context}"]) from None
-    except yaml.YAMLError as error:  # bytes that are no text
+    except yaml.YAMLError as error:  # bytes that are not UTF-8
         raise ConfigError([f"{file}: {' '.join(str(error).split())}"]) from None
     except RecursionError:
-        raise ConfigError([f"{file}: nested too deep"]) from None
-    except ValueError as error:  # such as a date that no calendar has
+        raise ConfigError([f"{file}: nested too deeply"]) from None
+    except ValueError as error:  # such as an invalid date
         raise ConfigError([f"{file}: {error}"]) from None
     except OSError as error:
         raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise ConfigError([f"{file}: must hold keys and values, such as `warehouse: /var/lib/streams-groups`"])
-    # `alerts:` with all below it commented out says nothing
+        raise ConfigError([f"{file}: must contain keys and values, such as `warehouse: /var/lib/streams-groups`"])
+    # such as `alerts:` when everything below it is commented out
     return {key: value for key, value in values.items() if value is not None}
 
 
-def resolve(values: dict[str, Any], file: Path) -> Resolved:
-    """Put values in the place of `${env:NAME}` and `${file:PATH}`. Raises ConfigError, a line for each that is none."""
-    resolved = Resolved({})
+def resolve_references(values: dict[str, Any], file: Path) -> ResolvedValues:
+    """Replace `${env:NAME}` and `${file:PATH}` by their values. Raises ConfigError, a line for each that has none."""
+    resolved = ResolvedValues({})
     problems: list[str] = []
 
-    def walk(value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - whatever YAML holds
+    def walk(value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - any YAML value
         if isinstance(value, dict):
             return {key: walk(inner, (*path, key)) for key, inner in value.items()}
         if isinstance(value, list):
-            return [walk(inner, (*path, place)) for place, inner in enumerate(value)]
-        if value == HIDDEN:
-            problems.append(f"{file}: {written(path)}: is what is shown of a secret, not the secret")
+            return [walk(inner, (*path, index)) for index, inner in enumerate(value)]
+        if value == REDACTED:
+            problems.append(f"{file}: {format_path(path)}: is the placeholder printed for a secret, not the secret")
         if not isinstance(value, str) or not _REFERENCE.search(value):
             return value
         resolved.references[path] = value
         try:
-            whole = _REFERENCE.sub(lambda match: _meant(match, resolved.secrets), value)
+            text = _REFERENCE.sub(lambda match: _referenced_value(match, resolved.secrets), value)
         except LookupError as error:
-            problems.append(f"{file}: {written(path)}: {error.args[0]}")
+            problems.append(f"{file}: {format_path(path)}: {error.args[0]}")
             return value
-        resolved.secrets[whole] = value
-        return whole
+        resolved.secrets[text] = value
+        return text
 
     try:
         resolved.values = walk(values, ())
@@ -110,18 +109,18 @@ def resolve(values: dict[str, Any], file: Path) -> Resolved:
     return resolved
 
 
-def _meant(match: re.Match[str], secrets: dict[str, str]) -> str:
+def _referenced_value(match: re.Match[str], secrets: dict[str, str]) -> str:
     kind, name = match.groups()
     if kind == "env":
         if name not in os.environ:
             raise LookupError(f"the environment variable {name} is not set")
-        meant = os.environ[name]
+        value = os.environ[name]
     else:
         try:
-            meant = Path(name).read_text("utf-8").rstrip("\r\n")
+            value = Path(name).read_text("utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             raise LookupError(f"{name} is not UTF-8 text") from None
         except (OSError, ValueError) as error:
             raise LookupError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
-    secrets[meant] = match.group()
-    return meant
+    secrets[value] = match.group()
+    return value

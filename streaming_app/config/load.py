@@ -1,4 +1,4 @@
-"""Puts the sources together: flags win over the environment, that over the file, that over the defaults."""
+"""Merges the sources. In order of precedence: flags, the environment, the file, the defaults."""
 
 from __future__ import annotations
 
@@ -9,134 +9,138 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from streaming_app.config import environment, problems
-from streaming_app.config import file as yaml_file
+from streaming_app.config import environment
+from streaming_app.config.error_messages import format_error
 from streaming_app.config.errors import ConfigError, FlagError
-from streaming_app.config.paths import Path as KeyPath
-from streaming_app.config.paths import found, keys, written
+from streaming_app.config.file import ResolvedValues, read_yaml, resolve_references
+from streaming_app.config.key_path import KeyPath, format_path, keys_at, lookup
 from streaming_app.config.settings import Settings
 
 FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
 
-_WHERE_A_FLAG_BELONGS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen")}
-"""Flags whose key is not their name."""
+_FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen")}
+"""Flags whose key differs from their name."""
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What is in force, and who said it."""
+class LoadedConfig:
+    """The effective configuration, and the source of each value."""
 
     settings: Settings
     sources: Mapping[str, Mapping[str, Any]]
-    """What each source said, the strongest first."""
+    """The values of each source, the one with the highest precedence first."""
     file: Path | None = None
     references: Mapping[KeyPath, str] = field(default_factory=dict)
-    """What the file says where a value came from a variable or another file."""
+    """The text in the file of each value that contains a reference to a variable or another file."""
 
-    def origin(self, path: KeyPath) -> str:
-        """Who said the value at a path: the strongest source that says anything about it, or none."""
-        return _origin(self.sources, path)
+    def source_of(self, path: KeyPath) -> str:
+        """Return the source that set the value at a path, or DEFAULT."""
+        return _source_of(self.sources, path)
 
 
 def load(
     file: Path | None = None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None
-) -> Loaded:
-    """What is in force, of `flags` those that were given, by their names with underscores.
+) -> LoadedConfig:
+    """Load the effective configuration; `flags` are those given, by their names with underscores.
 
-    `only` names the keys that are wanted: others may lack their secrets, or hold what is wrong. Raises ConfigError, or
-    FlagError if it is a flag that is wrong.
+    `only` names the keys that are needed: the others are not read, so their secrets may be missing and their values
+    invalid. Raises ConfigError, or FlagError if a flag is invalid.
     """
     wanted = set(Settings.model_fields) if only is None else set(only) & set(Settings.model_fields)
-    resolved = yaml_file.Resolved({})
+    resolved = ResolvedValues({})
     if file is not None:
-        passed_over = Settings.model_fields.keys() - wanted  # and not what is unknown: that is refused below
-        in_file = {key: value for key, value in yaml_file.read(file).items() if key not in passed_over}
-        resolved = yaml_file.resolve(in_file, file)
-    sources = {FLAG: _nested(flags or {}), ENVIRONMENT: environment.said(wanted), FILE: resolved.values}
+        skipped = Settings.model_fields.keys() - wanted  # unknown keys are not skipped: validation refuses them
+        in_file = {key: value for key, value in read_yaml(file).items() if key not in skipped}
+        resolved = resolve_references(in_file, file)
+    sources = {
+        FLAG: _nest_flags(flags or {}),
+        ENVIRONMENT: environment.read_environment(wanted),
+        FILE: resolved.values,
+    }
     values: dict[str, Any] = {}
     for source in reversed(sources.values()):
-        values = _over(source, values)
+        values = _merge(source, values)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise _refusal(error, sources, values, resolved, file) from None
-    return Loaded(settings, sources, file, resolved.references)
+        raise _to_config_error(error, sources, values, resolved, file) from None
+    return LoadedConfig(settings, sources, file, resolved.references)
 
 
-def slips() -> Iterator[tuple[str, str]]:
-    """Variables that are probably misspelled, each with the one that was meant."""
+def typo_suggestions() -> Iterator[tuple[str, str]]:
+    """Yield each variable that is probably misspelled, with the one that was meant."""
     names = set(Settings.model_fields)
-    return environment.slips(
-        names | {f"{name}{environment.NESTED}{key}" for name in names for key in keys(Settings, (name,))}
+    return environment.typo_suggestions(
+        names | {f"{name}{environment.NESTED}{key}" for name in names for key in keys_at(Settings, (name,))}
     )
 
 
 def flag_of(path: KeyPath) -> str:
-    """The flag that sets the value at a path."""
-    of_path = {belongs: name for name, belongs in _WHERE_A_FLAG_BELONGS.items()}
-    return "--" + of_path.get(path, str(path[0])).replace("_", "-")
+    """Return the flag that sets the value at a path."""
+    names = {path: name for name, path in _FLAG_PATHS.items()}
+    return "--" + names.get(path, str(path[0])).replace("_", "-")
 
 
-def _refusal(
+def _to_config_error(
     error: ValidationError,
     sources: Mapping[str, Mapping[str, Any]],
     values: Mapping[str, Any],
-    resolved: yaml_file.Resolved,
+    resolved: ResolvedValues,
     file: Path | None,
 ) -> ConfigError:
-    def place(path: KeyPath) -> str:
-        origin = _writer(sources, path)
-        if origin == FLAG:
-            return flag_of(path)  # which says it all
-        return f"{environment.variable_of(path) if origin == ENVIRONMENT else file}: {written(path)}"
+    def describe(path: KeyPath) -> str:
+        source = _source_at_fault(sources, path)
+        if source == FLAG:
+            return flag_of(path)  # which names the key, too
+        return f"{environment.variable_of(path) if source == ENVIRONMENT else file}: {format_path(path)}"
 
     lines: dict[str, KeyPath] = {}
     for detail in error.errors(include_url=False):
-        path, line = problems.line(detail, Settings, values, resolved.secrets, place)
+        path, line = format_error(detail, Settings, values, resolved.secrets, describe)
         lines[line] = path
-    by_flag = [line for line, path in lines.items() if _writer(sources, path) == FLAG]
-    return FlagError(by_flag) if by_flag else ConfigError(lines)
+    flag_lines = [line for line, path in lines.items() if _source_at_fault(sources, path) == FLAG]
+    return FlagError(flag_lines) if flag_lines else ConfigError(lines)
 
 
-def _over(stronger: Mapping[str, Any], weaker: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings are put together key by key; of anything else, lists too, the stronger one is all that counts."""
-    merged = dict(weaker)
-    for key, value in stronger.items():
+def _merge(higher: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge mappings key by key; a value of any other type, such as a list, replaces the lower one as a whole."""
+    merged = dict(lower)
+    for key, value in higher.items():
         below = merged.get(key)
-        merged[key] = _over(value, below) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+        merged[key] = _merge(value, below) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
     return merged
 
 
-def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
+def _nest_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for name, value in flags.items():
-        *outer, key = _WHERE_A_FLAG_BELONGS.get(name, (name,))
-        place = nested
+        *outer, key = _FLAG_PATHS.get(name, (name,))
+        parent = nested
         for part in outer:
-            place = place.setdefault(str(part), {})
-        place[str(key)] = value
+            parent = parent.setdefault(str(part), {})
+        parent[str(key)] = value
     return nested
 
 
-def _origin(sources: Mapping[str, Mapping[str, Any]], path: KeyPath) -> str:
-    for origin, values in sources.items():
+def _source_of(sources: Mapping[str, Mapping[str, Any]], path: KeyPath) -> str:
+    for source, values in sources.items():
         here: object = values
         in_list = False
         for part in path:
-            is_there, inner = found(here, (part,))
-            if not is_there:
+            exists, inner = lookup(here, (part,))
+            if not exists:
                 break
             here, in_list = inner, in_list or isinstance(part, int)
         else:
-            return origin
-        if in_list:  # a list hides that of weaker sources: what its items leave out is nobody's
+            return source
+        if in_list:  # the list replaced that of lower sources: a key which its item does not set has its default
             return DEFAULT
-        if not isinstance(here, Mapping):  # a short form of a section
-            return origin
+        if not isinstance(here, Mapping):  # the short form of a section
+            return source
     return DEFAULT
 
 
-def _writer(sources: Mapping[str, Mapping[str, Any]], path: KeyPath) -> str:
-    """Who is to blame: a key that is missing was left out by whoever wrote what it belongs into."""
-    origins = (_origin(sources, path[:end]) for end in range(len(path), 0, -1))
-    return next((origin for origin in origins if origin != DEFAULT), DEFAULT)
+def _source_at_fault(sources: Mapping[str, Mapping[str, Any]], path: KeyPath) -> str:
+    """Return the source of an invalid value; for a missing key, the source of the section that should contain it."""
+    found = (_source_of(sources, path[:end]) for end in range(len(path), 0, -1))
+    return next((source for source in found if source != DEFAULT), DEFAULT)

@@ -1,4 +1,4 @@
-"""Every key of the configuration: its type, its default, and what it may be. The sections' own keys stand with them."""
+"""Every key of the configuration: its type, its default, its valid values. The keys of a section are in its package."""
 
 from __future__ import annotations
 
@@ -12,43 +12,38 @@ from pydantic_core import PydanticCustomError
 
 from streaming_app.alerts.settings import AlertSettings
 from streaming_app.alerts.sinks.settings import SinkList
-from streaming_app.job import defaults
+from streaming_app.config import defaults
 from streaming_app.metrics.settings import MetricsSettings
-from streaming_app.serve.place import Place
+from streaming_app.names import check_name
+from streaming_app.tables.location import Location
+from streaming_app.verify.settings import SelfCheckSettings
 
 _ADDRESS = re.compile(r"[^\s,:]+:\d+|\[[^\s,\]]+\]:\d+")
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def _addresses(text: str) -> str:
+def _check_addresses(text: str) -> str:
     if not all(_ADDRESS.fullmatch(one) for one in text.split(",")):
-        raise ValueError(f'must be HOST:PORT, several with commas between them, not "{text}"')
+        raise ValueError(f'must be HOST:PORT, or several separated by commas, not "{text}"')
     return text
 
 
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError(f'must be letters, digits, ".", "_" and "-", not "{text}"')
-    return text
-
-
-def _place(where: Any) -> Place:  # noqa: ANN401 - whatever YAML holds
-    if not isinstance(where, Place | Path | str) or not str(where):
+def _to_location(value: Any) -> Location:  # noqa: ANN401 - any YAML value
+    if not isinstance(value, Location | Path | str) or not str(value):
         raise PydanticCustomError("path_type", "must be a path")
-    return Place.of(where)
+    return Location.of(value)
 
 
-def _dialect(name: str) -> str:
+def _check_dialect(name: str) -> str:
     if name != defaults.DIALECT:
-        from offsets_decoder import SHIPPED, dialects  # noqa: PLC0415 - the definitions, which few need
+        from offsets_decoder import SHIPPED, dialects  # noqa: PLC0415 - loads the record definitions
 
         if name not in (names := (SHIPPED, *dialects())):
             raise ValueError(f'must be one of {", ".join(names)}, not "{name}"')
     return name
 
 
-def _texts(pairs: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
-    """Spark takes text: `true` and `4` need no quotes in YAML."""
+def _to_text(pairs: Any) -> Any:  # noqa: ANN401 - any YAML value
+    """Return Spark's settings as text, so that `true` and `4` need no quotes in YAML."""
     if not isinstance(pairs, Mapping):
         return pairs
     return {
@@ -57,32 +52,32 @@ def _texts(pairs: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
     }
 
 
-BootstrapServer = Annotated[str, AfterValidator(_addresses)]
-WarehousePlace = Annotated[Place, PlainValidator(_place), PlainSerializer(str, return_type=str)]
-_Days = Annotated[float, Field(gt=0, le=defaults.MOST_RETENTION_DAYS, allow_inf_nan=False)]
+BootstrapServer = Annotated[str, AfterValidator(_check_addresses)]
+WarehouseLocation = Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)]
 
 
 class Settings(BaseModel):
-    """What a YAML file, the environment and flags may say; the names are the file's keys."""
+    """The settings that a YAML file, the environment and flags may set; the fields are the keys of the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     bootstrap_server: BootstrapServer | None = None
     command_config: Path | None = None
-    warehouse: WarehousePlace = Place(defaults.WAREHOUSE)
+    warehouse: WarehouseLocation = Location(defaults.WAREHOUSE)
     state_dir: Path | None = None
-    """The local directory of the lock and of Spark's log, for a warehouse that is not local."""
-    cluster: Annotated[str, AfterValidator(_name)] = defaults.CLUSTER
+    """The local directory of the lock and of Spark's log when the warehouse is not local."""
+    cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC
-    dialect: Annotated[str, AfterValidator(_dialect)] = defaults.DIALECT
+    dialect: Annotated[str, AfterValidator(_check_dialect)] = defaults.DIALECT
     trigger: Annotated[float, Field(ge=0, allow_inf_nan=False)] = defaults.TRIGGER_SECONDS
     """Seconds."""
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
-    retention_days: Annotated[float, Field(gt=0, le=defaults.MOST_RETENTION_DAYS, allow_inf_nan=False)] = (
+    retention_days: Annotated[float, Field(gt=0, le=defaults.MAX_RETENTION_DAYS, allow_inf_nan=False)] = (
         defaults.RETENTION_DAYS
     )
-    conf: Annotated[Mapping[str, str], BeforeValidator(_texts)] = {}
-    """Settings of Spark."""
+    conf: Annotated[Mapping[str, str], BeforeValidator(_to_text)] = {}
+    """Spark settings."""
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
     metrics: MetricsSettings = MetricsSettings()
+    self_check: SelfCheckSettings = SelfCheckSettings()

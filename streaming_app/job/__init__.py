@@ -1,1 +1,1 @@
-"""The Spark job: a thin shell around the core. Nothing outside this folder (and `open_warehouse`) starts Spark."""
+"""The job: what it starts, in which order, and how it ends. `run` composes the other packages."""

@@ -1,6 +1,7 @@
-"""One job per warehouse and cluster: a lock file that ends with its process, and says who holds it.
+"""One job per warehouse and cluster: a lock file that the process holds until it ends, with a record of its holder.
 
-A warehouse in a store has no place for such a lock. Its job holds one on its machine, and looks for signs of others.
+A warehouse in an object store cannot hold such a lock. Its job locks a file on its own machine, and reads the heartbeat
+file to detect jobs on other machines.
 """
 
 from __future__ import annotations
@@ -18,36 +19,35 @@ from urllib.parse import quote
 import platformdirs
 from filelock import FileLock, Timeout
 
-from streaming_app.job.errors import JobError
-from streaming_app.serve.place import Place
-from streaming_app.serve.running import Running, read_running
-from streaming_app.serve.warehouse import WarehouseError
+from streaming_app.errors import JobError, WarehouseError
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
+from streaming_app.tables.location import Location
 
-_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 
 
-def state_directory(warehouse: Place, wanted: Path | None) -> Path:
-    """Where the lock and Spark's log are: both need a local directory, which a warehouse in a store is not."""
-    if wanted is not None:
-        return wanted.absolute()
+def state_directory(warehouse: Location, configured: Path | None) -> Path:
+    """Return the directory of the lock and of Spark's log: both need a local file system."""
+    if configured is not None:
+        return configured.absolute()
     if warehouse.is_local:
         return (warehouse / "_jobs").path
     return platformdirs.user_state_path("streams-groups") / quote(str(warehouse), safe="")
 
 
 @contextmanager
-def only_job(directory: Path, cluster: str, what: str = "the warehouse") -> Iterator[None]:
-    """Hold the lock of `cluster` in a local directory, which is `what` to people.
+def hold_job_lock(directory: Path, cluster: str, what: str = "the warehouse") -> Iterator[None]:
+    """Hold the lock of `cluster` in a local directory, which error messages call `what`.
 
-    Raises JobError, naming the holder, if another job has it.
+    Raises JobError, naming the holder, if another job holds it.
     """
     lock, holder = FileLock(directory / f"{cluster}.lock", timeout=0), directory / f"{cluster}.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock.acquire()
-        holder.write_text(json.dumps(_self()), "utf-8")
+        holder.write_text(json.dumps(_this_process()), "utf-8")
     except Timeout:
-        raise JobError(f"Another job already writes cluster {cluster!r} into this warehouse: {_told(holder)}") from None
+        raise _already_written(cluster, _describe_holder(holder)) from None
     except OSError as error:
         raise JobError(f"Cannot write {what}: {error.strerror or error}: {error.filename}") from None
     try:
@@ -56,39 +56,46 @@ def only_job(directory: Path, cluster: str, what: str = "the warehouse") -> Iter
         lock.release()
 
 
-def wait_for_silence(warehouse: Place, cluster: str, say: Callable[[str], None], stop: threading.Event) -> None:
-    """See by its sign of life that no job of another machine writes `cluster`: the lock does not reach so far.
+def ensure_no_other_job(
+    warehouse: Location, cluster: str, report: Callable[[str], None], stop: threading.Event
+) -> None:
+    """Check by the heartbeat that no job on another machine, where the lock has no effect, writes `cluster`.
 
-    A job that was killed left a sign, too: whether it comes again tells. Raises JobError, naming the job, if it does.
+    A job that was killed may have left a recent heartbeat, so this waits until it is old or `stop` is set. Raises
+    JobError, naming the job, if another heartbeat follows.
     """
-    first = _sign(warehouse, cluster)
-    if first is None or first.host == socket.gethostname() or not first.alive(datetime.now(timezone.utc)):
+    first = _read_heartbeat(warehouse, cluster)
+    if first is None or first.host == socket.gethostname() or not first.is_alive(datetime.now(timezone.utc)):
         return
-    who = f"process {first.pid} on {first.host}"
-    say(f"A sign of life of {who}, of {first.at:%H:%M:%SZ}, is fresh: waiting to see that none comes again")
-    while not stop.wait(_LOOK_SECONDS):
-        now = _sign(warehouse, cluster)
-        if now is None or not now.alive(datetime.now(timezone.utc)):
+    process = f"process {first.pid} on {first.host}"
+    report(f"The last heartbeat of {process} is recent ({first.at:%H:%M:%SZ}): waiting to see whether another follows")
+    while not stop.wait(_POLL_SECONDS):
+        last = _read_heartbeat(warehouse, cluster)
+        if last is None or not last.is_alive(datetime.now(timezone.utc)):
             return
-        if now.at != first.at:
-            raise JobError(f"Another job already writes cluster {cluster!r} into this warehouse: {who}")
+        if last.at != first.at:
+            raise _already_written(cluster, process)
 
 
-def _sign(warehouse: Place, cluster: str) -> Running | None:
+def _read_heartbeat(warehouse: Location, cluster: str) -> HeartbeatRecord | None:
     try:
-        return read_running(warehouse, cluster)
-    except WarehouseError:  # of another release, perhaps, which this one comes to replace
+        return read_heartbeat(warehouse, cluster)
+    except WarehouseError:  # written by another release, which this one may be about to replace
         return None
 
 
-def _self() -> dict[str, str | int]:
+def _this_process() -> dict[str, str | int]:
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
 
 
-def _told(holder: Path) -> str:
+def _already_written(cluster: str, process: str) -> JobError:
+    return JobError(f"Another job already writes cluster {cluster!r} into this warehouse: {process}")
+
+
+def _describe_holder(file: Path) -> str:
     try:
-        told = json.loads(holder.read_text("utf-8"))
-        return f"process {told['pid']} on {told['host']}, since {told['since']}"
+        holder = json.loads(file.read_text("utf-8"))
+        return f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
     except (OSError, ValueError, KeyError):
         return "it is just starting"

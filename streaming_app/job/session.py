@@ -1,20 +1,24 @@
-"""Starts Spark with Delta Lake and the Kafka connector, quietly: what the JVM says goes to a log file."""
+"""Starts Spark with Delta Lake and the Kafka connector; the JVM and Python libraries write to log files only."""
 
 from __future__ import annotations
 
 import logging
 import os
-import subprocess
+import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streaming_app.job.errors import JobError
-from streaming_app.local.jars import SPARK_EXCLUSIONS, resolve, spark_coordinates
-from streaming_app.local.java import java_home
+from streaming_app.errors import JobError
+from streaming_app.escapes import escape_lines
+from streaming_app.job.stopping import StopRequestedError
+from streaming_app.jvm.jars import SPARK_EXCLUSIONS, resolve, spark_coordinates
+from streaming_app.jvm.java import java_home
+from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,28 +40,30 @@ logger.stop.name = org.apache.spark.sql.execution.streaming.MicroBatchExecution
 logger.stop.level = error
 """
 
-_JVM_SECONDS = 5.0  # a JVM whose connection broke is gone within these, or something else is wrong
+_EXIT_SECONDS = 5.0  # a JVM that crashed has exited within this time after its connection broke
+_CLOSE_SECONDS = 2.0  # how long a JVM may take to exit after its session was stopped
+MAX_CORES = 4  # by default: each core has a Python worker, and their number must not grow with the machine
 
 # Each with its reason; `--conf` overrides them one by one.
 _CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Spark's default way of listing topics leaves internal ones out, and reads nothing without an error.
+    # Spark's default way of listing topics omits internal ones: it would read nothing, without an error.
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.session.timeZone": "UTC",
     # Micro-batches are small: planning, tasks and log replay cost more than the rows.
-    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks
     "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and computes the same again
-    "spark.sql.streaming.minBatchesToRetain": "20",  # bounds the checkpoint
-    "spark.sql.streaming.noDataProgressEventInterval": "2000",  # how soon a job that has nothing to read is ready
+    "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and deterministic
+    "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
+    "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
+    "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
 }
-_LOCAL_CONF = {  # nothing but this machine needs to reach the driver; executors elsewhere do
+_LOCAL_CONF = {  # in local mode no other machine connects to the driver
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
@@ -68,102 +74,146 @@ def start_spark(
     *,
     conf: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+    jvm: SparkJvm | None = None,
 ) -> SparkSession:
-    """A Spark session whose JVM writes to `log_file` only. `conf` wins over what stands here.
+    """Return a Spark session whose JVM writes to `log_file` only. `conf` overrides the defaults above.
 
-    `spark.master` may name a cluster: its executors are given the jars, and must have this package (see deploy/spark).
-    Raises LocalError when there is no Java or the jars cannot be fetched, JobError when Spark does not start.
+    `spark.master` may be a cluster: its executors get the jars, and need this package installed (see deploy/spark).
+    `jvm` becomes the process that is launched, unless this process has one already. Raises SetupError when there is no
+    Java or the jars cannot be fetched, JobError when Spark does not start, StopRequestedError if `stop` is set.
     """
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are the first python3 of the PATH
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers run the first python3 on the PATH
     jars = resolve(*spark_coordinates(), exclude=SPARK_EXCLUSIONS, progress=progress)
-    wanted = dict(conf or {})
-    master = wanted.pop("spark.master", "local[*]")
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        placed = _LOCAL_CONF
-    else:
-        placed = {"spark.jars": ",".join(map(str, jars))}
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    log4j = log_file.with_suffix(".log4j2.properties")
-    log4j.write_text(_LOG4J.format(path=log_file), "utf-8")
-    settings = {
-        **_CONF,
-        **placed,
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.absolute().as_uri()}",
-        **wanted,
-    }
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is loaded by those who need it
+    settings = _settings(conf or {}, jars)
+    if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
+    from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    builder = SparkSession.builder.appName("streams-groups").master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
     try:
-        with _output_to(log_file):
-            return builder.getOrCreate()
+        if SparkContext._gateway is None:  # noqa: SLF001 - it has no public name
+            gateway = (jvm or SparkJvm()).launch(settings, [_log_option(log_file)], log_file)
+            SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - nor has this
+        if stop and stop.is_set():
+            raise StopRequestedError
+        builder = SparkSession.builder.appName("streams-groups")
+        for name, value in settings.items():
+            if name != JAVA_OPTIONS:  # of a JVM that runs already
+                builder = builder.config(name, value)
+        return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise JobError(f"Spark did not start: {str(error).splitlines()[0]} (see {log_file})") from None
 
 
 @contextmanager
 def spark_session(
-    log_file: Path, *, conf: Mapping[str, str] | None = None, progress: Callable[[str], None] | None = None
+    log_file: Path,
+    *,
+    conf: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+    jvm: SparkJvm | None = None,
 ) -> Iterator[SparkSession]:
-    """A session as `start_spark` makes it, which ends with the block. Raises JobError, too, when its JVM is lost."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is loaded by those who need it
+    """Start a session as `start_spark` does; after the block stop it, and wait until its JVM has exited.
 
-    spark = start_spark(log_file, conf=conf, progress=progress)
-    jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - the only way to it
+    A JVM that still ran could write into tables that another job has begun to write. Raises JobError, too, if the JVM
+    exits in the block.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
+
+    jvm = jvm or SparkJvm()
+    spark: SparkSession | None = None
     try:
+        spark = start_spark(log_file, conf=conf, progress=progress, stop=stop, jvm=jvm)
         yield spark
     except (Py4JError, ConnectionError):
-        with suppress(subprocess.TimeoutExpired):
-            jvm.wait(_JVM_SECONDS)
+        if jvm.wait(_EXIT_SECONDS):
             raise JobError(
-                f"Spark's JVM is gone: was it killed, or was there no memory left? Start the job again (see {log_file})"
+                f"Spark's JVM has exited: was it killed, or out of memory? Start the job again (see {log_file})"
             ) from None
         raise
     finally:
-        if jvm.poll() is None:
-            spark.stop()
+        if spark is not None and jvm.is_running:
+            with suppress(Py4JError, ConnectionError):  # it is ending already
+                spark.stop()
+        jvm.close(_CLOSE_SECONDS)
+        _forget_jvm()
+
+
+def default_cores() -> int:
+    """Return the number of cores that Spark uses by default: those of this machine, up to `MAX_CORES`."""
+    return min(_usable_cores(), MAX_CORES)
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _settings(conf: Mapping[str, str], jars: list[Path]) -> dict[str, str]:
+    """Return all settings of Spark: the defaults, those of the kind of master, and `conf`."""
+    master = conf.get("spark.master", f"local[{default_cores()}]")
+    is_local = master.startswith("local")
+    return {
+        **_CONF,
+        **(_LOCAL_CONF if is_local else {"spark.jars": ",".join(map(str, jars))}),
+        "spark.master": master,
+        "spark.sql.shuffle.partitions": str(_local_cores(master)),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        **conf,
+    }
+
+
+def _local_cores(master: str) -> int:
+    """Return the number of cores that a master such as `local[2]` names; of another, the default."""
+    cores = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
+    if cores is None:
+        return default_cores()
+    return _usable_cores() if cores[1] == "*" else int(cores[1] or 1)
+
+
+def _log_option(log_file: Path) -> str:
+    """Write the settings of the JVM's log, and return Java's option that names their file."""
+    log4j = log_file.with_suffix(".log4j2.properties")
+    log4j.write_text(_LOG4J.format(path=log_file), "utf-8")
+    return f"-Dlog4j2.configurationFile={log4j.absolute().as_uri()}"
+
+
+def _forget_jvm() -> None:
+    """Let PySpark launch another JVM in this process."""
+    from pyspark import SparkContext  # noqa: PLC0415 - only the job loads Spark
+
+    context: Any = SparkContext
+    context._gateway = context._jvm = None  # noqa: SLF001 - they have no public names
 
 
 @contextmanager
 def library_logs(log_file: Path) -> Iterator[None]:
-    """Let what Python libraries log go to `log_file`, and only our own warnings to stderr.
+    """Send the logs of Python libraries to `log_file`, and only this package's warnings to stderr.
 
-    py4j logs tracebacks, and by calls that send them to stderr where nothing else is set up.
+    py4j logs tracebacks, which go to stderr when the root logger has no handler.
     """
-    ours, theirs = logging.getLogger("streaming_app"), logging.getLogger()
-    to_people, to_file = logging.StreamHandler(), WatchedFileHandler(log_file, delay=True)
-    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    propagate, ours.propagate = ours.propagate, False
-    ours.addHandler(to_people)
-    theirs.addHandler(to_file)
+    own, root = logging.getLogger("streaming_app"), logging.getLogger()
+    to_stderr, to_file = logging.StreamHandler(), WatchedFileHandler(log_file, delay=True)
+    to_stderr.setFormatter(_EscapingFormatter())
+    to_file.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    propagate, own.propagate = own.propagate, False
+    own.addHandler(to_stderr)
+    root.addHandler(to_file)
     try:
         yield
     finally:
-        ours.propagate = propagate
-        ours.removeHandler(to_people)
-        theirs.removeHandler(to_file)
+        own.propagate = propagate
+        own.removeHandler(to_stderr)
+        root.removeHandler(to_file)
         to_file.close()
 
 
-@contextmanager
-def _output_to(log_file: Path) -> Iterator[None]:
-    """Let a process started within write its standard output and error to `log_file`: Spark's JVM inherits them."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
-    try:
-        with log_file.open("ab") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        for descriptor, copy in zip((1, 2), kept, strict=True):
-            os.dup2(copy, descriptor)
-            os.close(copy)
+class _EscapingFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record without characters that a terminal obeys: it may quote what others chose."""
+        return escape_lines(super().format(record))

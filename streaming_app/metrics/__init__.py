@@ -1,1 +1,1 @@
-"""Metrics for Prometheus, and the HTTP answers about the job."""
+"""Metrics for Prometheus: their definitions, and the collector that reads their samples at each scrape."""

@@ -1,9 +1,9 @@
-"""Makes the samples of a scrape: from the mirror, the job's health, the open alerts and the sinks, at that moment.
+"""Collects the samples of a scrape: from the cached groups, the job's health, the open alerts and the sinks.
 
-A state is one series with the value 1, named by its label, and not one series for each state there is: six times fewer
-series, and `streams_group_state{state="NotReady"}` is all that a query or an alert needs. When the group leaves the
-state Prometheus marks that series as ended at the next scrape, so nothing lingers. The price is that a query over
-time must not count on a 0.
+The state of a group is one series with the value 1 and the state as a label, not one series for each possible state:
+that is a sixth of the series, and `streams_group_state{state="NotReady"}` is all that a query or an alert needs. When
+the group leaves the state, Prometheus marks the series as stale at the next scrape. The cost is that a query over a
+range must not expect a 0.
 """
 
 from __future__ import annotations
@@ -18,97 +18,97 @@ from importlib.metadata import version
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric as Family
+from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
-from streaming_app.core.alert import Alert
-from streaming_app.core.facts import GroupFacts
-from streaming_app.job.health import Health
-from streaming_app.metrics.group_metrics import GROUP_METRICS, OfGroup
-from streaming_app.metrics.job_metrics import JOB_METRICS, OfJob, SinkCounts
-from streaming_app.metrics.metric import Metric, Source
+from streaming_app.alerts.rules.alert import Alert
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
+from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape, SinkCounts
+from streaming_app.metrics.metric import Metric, ScrapeT
 from streaming_app.metrics.settings import MetricsSettings
+from streaming_app.stream.health import Health
 
-_SUFFIXES = {"counter": "_total", "info": "_info"}  # of samples: the families are named without
+_SUFFIXES = {"counter": "_total", "info": "_info"}  # of the samples; the name of the family has none
 _DEAD, _STABLE = "Dead", "Stable"
 
 
-class Groups(Protocol):
-    """Who knows the groups: `streaming_app.alerts.mirror.Mirror`."""
+class GroupSource(Protocol):
+    """Gives the groups to the collector: `streaming_app.alerts.group_cache.GroupCache`."""
 
-    def groups(self) -> Mapping[str, GroupFacts]:
-        """The groups, by id."""
+    def groups(self) -> Mapping[str, GroupSnapshot]:
+        """Return the groups by id."""
 
     def rebalances_total(self, group_id: str) -> int:
-        """How often the group was assigned anew."""
+        """Return the number of new target assignments of the group."""
 
 
 @dataclass(frozen=True)
-class Sources:
-    """Whom each scrape asks, for one cluster."""
+class MetricSources:
+    """The objects that each scrape reads, for one cluster."""
 
     cluster: str
-    groups: Groups
+    groups: GroupSource
     health: Health
     alerts: Callable[[], Iterable[Alert]] = tuple
-    """Gives the open ones."""
+    """Returns the open alerts."""
     sinks: Callable[[], Sequence[SinkCounts]] = tuple
 
 
-def make_registry(sources: Sources, settings: MetricsSettings) -> CollectorRegistry:
-    """A registry that holds our metrics and no others."""
+def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
+    """Return a registry with the metrics of this project only."""
     registry = CollectorRegistry()
-    registry.register(_OurCollector(sources, settings))
+    registry.register(_StreamsGroupsCollector(sources, settings))
     return registry
 
 
-class _OurCollector(Collector):
-    def __init__(self, sources: Sources, settings: MetricsSettings) -> None:
+class _StreamsGroupsCollector(Collector):
+    def __init__(self, sources: MetricSources, settings: MetricsSettings) -> None:
         self._sources = sources
-        self._allowed = re.compile(settings.groups, re.DOTALL)  # an id may hold any character
-        self._most = settings.max_groups
+        self._group_pattern = re.compile(settings.groups, re.DOTALL)  # an id may hold any character
+        self._max_groups = settings.max_groups
         self._version = version("streams-groups")
 
-    def describe(self) -> Iterator[Family]:
-        """The names alone: what `?name[]=` of a scrape chooses by."""
+    def describe(self) -> Iterator[MetricFamily]:
+        """Yield the families without samples, by which a scrape with `?name[]=` selects."""
         yield from (_family(metric) for metric in JOB_METRICS)
         yield from (_family(metric) for metric in GROUP_METRICS)
 
-    def collect(self) -> Iterator[Family]:
-        ask, now = self._sources, time.time()
-        alive = [group for group in ask.groups.groups().values() if group.state != _DEAD]
-        allowed = [group for group in alive if self._allowed.fullmatch(group.group_id)]
-        shown = heapq.nsmallest(self._most, allowed, key=_urgency)
-        job = OfJob(
-            facts=ask.health.facts,
-            counted=ask.health.counted,
-            groups_by_state=Counter(group.state for group in alive),
-            groups_left_out=len(allowed) - len(shown),
-            alerts=Counter((alert.rule, alert.severity, alert.state) for alert in ask.alerts()),
-            sinks=ask.sinks(),
+    def collect(self) -> Iterator[MetricFamily]:
+        sources, now = self._sources, time.time()
+        existing = [group for group in sources.groups.groups().values() if group.state != _DEAD]
+        matching = [group for group in existing if self._group_pattern.fullmatch(group.group_id)]
+        selected = heapq.nsmallest(self._max_groups, matching, key=_priority)
+        job = JobScrape(
+            status=sources.health.status,
+            totals=sources.health.totals,
+            groups_by_state=Counter(group.state for group in existing),
+            groups_left_out=len(matching) - len(selected),
+            alerts=Counter((alert.rule, alert.severity, alert.state) for alert in sources.alerts()),
+            sinks=sources.sinks(),
             version=self._version,
         )
         for metric in JOB_METRICS:
-            yield _with_samples(metric, [({"cluster": ask.cluster}, job)])
-        sources = [OfGroup(group, ask.groups.rebalances_total(group.group_id), now) for group in shown]
-        labelled = [({"cluster": ask.cluster, "group": source.facts.group_id}, source) for source in sources]
+            yield _with_samples(metric, [({"cluster": sources.cluster}, job)])
+        scrapes = [GroupScrape(group, sources.groups.rebalances_total(group.group_id), now) for group in selected]
+        labelled = [({"cluster": sources.cluster, "group": scrape.snapshot.group_id}, scrape) for scrape in scrapes]
         for group_metric in GROUP_METRICS:
             yield _with_samples(group_metric, labelled)
 
 
-def _urgency(group: GroupFacts) -> tuple[bool, str]:
-    """The order in which groups get series of their own; the same groups in the same states: the same choice."""
+def _priority(group: GroupSnapshot) -> tuple[bool, str]:
+    """Return the sort key by which groups get series: groups that are not Stable first, then by id."""
     return group.state == _STABLE, group.group_id
 
 
-def _family(metric: Metric[Source]) -> Family:
-    return Family(metric.name.removesuffix(_SUFFIXES.get(metric.kind, "")), metric.about, metric.kind)
+def _family(metric: Metric[ScrapeT]) -> MetricFamily:
+    return MetricFamily(metric.name.removesuffix(_SUFFIXES.get(metric.type, "")), metric.help, metric.type)
 
 
-def _with_samples(metric: Metric[Source], sources: Iterable[tuple[dict[str, str], Source]]) -> Family:
+def _with_samples(metric: Metric[ScrapeT], scrapes: Iterable[tuple[dict[str, str], ScrapeT]]) -> MetricFamily:
     family = _family(metric)
-    for labels, source in sources:
-        for value, own, suffix in metric.samples(source):
-            named = labels | dict(zip(metric.labels, own, strict=True)) if own else labels
-            family.add_sample(metric.name + suffix, named, value)
+    for labels, scrape in scrapes:
+        for value, own, suffix in metric.samples(scrape):
+            all_labels = labels | dict(zip(metric.labels, own, strict=True)) if own else labels
+            family.add_sample(metric.name + suffix, all_labels, value)
     return family

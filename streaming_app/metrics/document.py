@@ -1,6 +1,6 @@
-"""Writes the page of all metrics, `deploy/METRICS.md`, from their definitions.
+"""Writes the reference of all metrics, `deploy/METRICS.md`, from their definitions.
 
-`python -m streaming_app.metrics.document`
+Run `python -m streaming_app.metrics.document`
 """
 
 from __future__ import annotations
@@ -17,52 +17,55 @@ from streaming_app.metrics.settings import MAX_GROUPS
 PAGE = Path(__file__).parents[2] / "deploy" / "METRICS.md"
 
 _INTRODUCTION = f"""\
-# The metrics
+# Metrics
 
-Written from `streaming_app/metrics/` by `python -m streaming_app.metrics.document`: change those files, not this page.
+Generated from `streaming_app/metrics/` by `python -m streaming_app.metrics.document`: edit those files, not this page.
 
-The job serves them at `/metrics` of the address in `metrics.listen`, as Prometheus text or OpenMetrics, whichever is
-asked for. All carry `cluster`. Counters start at 0 with the job, unless their description says otherwise.
+The job serves the metrics at `/metrics` of the address in `metrics.listen`, in the text format of Prometheus or in
+OpenMetrics, depending on the `Accept` header. All have the label `cluster`. Counters start at 0 when the job starts,
+unless their description says otherwise.
 
-`/health` answers 200 while the job does its work, 503 while its stream fails or stands still although brokers answer:
-restart it then. `/ready` answers 200 once the job has caught up with the topic, and 503 before, while it is far
-behind, and while no broker answers: what it shows is old then, but a restart would not help. Both say why, in JSON.
+`/health` returns 200 while the job works, and 503 while its stream fails or makes no progress although brokers respond:
+restart the job then. `/ready` returns 200 once the job has caught up with the topic, and 503 before that, while it is
+far behind, and while no broker responds: the tables are then out of date, but a restart would not help. Both return
+the reason as JSON.
 
 ## Cardinality
 
 A group has at most {len(GROUP_METRICS)} series, and at most {MAX_GROUPS:,} groups have series of their own
-(`metrics.max_groups`). If there are more, those that are not Stable come first, then it goes by name, and
-`streams_groups_series_dropped` says how many are left out. `metrics.groups` is a regular expression that the whole
-group id must match to be among them. The counts by state in `streams_groups` are always those of all groups. Deleted
-groups have no series.
+(`metrics.max_groups`). If there are more groups, those that are not Stable come first, then those first by name;
+`streams_groups_series_dropped` is the number of groups without series. `metrics.groups` is a regular expression that
+must match the whole group id. The counts by state in `streams_groups` always include all groups. Deleted groups have
+no series.
 
-State and description status are one series each, with the value 1, named by a label. The other states have no series:
-`streams_group_state{{state="NotReady"}}` is all that a query needs, and it ends when the group leaves the state.
+State and description status are one series each, with the value 1 and the name in a label. The other states have no
+series: `streams_group_state{{state="NotReady"}}` is all that a query needs. The series ends when the group
+leaves the state.
 
 """
-_HEADER = "| name | type | labels | what it is |\n|---|---|---|---|\n"
+_HEADER = "| name | type | labels | description |\n|---|---|---|---|\n"
 
 
 def page() -> str:
-    """Return the page's text."""
+    """Return the text of the page."""
     return (
         _INTRODUCTION
-        + "## Of the job and the cluster\n\n"
+        + "## Job and cluster\n\n"
         + _table(JOB_METRICS, ())
-        + "\n## Of each group\n\n"
+        + "\n## Each group\n\n"
         + _table(GROUP_METRICS, ("group",))
     )
 
 
 def _table(metrics: Iterable[Metric[Any]], labels: tuple[str, ...]) -> str:
     rows = (
-        f"| `{metric.name}` | {metric.kind} | {_spelled(('cluster', *labels, *metric.labels))} | {metric.about} |\n"
+        f"| `{metric.name}` | {metric.type} | {_code(('cluster', *labels, *metric.labels))} | {metric.help} |\n"
         for metric in metrics
     )
     return _HEADER + "".join(rows)
 
 
-def _spelled(labels: Iterable[str]) -> str:
+def _code(labels: Iterable[str]) -> str:
     return ", ".join(f"`{label}`" for label in labels)
 
 

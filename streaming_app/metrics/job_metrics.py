@@ -1,4 +1,4 @@
-"""The metrics of the job and of the cluster as a whole. Data, and where the values come from."""
+"""The metrics of the job and of the whole cluster. Only definitions: name, type, help, labels, value."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from schemas.records_loader import record
-from streaming_app.core.facts import JobFacts
-from streaming_app.core.states import STATES
-from streaming_app.job.health import Counted
-from streaming_app.metrics.metric import Metric, Sampled, seconds, value
+from streaming_app.groups.state_rules import STATES
+from streaming_app.job_status import JobStatus
+from streaming_app.metrics.metric import Metric, Sample, single_value, unix_seconds
+from streaming_app.stream.health import Totals
 
-LIVING = tuple(state for state in STATES if state != "Dead")
+_STATES = tuple(state for state in STATES if state != "Dead")
 
 
 class SinkCounts(Protocol):
-    """How a sink of notifications is doing, since the start: `streaming_app.alerts.sender.SinkStatus`."""
+    """The counts of a sink since the start of the job: `streaming_app.alerts.dispatcher.SinkStatus`."""
 
     @property
     def name(self) -> str:
@@ -24,11 +24,11 @@ class SinkCounts(Protocol):
 
     @property
     def sent(self) -> int:
-        """Notifications that it took."""
+        """Notifications that it accepted."""
 
     @property
     def failed(self) -> int:
-        """Tries that failed."""
+        """Attempts that failed."""
 
     @property
     def waiting(self) -> int:
@@ -36,14 +36,14 @@ class SinkCounts(Protocol):
 
     @property
     def last_success_at(self) -> datetime | None:
-        """When it last took one."""
+        """When it last accepted a notification."""
 
 
-class OfJob(NamedTuple):
-    """What a scrape knows of the job and the cluster."""
+class JobScrape(NamedTuple):
+    """The data of the job and the cluster at a scrape."""
 
-    facts: JobFacts
-    counted: Counted
+    status: JobStatus
+    totals: Totals
     groups_by_state: Mapping[str, int]
     groups_left_out: int
     alerts: Mapping[tuple[str, str, str], int]
@@ -57,125 +57,155 @@ def _record_name(number: int) -> str:
     return known.name if known else str(number) if number >= 0 else "none"
 
 
-JOB_METRICS: tuple[Metric[OfJob], ...] = (
+JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups",
         "gauge",
-        "Groups by state, all of the cluster, also those without series of their own.",
-        lambda job: [Sampled(job.groups_by_state.get(state, 0), (state,)) for state in LIVING],
+        "All groups of the cluster by state, including groups without series of their own.",
+        lambda job: [Sample(job.groups_by_state.get(state, 0), (state,)) for state in _STATES],
         ("state",),
     ),
     Metric(
         "streams_groups_series_dropped",
         "gauge",
-        "Groups that `metrics.groups` allows and that have no series of their own because of `metrics.max_groups`.",
-        value(lambda job: job.groups_left_out),
+        "Groups that match `metrics.groups` but have no series of their own because of `metrics.max_groups`.",
+        single_value(lambda job: job.groups_left_out),
     ),
     Metric(
         "streams_groups_caught_up",
         "gauge",
-        "1 once the job has been at the end of the topic since its start.",
-        value(lambda job: job.facts.caught_up),
+        "1 once the job has reached the end of the topic since its start.",
+        single_value(lambda job: job.status.caught_up),
     ),
     Metric(
         "streams_groups_start_timestamp_seconds",
         "gauge",
         "When the job started.",
-        value(lambda job: seconds(job.facts.started_at)),
+        single_value(lambda job: unix_seconds(job.status.started_at)),
     ),
     Metric(
         "streams_groups_last_success_timestamp_seconds",
         "gauge",
-        "When a batch last ended well, or the stream last found nothing new; absent before.",
-        value(lambda job: seconds(job.facts.last_success_at)),
+        "When a batch was last completed, or the stream last found no new records; absent before.",
+        single_value(lambda job: unix_seconds(job.status.last_success_at)),
     ),
     Metric(
         "streams_groups_brokers_answering",
         "gauge",
-        "1 while a broker answers, 0 while none does.",
-        value(lambda job: job.facts.brokers_away_since is None),
+        "1 while a broker responds, 0 while none does.",
+        single_value(lambda job: job.status.brokers_away_since is None),
     ),
     Metric(
         "streams_groups_stream_failing",
         "gauge",
-        "1 while the stream has failed and has not ended a batch well since.",
-        value(lambda job: job.facts.failing_since is not None),
+        "1 while the stream has failed and has not completed a batch since.",
+        single_value(lambda job: job.status.failing_since is not None),
     ),
     Metric(
         "streams_groups_stream_restarts_total",
         "counter",
-        "Failures of the stream, after each of which it is started again, unless they are too many in a row.",
-        value(lambda job: job.counted.restarts),
+        "Failures of the stream, which is restarted after each unless there are too many in a row.",
+        single_value(lambda job: job.totals.restarts),
     ),
     Metric(
         "streams_groups_lag_offsets",
         "gauge",
-        "Offsets between what is in the tables and the end of the topic, by partition; absent before the first batch.",
-        lambda job: [Sampled(count, (str(partition),)) for partition, count in sorted(job.counted.behind.items())],
+        "Offsets between the tables and the end of the topic, by partition; absent before the first batch.",
+        lambda job: [Sample(count, (str(partition),)) for partition, count in sorted(job.totals.behind.items())],
         ("partition",),
     ),
     Metric(
         "streams_groups_batches_total",
         "counter",
-        "Batches that ended well.",
-        value(lambda job: job.counted.batches),
+        "Completed batches.",
+        single_value(lambda job: job.totals.batches),
     ),
     Metric(
         "streams_groups_batch_duration_seconds",
         "summary",
-        "How long the batches took that ended well.",
+        "Duration of the completed batches.",
         lambda job: [
-            Sampled(job.counted.batches, suffix="_count"),
-            Sampled(job.counted.batch_seconds_sum, suffix="_sum"),
+            Sample(job.totals.batches, suffix="_count"),
+            Sample(job.totals.batch_seconds_sum, suffix="_sum"),
         ],
     ),
     Metric(
         "streams_groups_last_batch_duration_seconds",
         "gauge",
-        "How long the newest batch took that ended well.",
-        value(lambda job: job.counted.last_batch_seconds),
+        "Duration of the last completed batch.",
+        single_value(lambda job: job.totals.last_batch_seconds),
     ),
     Metric(
         "streams_groups_records_seen_total",
         "counter",
-        "Records of every kind that the job has read, offset commits included.",
-        value(lambda job: job.counted.records_seen),
+        "Records of every type that the job has read, including offset commits.",
+        single_value(lambda job: job.totals.records_seen),
     ),
     Metric(
         "streams_groups_records_total",
         "counter",
-        "Records that may be of streams groups, by the name of the record type; the number of one without, and `none` "
-        "for records without a key.",
+        "Records that may belong to streams groups, by name of the record type, or its number if it has no name; "
+        "`none` for records without a key.",
         lambda job: [
-            Sampled(count, (_record_name(number),)) for number, count in sorted(job.counted.records_by_type.items())
+            Sample(count, (_record_name(number),)) for number, count in sorted(job.totals.records_by_type.items())
         ],
         ("type",),
     ),
     Metric(
         "streams_groups_quarantined_records_total",
         "counter",
-        "Records that could not be decoded and were put into `quarantine`.",
-        value(lambda job: job.counted.quarantined),
+        "Records that could not be decoded and were written to `quarantine`.",
+        single_value(lambda job: job.totals.quarantined),
     ),
     Metric(
         "streams_groups_unknown_tags_records_total",
         "counter",
         "Records with tagged fields that this release does not know.",
-        value(lambda job: job.counted.drifted),
+        single_value(lambda job: job.totals.drifted),
+    ),
+    Metric(
+        "streams_groups_self_check_runs_total",
+        "counter",
+        "Comparisons of the tables with the brokers, including those that could not be completed.",
+        single_value(lambda job: job.status.self_check.runs),
+    ),
+    Metric(
+        "streams_groups_self_check_failures_total",
+        "counter",
+        "Comparisons of the tables with the brokers that could not be completed, such as for a missing ACL.",
+        single_value(lambda job: job.status.self_check.failures),
+    ),
+    Metric(
+        "streams_groups_self_check_last_run_timestamp_seconds",
+        "gauge",
+        "When a comparison of the tables with the brokers was last completed; absent before.",
+        single_value(lambda job: unix_seconds(job.status.self_check.last_run_at)),
+    ),
+    Metric(
+        "streams_groups_self_check_differing_groups",
+        "gauge",
+        "Groups whose row differed from what the brokers describe, as of the last comparison.",
+        single_value(lambda job: job.status.self_check.differing),
+    ),
+    Metric(
+        "streams_groups_self_check_repaired_groups_total",
+        "counter",
+        "Rows of groups that were replaced because they differed from what the brokers describe.",
+        single_value(lambda job: job.status.self_check.repaired),
     ),
     Metric(
         "streams_groups_alerts",
         "gauge",
         "Open alerts of the job's own rules; the state is `pending` or `firing`.",
-        lambda job: [Sampled(count, labels) for labels, count in sorted(job.alerts.items())],
+        lambda job: [Sample(count, labels) for labels, count in sorted(job.alerts.items())],
         ("rule", "severity", "state"),
     ),
     Metric(
         "streams_groups_notifications_total",
         "counter",
-        "Notifications by sink; the result is `sent`, or `failed` for each try that failed.",
+        "Notifications by sink; the result is `sent`, or `failed` for each failed attempt.",
         lambda job: [
-            Sampled(count, (sink.name, result))
+            Sample(count, (sink.name, result))
             for sink in job.sinks
             for result, count in (("sent", sink.sent), ("failed", sink.failed))
         ],
@@ -185,23 +215,23 @@ JOB_METRICS: tuple[Metric[OfJob], ...] = (
         "streams_groups_notifications_waiting",
         "gauge",
         "Notifications not sent yet, by sink.",
-        lambda job: [Sampled(sink.waiting, (sink.name,)) for sink in job.sinks],
+        lambda job: [Sample(sink.waiting, (sink.name,)) for sink in job.sinks],
         ("sink",),
     ),
     Metric(
         "streams_groups_notifications_last_success_timestamp_seconds",
         "gauge",
-        "When the sink last took a notification; absent before.",
+        "When the sink last accepted a notification; absent before.",
         lambda job: [
-            Sampled(sink.last_success_at.timestamp(), (sink.name,)) for sink in job.sinks if sink.last_success_at
+            Sample(sink.last_success_at.timestamp(), (sink.name,)) for sink in job.sinks if sink.last_success_at
         ],
         ("sink",),
     ),
     Metric(
         "streams_groups_build_info",
         "info",
-        "The release that runs.",
-        lambda job: [Sampled(1, (job.version,))],
+        "The running release.",
+        lambda job: [Sample(1, (job.version,))],
         ("version",),
     ),
 )

@@ -1,6 +1,6 @@
-"""What a metric is: one entry of data, from which samples and documentation are made. The entries are in `*_metrics`.
+"""The definition of a metric: one entry from which samples and documentation come. The entries are in `*_metrics.py`.
 
-Names follow Prometheus: base units, the unit last, `_total` for counters. All metrics carry the label `cluster`.
+Names follow Prometheus: base units, the unit last, `_total` for counters. All metrics have the label `cluster`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-Source = TypeVar("Source")
+ScrapeT = TypeVar("ScrapeT")
 
 
-class Sampled(NamedTuple):
+class Sample(NamedTuple):
     """One value, with the values of the metric's own labels; the suffix is for the parts of a summary."""
 
     value: float
@@ -22,26 +22,26 @@ class Sampled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Metric(Generic[Source]):
-    """A metric, read off a `Source` at each scrape; `labels` are those besides `cluster` and `group`."""
+class Metric(Generic[ScrapeT]):
+    """A metric: `samples` reads its values at each scrape; `labels` are those besides `cluster` and `group`."""
 
     name: str
-    kind: Literal["gauge", "counter", "summary", "info"]
-    about: str
-    samples: Callable[[Source], Iterable[Sampled]]
+    type: Literal["gauge", "counter", "summary", "info"]
+    help: str
+    samples: Callable[[ScrapeT], Iterable[Sample]]
     labels: tuple[str, ...] = ()
 
 
-def value(read: Callable[[Source], float | None]) -> Callable[[Source], Iterable[Sampled]]:
-    """One value without labels, or none where nothing is known."""
+def single_value(read: Callable[[ScrapeT], float | None]) -> Callable[[ScrapeT], Iterable[Sample]]:
+    """Return a function that gives one sample without labels, or none if `read` returns None."""
 
-    def samples(source: Source) -> Iterable[Sampled]:
-        number = read(source)
-        return () if number is None else (Sampled(number),)
+    def samples(scrape: ScrapeT) -> Iterable[Sample]:
+        value = read(scrape)
+        return () if value is None else (Sample(value),)
 
     return samples
 
 
-def seconds(time: datetime | None) -> float | None:
-    """The time in seconds of the Unix epoch."""
+def unix_seconds(time: datetime | None) -> float | None:
+    """Return the time in seconds since the Unix epoch."""
     return None if time is None else time.timestamp()

@@ -1,4 +1,4 @@
-"""The settings of the metrics, as the configuration file spells them. Only what may be set, and what it may be."""
+"""The section `metrics` of the configuration: its keys and their valid values."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MAX_GROUPS = 1_000
-_ADDRESS = re.compile(r"(?:\[(?P<six>[^\s\]]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
-_MOST_PORT = 65_535
+_ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\s\]]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
+_MAX_PORT = 65_535
 
 
-def _address(text: str) -> str:
+def _check_address(text: str) -> str:
     split_address(text)
     return text
 
 
-def _regex(text: str) -> str:
+def _check_regex(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f'must be a regular expression, and "{text}" is not: {error}') from None
+        raise ValueError(f'is not a valid regular expression: {error} of "{text}"') from None
     return text
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT` or `[::]:PORT` in its parts. Raises ValueError for anything else."""
+    """Split `HOST:PORT` or `[::]:PORT` into host and port. Raises ValueError for any other text."""
     matched = _ADDRESS.fullmatch(text)
-    if not matched or int(matched["port"]) > _MOST_PORT:
+    if not matched or int(matched["port"]) > _MAX_PORT:
         raise ValueError(f'must be HOST:PORT, such as 127.0.0.1:9464 or [::]:9464, not "{text}"')
-    return matched["six"] or matched["host"], int(matched["port"])
+    return matched["ipv6"] or matched["host"], int(matched["port"])
 
 
 class MetricsSettings(BaseModel):
@@ -38,9 +38,9 @@ class MetricsSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    listen: Annotated[str, AfterValidator(_address)] | None = None
-    """Where `/metrics`, `/health` and `/ready` answer: `HOST:PORT`; nowhere if not set."""
-    groups: Annotated[str, AfterValidator(_regex)] = ".*"
-    """Groups that have series of their own: a regular expression that the whole id must match."""
+    listen: Annotated[str, AfterValidator(_check_address)] | None = None
+    """The address of `/metrics`, `/health` and `/ready`: `HOST:PORT`; None: not served."""
+    groups: Annotated[str, AfterValidator(_check_regex)] = ".*"
+    """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
-    """How many groups have series of their own at most: those that are not Stable first, then by name."""
+    """Maximum number of groups with series of their own: groups that are not Stable first, then by id."""

@@ -1,4 +1,4 @@
-"""Whether the tables say what the brokers say: the comparison of one group (`compare`), and of a cluster (`agreement`).
+"""Compares the tables with the brokers: one group (`compare`), and all groups of a cluster (`verification`).
 
-Neither Spark nor the command line is known here.
+No Spark and no command line here.
 """

@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-Both sides are turned into facts under the same names, and facts of one name must be equal. What only one side can know
-is left out: tasks' offsets and where endpoints are (the broker keeps them in memory), the partition count that a
-topology leaves to the broker, and on the other side everything that Describe does not show. Two releases keep more to
-themselves:
+The row and the description are converted to fields with the same names, and fields with the same name must be equal.
+What only one of the two contains is not compared: task offsets and task end offsets (the broker keeps them in memory),
+partition counts that a topology leaves to the broker, and everything in the row that StreamsGroupDescribe does not
+return. Some releases make less available:
 
-- A 4.1 broker does not write down whether a group is ready (its state is Unknown, see `tells_state`), and shows no
-  topology while it has not looked at the topics.
-- Before the first assignment there is no record of its epoch; 4.2 says 0 then, later releases say 1, and their logs
-  are the same.
+- A 4.1 broker does not write whether a group is ready (its state is Unknown, see `has_known_state`), and returns no
+  topology until it has checked the topics.
+- Before the first assignment no record contains the assignment epoch; 4.2 returns 0 then, later releases return 1, and
+  their logs are the same.
 """
 
 from __future__ import annotations
@@ -18,52 +18,64 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from streaming_app.core.group import ROLES
-from streaming_app.core.states import NONE
+from streaming_app.groups.group import ROLES
+from streaming_app.groups.state_rules import NONE
 
 Row = Mapping[str, Any]
 """A row of `groups`; maps may be dicts or lists of pairs."""
-Described = Mapping[str, Any]
+GroupDescription = Mapping[str, Any]
 """A group of a StreamsGroupDescribe response, in snake_case."""
-Facts = dict[str, Any]
+ComparableFields = dict[str, Any]
+"""What is compared of a group, by path, such as `members[m].client_id`; a subtopology or member itself is `present`."""
 
 NO_ERROR, GROUP_ID_NOT_FOUND = 0, 69
 ABSENT = "absent"
 _PRESENT = "present"
 _SUBTOPOLOGIES = "subtopologies["
-_BEFORE_ASSIGNMENT = (0, 1)
+_INITIAL_ASSIGNMENT_EPOCHS = (0, 1)
 _MEMBER_FIELDS = ("instance_id", "rack_id", "client_id", "client_host", "topology_epoch", "process_id")
 
 
 class Difference(NamedTuple):
-    """One field of a group about which the tables and the broker do not agree."""
+    """One field of a group that differs between the tables and the broker."""
 
     group_id: str
     field: str
     tables: Any
     broker: Any
 
+    @property
+    def values_as_text(self) -> tuple[str, str]:
+        """The value in the tables, and that of the broker."""
+        return _to_text(self.tables), _to_text(self.broker)
+
     def __str__(self) -> str:
-        return f"{self.group_id} {self.field}: tables say {_text(self.tables)}, broker says {_text(self.broker)}"
+        tables, broker = self.values_as_text
+        return f"{self.group_id} {self.field}: {tables} in the tables, {broker} on the broker"
 
 
-def differences(group_id: str, row: Row | None, described: Described | None) -> list[Difference]:
-    """Everything that differs; nothing when the broker does not know a group that is Dead or not in the tables."""
-    ours, theirs = facts_of_row(row), facts_of_described(described)
-    if row is not None and ours and theirs and not tells_state(row):
-        for facts in (ours, theirs):
-            facts["state"] = _UNSAID
+def differences(group_id: str, row: Row | None, description: GroupDescription | None) -> list[Difference]:
+    """Return every field that differs; none if the group is unknown to the broker, and Dead or not in the tables."""
+    ours, theirs = fields_of_row(row), fields_of_description(description)
+    if row is not None and ours and theirs and not has_known_state(row):
+        for fields in (ours, theirs):
+            fields["state"] = _ANY_VALUE
         if not any(name.startswith(_SUBTOPOLOGIES) for name in theirs):
             ours = {name: value for name, value in ours.items() if not name.startswith(_SUBTOPOLOGIES)}
-            ours["topology_epoch"] = _UNSAID
-    return differing(group_id, ours, theirs)
+            ours["topology_epoch"] = _ANY_VALUE
+    return _compare_fields(group_id, ours, theirs)
 
 
-def differing(group_id: str, ours: Facts, theirs: Facts) -> list[Difference]:
-    """The fields in which two sets of facts differ; what is on one side only is one difference, not one per field."""
+def is_same(one: Row | None, other: Row | None) -> bool:
+    """Return whether two rows of a group are equal in every field that is compared."""
+    return fields_of_row(one) == fields_of_row(other)
+
+
+def _compare_fields(group_id: str, ours: ComparableFields, theirs: ComparableFields) -> list[Difference]:
+    """Return the fields that differ; a group, subtopology or member on one side only is one difference."""
     if not ours or not theirs:
-        ours, theirs = ({"group": facts["state"]} if facts else {} for facts in (ours, theirs))
-    one_sided = set(_parts(ours)) ^ set(_parts(theirs))
+        ours, theirs = ({"group": fields["state"]} if fields else {} for fields in (ours, theirs))
+    one_sided = set(_element_names(ours)) ^ set(_element_names(theirs))
     return [
         Difference(group_id, name, ours.get(name, ABSENT), theirs.get(name, ABSENT))
         for name in sorted(ours.keys() | theirs.keys())
@@ -71,70 +83,72 @@ def differing(group_id: str, ours: Facts, theirs: Facts) -> list[Difference]:
     ]
 
 
-def tells_state(row: Row) -> bool:
-    """Whether the log tells the group's state: a 4.1 broker does not write down whether a group is ready."""
+def has_known_state(row: Row) -> bool:
+    """Return whether the log determines the group's state: a 4.1 broker does not write whether a group is ready."""
     return bool(row["readiness_recorded"] or row["state"] != "Unknown")
 
 
-def facts_of_row(row: Row | None) -> Facts:
-    """What the tables say of a group that lives as a streams group; no facts otherwise."""
+def fields_of_row(row: Row | None) -> ComparableFields:
+    """Return the fields of a group in the tables; none for a group that is Dead or not there."""
     if row is None or row["state"] == "Dead":
         return {}
-    facts: Facts = {name: row[name] for name in ("state", "group_epoch", "assignment_epoch", "topology_epoch")}
-    if row["assigned_at"] is None and row["assignment_epoch"] in _BEFORE_ASSIGNMENT:
-        facts["assignment_epoch"] = _AnyOf(_BEFORE_ASSIGNMENT)
+    fields: ComparableFields = {
+        name: row[name] for name in ("state", "group_epoch", "assignment_epoch", "topology_epoch")
+    }
+    if row["assigned_at"] is None and row["assignment_epoch"] in _INITIAL_ASSIGNMENT_EPOCHS:
+        fields["assignment_epoch"] = _AnyOf(_INITIAL_ASSIGNMENT_EPOCHS)
     for part in row["subtopologies"] or ():
-        facts |= _subtopology_facts(part, known=not part["source_topic_regex"])
+        fields |= _subtopology_fields(part, has_all_sources=not part["source_topic_regex"])
     current, target = _tasks_of_row(row, "current"), _tasks_of_row(row, "target")
     for member in row["members"]:
         name = f"members[{member['member_id']}]"
-        facts[name] = _PRESENT
-        facts |= {f"{name}.{field}": member[field] for field in _MEMBER_FIELDS}
-        facts[f"{name}.member_epoch"] = member["member_epoch"] or 0  # 0 is the broker's, before record 22
-        facts[f"{name}.user_endpoint"] = member["user_endpoint"]
-        facts[f"{name}.client_tags"] = dict(member["client_tags"] or ())
+        fields[name] = _PRESENT
+        fields |= {f"{name}.{field}": member[field] for field in _MEMBER_FIELDS}
+        fields[f"{name}.member_epoch"] = member["member_epoch"] or 0  # the broker returns 0 before record 22
+        fields[f"{name}.user_endpoint"] = member["user_endpoint"]
+        fields[f"{name}.client_tags"] = dict(member["client_tags"] or ())
         for role in ROLES:
-            facts[f"{name}.{role}"] = current.get((member["member_id"], role), {})
-            facts[f"{name}.target_{role}"] = target.get((member["member_id"], role), {})
-    return facts
+            fields[f"{name}.{role}"] = current.get((member["member_id"], role), {})
+            fields[f"{name}.target_{role}"] = target.get((member["member_id"], role), {})
+    return fields
 
 
-def facts_of_described(described: Described | None) -> Facts:
-    """What the broker says; no facts for a group that it does not know."""
-    if described is None or described["error_code"] == GROUP_ID_NOT_FOUND:
+def fields_of_description(description: GroupDescription | None) -> ComparableFields:
+    """Return the fields of a group as the broker describes it; none for a group that the broker does not know."""
+    if description is None or description["error_code"] == GROUP_ID_NOT_FOUND:
         return {}
-    facts: Facts = {"state": described["group_state"]}
-    facts |= {name: described[name] for name in ("group_epoch", "assignment_epoch")}
-    topology = described["topology"]
-    facts["topology_epoch"] = None if topology is None or topology["epoch"] == NONE else topology["epoch"]
+    fields: ComparableFields = {"state": description["group_state"]}
+    fields |= {name: description[name] for name in ("group_epoch", "assignment_epoch")}
+    topology = description["topology"]
+    fields["topology_epoch"] = None if topology is None or topology["epoch"] == NONE else topology["epoch"]
     for part in (topology or {}).get("subtopologies") or ():
-        facts |= _subtopology_facts(part, known=True)
-    for member in described["members"]:
+        fields |= _subtopology_fields(part, has_all_sources=True)
+    for member in description["members"]:
         name, endpoint = f"members[{member['member_id']}]", member["user_endpoint"]
-        facts[name] = _PRESENT
-        facts |= {f"{name}.{field}": member[field] for field in (*_MEMBER_FIELDS, "member_epoch")}
-        facts[f"{name}.user_endpoint"] = endpoint and f"{endpoint['host']}:{endpoint['port']}"
-        facts[f"{name}.client_tags"] = _pairs(member["client_tags"])
+        fields[name] = _PRESENT
+        fields |= {f"{name}.{field}": member[field] for field in (*_MEMBER_FIELDS, "member_epoch")}
+        fields[f"{name}.user_endpoint"] = endpoint and f"{endpoint['host']}:{endpoint['port']}"
+        fields[f"{name}.client_tags"] = _to_dict(member["client_tags"])
         for role in ROLES:
-            facts[f"{name}.{role}"] = _tasks(member["assignment"][f"{role}_tasks"])
-            facts[f"{name}.target_{role}"] = _tasks(member["target_assignment"][f"{role}_tasks"])
-    return facts
+            fields[f"{name}.{role}"] = _tasks_of_description(member["assignment"][f"{role}_tasks"])
+            fields[f"{name}.target_{role}"] = _tasks_of_description(member["target_assignment"][f"{role}_tasks"])
+    return fields
 
 
 class _AnyOf(frozenset[Any]):
-    """Equal to each of several values."""
+    """Equal to each of several values, and to the same several values."""
 
     def __eq__(self, other: object) -> bool:
-        return other in self
+        return super().__eq__(other) if isinstance(other, _AnyOf) else other in self
 
     def __ne__(self, other: object) -> bool:
-        return other not in self
+        return not self == other
 
     __hash__ = frozenset.__hash__
 
 
-class _Unsaid:
-    """Equal to everything: this side cannot know."""
+class _AnyValue:
+    """Equal to everything, for a field whose value is not available."""
 
     def __eq__(self, _other: object) -> bool:
         return True
@@ -149,15 +163,18 @@ class _Unsaid:
         return "any"
 
 
-_UNSAID = _Unsaid()
+_ANY_VALUE = _AnyValue()
 
 
-def _subtopology_facts(part: Mapping[str, Any], *, known: bool) -> Facts:
-    """`known` is false where patterns stand for topics: the broker then names those that match."""
+def _subtopology_fields(part: Mapping[str, Any], *, has_all_sources: bool) -> ComparableFields:
+    """Return the fields of a subtopology.
+
+    `has_all_sources` is false if it has patterns, which only the broker resolves to the matching topics.
+    """
     name = f"subtopologies[{part['subtopology_id']}]"
     return {
         name: _PRESENT,
-        f"{name}.source_topics": sorted(part["source_topics"]) if known else _UNSAID,
+        f"{name}.source_topics": sorted(part["source_topics"]) if has_all_sources else _ANY_VALUE,
         f"{name}.repartition_sink_topics": sorted(part["repartition_sink_topics"]),
         f"{name}.repartition_source_topics": _internal_topics(part["repartition_source_topics"]),
         f"{name}.state_changelog_topics": _internal_topics(part["state_changelog_topics"]),
@@ -165,41 +182,42 @@ def _subtopology_facts(part: Mapping[str, Any], *, known: bool) -> Facts:
 
 
 def _internal_topics(topics: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Where a topology asks for no count, the broker works one out."""
+    """Return internal topics by name; the broker computes a partition count that the topology does not set."""
     return {
         topic["name"]: {
-            "partitions": topic["partitions"] or _UNSAID,
+            "partitions": topic["partitions"] or _ANY_VALUE,
             "replication_factor": topic["replication_factor"],
-            "topic_configs": _pairs(topic["topic_configs"]),
+            "topic_configs": _to_dict(topic["topic_configs"]),
         }
         for topic in topics
     }
 
 
-def _pairs(entries: Any) -> dict[str, str]:  # noqa: ANN401 - a map in any of its spellings
+def _to_dict(entries: Any) -> dict[str, str]:  # noqa: ANN401 - a dict, pairs, or the entries of a response
     if isinstance(entries, Mapping):
         return dict(entries)
     return dict((entry["key"], entry["value"]) if isinstance(entry, Mapping) else entry for entry in entries or ())
 
 
 def _tasks_of_row(row: Row, which: str) -> dict[tuple[str, str], dict[str, list[int]]]:
-    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    tasks: dict[tuple[str, str], dict[str, list[int]]] = {}
     for task in sorted(row["assignments"], key=lambda task: int(task["partition"])):
         if task[which]:
-            by_subtopology = found.setdefault((task["member_id"], task["role"]), {})
+            by_subtopology = tasks.setdefault((task["member_id"], task["role"]), {})
             by_subtopology.setdefault(task["subtopology_id"], []).append(task["partition"])
-    return found
+    return tasks
 
 
-def _tasks(listed: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
-    return {ids["subtopology_id"]: sorted(ids["partitions"]) for ids in listed if ids["partitions"]}
+def _tasks_of_description(task_ids: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
+    return {ids["subtopology_id"]: sorted(ids["partitions"]) for ids in task_ids if ids["partitions"]}
 
 
-def _parts(facts: Facts) -> Iterable[str]:
-    return (name for name in facts if name.endswith("]"))
+def _element_names(fields: ComparableFields) -> Iterable[str]:
+    """Return the names of subtopologies and members themselves, without those of their fields."""
+    return (name for name in fields if name.endswith("]"))
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, (dict, list)):
         return str(value) if value else "none"
     return "none" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Servers for alerts to be sent to."""
+"""The receivers that the tests send alerts to."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tests.tools import MissingToolError
 
 @pytest.fixture
 def receiver() -> Iterator[HttpReceiver]:
-    """An HTTP server that keeps what it is sent."""
+    """An HTTP server that keeps its requests."""
     with HttpReceiver() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """An authority that nobody knows, and certificates by it."""
+    """A certificate authority that no system trusts, and certificates that it issued."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture
 def alertmanager(tmp_path: Path, receiver: HttpReceiver) -> Iterator[Alertmanager]:
-    """A real Alertmanager that tells `receiver`."""
+    """A real Alertmanager that notifies `receiver`."""
     try:
         running = Alertmanager(tmp_path, receiver.url)
     except MissingToolError as missing:

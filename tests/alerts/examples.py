@@ -1,19 +1,19 @@
-"""An alert to send."""
+"""An example alert to send."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from streaming_app.core.alert import CRITICAL, FIRING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.rules.alert import CRITICAL, FIRING, RESOLVED, Alert, Delivery
 
 SINCE = datetime(2026, 11, 21, 3, 12, 5, 765000, tzinfo=timezone.utc)
 
 
-def an_alert(*sinks: str, resolved: bool = False, **other: Any) -> Alert:
-    """An alert of the group `payments` that is to be sent to these sinks; resolved: so is its end."""
+def make_alert(*sinks: str, resolved: bool = False, **other: Any) -> Alert:
+    """Return an alert about the group `payments` that is due to these sinks; if `resolved`, so is its resolution."""
     events = (FIRING, RESOLVED) if resolved else (FIRING,)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "cluster": "prod",
         "group_id": "payments",
         "rule": "not-ready",
@@ -26,4 +26,4 @@ def an_alert(*sinks: str, resolved: bool = False, **other: Any) -> Alert:
         "details": {"missing_topics": ["card-transactions"], "state": "NotReady"},
         "deliveries": tuple(Delivery(sink, event) for sink in sinks for event in events),
     }
-    return Alert(**(told | other))
+    return Alert(**(fields | other))

@@ -1,6 +1,6 @@
-"""What notifications are sent to in tests: real servers on the loopback, some of which behave badly.
+"""The receivers of notifications in tests: real servers on the loopback, some of which fail on request.
 
-HTTP by http.server, SMTP by aiosmtpd, and Alertmanager itself, from PATH or out of its Debian package.
+HTTP with http.server, SMTP with aiosmtpd, and Alertmanager itself, from PATH or from its Debian package.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from typing_extensions import Self
 from urllib3.exceptions import HTTPError
 
-from streaming_app.local.answering import reserve
-from streaming_app.local.process import Process, last_line
+from streaming_app.sandbox.process import Process, last_line
+from streaming_app.sandbox.readiness_wait import reserve_port
 from tests.tools import debian_tool
 from tests.waiting import wait_until
 
@@ -50,8 +50,8 @@ class Request:
 
 
 @dataclass
-class Answer:
-    """What a receiver does with a request; `hold` lets it keep the request until it is closed."""
+class Response:
+    """The response to a request; with `hold` there is none until the receiver is closed, with `drop` never."""
 
     status: int = OK
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -61,12 +61,12 @@ class Answer:
 
 
 class HttpReceiver:
-    """Keeps every request; answers with `answers` in turn, then with `usual`."""
+    """Keeps every request; sends `responses` in turn, then `default`."""
 
     def __init__(self, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.requests: list[Request] = []
-        self.answers: deque[Answer] = deque()
-        self.usual = Answer()
+        self.responses: deque[Response] = deque()
+        self.default = Response()
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer((HOST, port), self._handler())
         self._server.daemon_threads = True
@@ -97,21 +97,21 @@ class HttpReceiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                answer = receiver.answers.popleft() if receiver.answers else receiver.usual
+                response = receiver.responses.popleft() if receiver.responses else receiver.default
                 receiver.requests.append(Request(self.path, dict(self.headers), body))
-                if answer.hold:
+                if response.hold:
                     receiver._closing.wait()
-                if answer.hold or answer.drop:
+                if response.hold or response.drop:
                     self.close_connection = True
                     return
-                self.send_response(answer.status)
-                for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+                self.send_response(response.status)
+                for name, value in {"Content-Length": str(len(response.body)), **response.headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(answer.body)
+                self.wfile.write(response.body)
 
             def handle(self) -> None:
-                with contextlib.suppress(OSError):  # a client that went away, or refused the certificate
+                with contextlib.suppress(OSError):  # a client that disconnected, or rejected the certificate
                     super().handle()
 
             def log_message(self, *_: object) -> None:
@@ -121,14 +121,14 @@ class HttpReceiver:
 
 
 @contextlib.contextmanager
-def talking(talk: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
-    """Serve a port where `talk` is done with every connection, until the event is set. Yields the port."""
+def serve_connections(behaviour: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
+    """Serve a port and call `behaviour` with every connection and an event that ends it. Yields the port."""
     closing = threading.Event()
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with contextlib.suppress(OSError):
-                talk(self.request, closing)
+                behaviour(self.request, closing)
 
     with socketserver.ThreadingTCPServer((HOST, 0), Handler) as server:
         server.daemon_threads = True
@@ -140,35 +140,35 @@ def talking(talk: Callable[[socket.socket, threading.Event], None]) -> Iterator[
         thread.join()
 
 
-def trickle(greeting: bytes) -> Callable[[socket.socket, threading.Event], None]:
-    """Say it, then a byte every 20 ms, for ever."""
+def send_slowly(greeting: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    """Return a behaviour that sends the greeting, then a byte every 20 ms without end."""
 
-    def talk(connection: socket.socket, closing: threading.Event) -> None:
+    def behaviour(connection: socket.socket, closing: threading.Event) -> None:
         connection.sendall(greeting)
         while not closing.wait(0.02):
             connection.sendall(b"a")
 
-    return talk
+    return behaviour
 
 
-def silence(_connection: socket.socket, closing: threading.Event) -> None:
-    """Listen, and never say anything."""
+def hang(_connection: socket.socket, closing: threading.Event) -> None:
+    """Accept the connection and never send anything."""
     closing.wait()
 
 
 class Certificates:
-    """An authority and certificates for 127.0.0.1 by it: `server`, `expired`, `client`, as PEM files with their key."""
+    """An authority and its certificates for 127.0.0.1: `server`, `expired`, `client`, as PEM files with their key."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        ours = ("-subj", "/CN=Authority of the tests", "-addext", "keyUsage=critical,keyCertSign")
-        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", *ours)
+        subject = ("-subj", "/CN=Authority of the tests", "-addext", "keyUsage=critical,keyCertSign")
+        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", *subject)
         self.authority = directory / "ca.pem"
         self.server = self._issue("server", days=2)
         self.expired = self._issue("expired", days=-1)
         self.client = self._issue("client", days=2)
 
-    def serving(self, certificate: Path) -> ssl.SSLContext:
+    def server_context(self, certificate: Path) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         return context
@@ -176,34 +176,38 @@ class Certificates:
     def _issue(self, name: str, *, days: int) -> Path:
         extensions, key, request = self._directory / "extensions", f"{name}.key", f"{name}.csr"
         extensions.write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
-        asked = (*_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
-        self._openssl("req", *asked)
-        by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", str(extensions))
-        self._openssl("x509", "-req", "-in", request, *by, "-days", str(days), "-out", f"{name}.crt")
-        both = self._directory / f"{name}.pem"
-        both.write_text((self._directory / key).read_text() + (self._directory / f"{name}.crt").read_text())
-        return both
+        arguments = (*_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+        self._openssl("req", *arguments)
+        issuer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", str(extensions))
+        self._openssl("x509", "-req", "-in", request, *issuer, "-days", str(days), "-out", f"{name}.crt")
+        combined = self._directory / f"{name}.pem"
+        combined.write_text((self._directory / key).read_text() + (self._directory / f"{name}.crt").read_text())
+        return combined
 
     def _openssl(self, *arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=self._directory, check=True, capture_output=True)
 
 
 class SmtpReceiver:
-    """Keeps every message; `refuses` maps a command (`RCPT`, `DATA`) to the reply that refuses it."""
+    """Keeps every message; `error_replies` maps a command (`RCPT`, `DATA`) to the error that it gets."""
 
     def __init__(
-        self, tls: ssl.SSLContext | None = None, login: tuple[str, str] | None = None, *, at_once: bool = False
+        self, tls: ssl.SSLContext | None = None, login: tuple[str, str] | None = None, *, implicit_tls: bool = False
     ) -> None:
         self.envelopes: list[Envelope] = []
-        self.refuses: dict[str, str] = {}
+        self.error_replies: dict[str, str] = {}
         self._login = login
-        starttls = {"tls_context": tls, "require_starttls": True} if tls and not at_once else {}
-        # aiosmtpd does not count TLS from the start as TLS
-        auth = {"authenticator": self._authenticate, "auth_required": not at_once, "auth_require_tls": not at_once}
-        with reserve() as free:
+        starttls = {"tls_context": tls, "require_starttls": True} if tls and not implicit_tls else {}
+        # aiosmtpd does not count implicit TLS as TLS
+        auth = {
+            "authenticator": self._authenticate,
+            "auth_required": not implicit_tls,
+            "auth_require_tls": not implicit_tls,
+        }
+        with reserve_port() as free:
             port = free.getsockname()[1]
-        wrapped = tls if at_once else None
-        self._controller = Controller(self, HOST, port, ssl_context=wrapped, **starttls, **(auth if login else {}))
+        implicit = tls if implicit_tls else None
+        self._controller = Controller(self, HOST, port, ssl_context=implicit, **starttls, **(auth if login else {}))
         self._controller.start()
         self.port: int = port
 
@@ -216,14 +220,14 @@ class SmtpReceiver:
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's names
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
     ) -> str:
-        if "RCPT" in self.refuses:
-            return self.refuses["RCPT"]
+        if "RCPT" in self.error_replies:
+            return self.error_replies["RCPT"]
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
-        if "DATA" in self.refuses:
-            return self.refuses["DATA"]
+        if "DATA" in self.error_replies:
+            return self.error_replies["DATA"]
         self.envelopes.append(envelope)
         return "250 OK"
 
@@ -233,21 +237,21 @@ class SmtpReceiver:
 
 
 class Alertmanager:
-    """A real one, on the loopback, that tells `receiver` of everything at once."""
+    """A real Alertmanager, on the loopback, that notifies `receiver` of every alert without delay."""
 
     def __init__(self, directory: Path, receiver: str) -> None:
-        """Start it. Raises MissingToolError where there is none."""
-        program, directory_of_templates = _alertmanager()
+        """Start it. Raises MissingToolError if it is not installed."""
+        program, working_directory = _alertmanager()
         config = directory / "alertmanager.json"  # YAML holds JSON
         route = {"receiver": "test", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
         hook = {"url": receiver, "send_resolved": True}
         config.write_text(json.dumps({"route": route, "receivers": [{"name": "test", "webhook_configs": [hook]}]}))
-        with reserve() as free:
+        with reserve_port() as free:
             port = free.getsockname()[1]
         self.url = f"http://{HOST}:{port}"
         command = [
             "env",
-            f"--chdir={directory_of_templates}",
+            f"--chdir={working_directory}",
             program,
             f"--config.file={config}",
             f"--storage.path={directory / 'data'}",
@@ -260,7 +264,7 @@ class Alertmanager:
             raise RuntimeError(f"{program} did not start: {last_line(directory / 'alertmanager.log')}")
 
     def alerts(self) -> list[dict[str, Any]]:
-        """What fires, as its API says."""
+        """Return the active alerts from its API."""
         return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=10).json())
 
     def close(self) -> None:
@@ -280,16 +284,16 @@ class Alertmanager:
 
 
 def _alertmanager() -> tuple[Path, Path]:
-    """The program, and the directory to run it in. Debian's build knows but one place for its templates."""
-    if found := shutil.which("alertmanager"):
-        return Path(found), Path(found).parent
+    """Return the program, and its working directory. Debian's build has a fixed path to its templates."""
+    if installed := shutil.which("alertmanager"):
+        return Path(installed), Path(installed).parent
     program = debian_tool(_DEBIAN_PACKAGE, _DEBIAN_PACKAGE)
     unpacked = program.parents[2]
-    moved = program.with_name("alertmanager")
-    if not moved.exists():  # a copy that looks for them where it is run: a name of the same length
+    patched = program.with_name("alertmanager")
+    if not patched.exists():  # a copy that reads them from its working directory, by a path of the same length
         here = ".".ljust(len(_TEMPLATES), "/")
-        new = moved.with_suffix(".new")
+        new = patched.with_suffix(".new")
         new.write_bytes(program.read_bytes().replace(_TEMPLATES.encode(), here.encode()))
         new.chmod(0o755)
-        new.replace(moved)
-    return moved, unpacked / _TEMPLATES.lstrip("/")
+        new.replace(patched)
+    return patched, unpacked / _TEMPLATES.lstrip("/")

@@ -1,4 +1,4 @@
-"""Alerts end to end: a real broker, the job, and a receiver that is told."""
+"""Alerts end to end: a real broker, the job, and a receiver of notifications."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from streaming_app.job.run import JobConfig, run_with
-from streaming_app.local.container import Broker
-from streaming_app.protocol.client import StreamsGroupClient
-from streaming_app.protocol.member import Member
-from streaming_app.protocol.topology import subtopology, topology
-from streaming_app.serve.warehouse import Warehouse, quoted
+from streaming_app.config.job_config import JobConfig
+from streaming_app.job.run import run_with
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember
+from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.tables.reader import WarehouseReader, quote
 from tests.alerts.receivers import HttpReceiver
 from tests.waiting import wait_until
 
@@ -41,14 +42,14 @@ def running(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[
 
 
 @pytest.mark.broker
-def test_a_group_that_is_not_ready_is_told_of_once_and_once_when_it_is_ready(
+def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
     broker: Broker, client: StreamsGroupClient, group_id: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    member = Member(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-in"])))
+    member = SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-in"])))
     member.join()
     with HttpReceiver() as receiver:
 
-        def told() -> list[tuple[str, str, str]]:
+        def notifications() -> list[tuple[str, str, str]]:
             return [(body["type"], body["data"]["rule"], body["data"]["group_id"]) for body in receiver.bodies]
 
         config = JobConfig.model_validate(
@@ -65,14 +66,14 @@ def test_a_group_that_is_not_ready_is_told_of_once_and_once_when_it_is_ready(
             }
         )
         with running(spark, config, tmp_path / "spark.log") as lines:
-            assert wait_until(lambda: told() != [], 90), lines
+            assert wait_until(lambda: notifications() != [], 90), lines
         with running(spark, config, tmp_path / "spark.log") as lines:
-            assert wait_until(lambda: any("Metrics at" in line for line in lines), 60), lines
-            assert wait_until(lambda: answers(lines, "/ready"), 60), lines
-            assert f'streams_group_state{{cluster="default",group="{group_id}",state="NotReady"}} 1.0' in scraped(lines)
+            assert wait_until(lambda: any("Serving " in line for line in lines), 60), lines
+            assert wait_until(lambda: is_ok(lines, "/ready"), 60), lines
+            assert f'streams_group_state{{cluster="default",group="{group_id}",state="NotReady"}} 1.0' in scrape(lines)
             client.create_topic(f"{group_id}-in", 1)
-            assert wait_until(lambda: bool(member.heartbeat()) and len(told()) > 1, 90), lines
-    assert told() == [
+            assert wait_until(lambda: bool(member.heartbeat()) and len(notifications()) > 1, 90), lines
+    assert notifications() == [
         ("alert.firing", "StreamsGroupNotReady", group_id),
         ("alert.resolved", "StreamsGroupNotReady", group_id),
     ]
@@ -80,23 +81,25 @@ def test_a_group_that_is_not_ready_is_told_of_once_and_once_when_it_is_ready(
     assert alert_rows(tmp_path, group_id) == [("resolved", ["firing", "resolved"])]
 
 
-def answers(lines: list[str], page: str) -> bool:
+def is_ok(lines: list[str], path: str) -> bool:
     try:
-        return fetched(lines, page)[0] == HTTPStatus.OK
+        return fetch(lines, path)[0] == HTTPStatus.OK
     except HTTPError:
         return False
 
 
-def scraped(lines: list[str]) -> str:
-    return fetched(lines, "/metrics")[1]
+def scrape(lines: list[str]) -> str:
+    return fetch(lines, "/metrics")[1]
 
 
-def fetched(lines: list[str], page: str) -> tuple[int, str]:
-    url = next(found[1] for line in lines if (found := re.match(r"Metrics at (\S+)/metrics", line)))
-    with urlopen(url + page, timeout=10) as answer:  # noqa: S310 - our own server
-        return answer.status, answer.read().decode()
+def fetch(lines: list[str], path: str) -> tuple[int, str]:
+    url = next(match[1] for line in lines if (match := re.match(r"Serving (\S+)/metrics", line)))
+    with urlopen(url + path, timeout=10) as response:  # noqa: S310 - our own server
+        return response.status, response.read().decode()
 
 
 def alert_rows(warehouse: Path, group_id: str) -> list[tuple[str, list[Any]]]:
-    rows = Warehouse(warehouse).rows(f"SELECT state, deliveries FROM alerts WHERE group_id = {quoted(group_id)}")
-    return [(row["state"], [one["event"] for one in row["deliveries"] if one["sent_at"]]) for row in rows]
+    rows = WarehouseReader(warehouse).rows(f"SELECT state, deliveries FROM alerts WHERE group_id = {quote(group_id)}")
+    return [
+        (row["state"], [delivery["event"] for delivery in row["deliveries"] if delivery["sent_at"]]) for row in rows
+    ]

@@ -1,4 +1,4 @@
-"""The runbook: made from the code, its tables true of the code, each query answered by a warehouse."""
+"""The runbook: up to date with the code, its tables correct, and all its queries valid."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import yaml
 
 from offsets_decoder import encode
 from streaming_app.alerts import runbook
-from streaming_app.alerts.durations import seconds, spelled
+from streaming_app.alerts.durations import format_duration, parse_duration
+from streaming_app.alerts.rules.evaluate import RULES
+from streaming_app.alerts.rules.rule import GROUP_ID
 from streaming_app.alerts.settings import AlertSettings
-from streaming_app.core.rule import GROUP_ID
-from streaming_app.core.rules import RULES
-from streaming_app.core.states import DESCRIPTION_RULES, STATE_RULES, description_status
-from streaming_app.job.pipeline import Pipeline
-from streaming_app.job.tables import Warehouse
-from streaming_app.serve.warehouse import Warehouse as Served
-from tests.job.frames import batch
+from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, STATE_RULES, description_status
+from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.reader import WarehouseReader
+from tests.stream.frames import batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,27 +29,27 @@ TEXT = runbook.PAGE.read_text("utf-8")
 QUERIES = re.findall(r"```sql\n(.+?)```", TEXT, re.DOTALL)
 
 
-def test_the_page_is_what_the_code_makes_of_it() -> None:
-    assert runbook.page(TEXT) == TEXT, "run python -m streaming_app.alerts.runbook"
+def test_the_page_is_up_to_date_with_the_code() -> None:
+    assert runbook.render_page(TEXT) == TEXT, "run python -m streaming_app.alerts.runbook"
 
 
-def test_what_is_written_by_hand_stays_and_what_is_made_is_made_anew() -> None:
-    spoiled = TEXT.replace("| 9 | Stable |", "| 9 | Sable |").replace("# Runbook", "# Our runbook")
-    assert runbook.page(spoiled) == TEXT.replace("# Runbook", "# Our runbook")
+def test_hand_written_text_is_kept_and_generated_text_is_replaced() -> None:
+    changed = TEXT.replace("| 9 | Stable |", "| 9 | Sable |").replace("# Runbook", "# Our runbook")
+    assert runbook.render_page(changed) == TEXT.replace("# Runbook", "# Our runbook")
 
 
-def test_a_marker_that_names_no_part_is_refused() -> None:
-    with pytest.raises(ValueError, match="a marker for sates, and there are index,"):
-        runbook.page(TEXT.replace("<!-- states,", "<!-- sates,").replace("end of states", "end of sates"))
+def test_a_marker_that_names_no_part_is_an_error() -> None:
+    with pytest.raises(ValueError, match="a marker for sates; the known parts are index,"):
+        runbook.render_page(TEXT.replace("<!-- states,", "<!-- sates,").replace("end of states", "end of sates"))
 
 
-def test_every_part_has_its_place_and_every_rule_its_heading() -> None:
+def test_every_part_has_a_marker_and_every_rule_a_heading() -> None:
     assert [name for name in runbook._PARTS if f"<!-- {name}, written by" not in TEXT] == []
     headings = re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)
     assert [name for name in RULES if headings.count(name) != 1] == []
 
 
-def test_every_link_within_the_page_leads_somewhere() -> None:
+def test_every_link_in_the_page_has_a_target() -> None:
     headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     assert [link for link in re.findall(r"\]\(#([^)]+)\)", TEXT) if link not in anchors] == []
@@ -57,10 +57,10 @@ def test_every_link_within_the_page_leads_somewhere() -> None:
     assert [file for file in files if not (runbook.PAGE.parent / file).exists()] == []
 
 
-def test_the_prometheus_rules_name_headings_that_are_there() -> None:
+def test_the_prometheus_rules_link_to_existing_headings() -> None:
     rules = (runbook.PAGE.parent / "prometheus" / "streams-groups.rules.yml").read_text("utf-8")
-    named = set(re.findall(r"RUNBOOK\.md#(\w+)", rules))
-    assert named - {heading.lower() for heading in re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)} == set()
+    linked = set(re.findall(r"RUNBOOK\.md#(\w+)", rules))
+    assert linked - {heading.lower() for heading in re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)} == set()
 
 
 def test_the_configuration_in_the_page_is_valid() -> None:
@@ -70,11 +70,11 @@ def test_the_configuration_in_the_page_is_valid() -> None:
         AlertSettings.model_validate(yaml.safe_load(example)["alerts"])
 
 
-# For each row of the table of states, a group of which its words are true, and those of no row before it.
+# For each row of the table of states, a group to which its text applies, but not that of any row before it.
 GROUPS: tuple[dict[str, Any], ...] = (
     {"deleted": True},
-    {"has_members": False},
     {"group_epoch": None},
+    {"has_members": False},
     {"topology_epoch": None},
     {"readiness_recorded": False},
     {"validated_topology_epoch": -1},
@@ -84,7 +84,7 @@ GROUPS: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_the_table_of_states_is_true_of_the_code() -> None:
+def test_the_table_of_states_agrees_with_the_code() -> None:
     stable: dict[str, Any] = {
         "deleted": False,
         "has_members": True,
@@ -95,16 +95,16 @@ def test_the_table_of_states_is_true_of_the_code() -> None:
         "readiness_recorded": True,
         "all_members_stable": True,
     }
-    for place, differs in enumerate(GROUPS):
-        group: Any = SimpleNamespace(**{**stable, **differs})
-        assert next(number for number, (_, matches) in enumerate(STATE_RULES) if matches(group)) == place
+    for index, difference in enumerate(GROUPS):
+        group: Any = SimpleNamespace(**{**stable, **difference})
+        assert next(number for number, (_, matches) in enumerate(STATE_RULES) if matches(group)) == index
     states = re.findall(r"^\| \d \| (\w+) \|", runbook._states(), re.MULTILINE)
     assert states == [state for state, _ in STATE_RULES]
 
 
-def test_the_table_of_description_statuses_is_true_of_the_code() -> None:
+def test_the_table_of_description_statuses_agrees_with_the_code() -> None:
     epochs = {
-        "the log has not told the topology": (None, 3, 3),
+        "the log has no topology": (None, 3, 3),
         "stored = the topology's epoch": (3, 3, 3),
         "failed = the topology's epoch": (3, -2, 3),
         "stored = -2": (3, -2, 2),
@@ -112,22 +112,22 @@ def test_the_table_of_description_statuses_is_true_of_the_code() -> None:
         "stored = another epoch": (3, 2, 2),
     }
     rows = runbook._statuses().splitlines()[2:]
-    assert len(rows) == len(epochs) == len(DESCRIPTION_RULES)
-    for row, (words, three) in zip(rows, epochs.items(), strict=True):
-        assert row.startswith(f"| {description_status(*three)} | {words}")
+    assert len(rows) == len(epochs) == len(DESCRIPTION_STATUS_RULES)
+    for row, (when, values) in zip(rows, epochs.items(), strict=True):
+        assert row.startswith(f"| {description_status(*values)} | {when}")
 
 
 @pytest.mark.parametrize("duration", [0, 0.25, 5, 90, 300, 5400, 86_400, 691_200])
-def test_durations_are_written_as_they_are_read(duration: float) -> None:
-    assert seconds(spelled(duration)) == duration
-    assert spelled(691_200) == "8d"
+def test_durations_are_formatted_as_they_are_parsed(duration: float) -> None:
+    assert parse_duration(format_duration(duration)) == duration
+    assert format_duration(691_200) == "8d"
 
 
 @pytest.fixture(scope="module")
-def served(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """A warehouse with a group whose member has not given up its task, and a record that could not be decoded."""
+def reader(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
+    """A warehouse with a group whose member has not revoked its task, and a record that could not be decoded."""
     path = tmp_path_factory.mktemp("runbook")
-    warehouse = Warehouse(spark, str(path), "default")
+    warehouse = DeltaWriter(spark, str(path), "default")
     warehouse.prepare()
     group, member = {"group_id": "payments"}, {"group_id": "payments", "member_id": "m1"}
     revoking = {
@@ -145,28 +145,29 @@ def served(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ser
     ]
     at = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
     rows = [(offset, at, key, value) for offset, (key, value) in enumerate(records)]
-    Pipeline(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
-    return Served(path)
+    MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
+    return WarehouseReader(path)
 
 
-def test_every_query_is_answered(served: Served) -> None:
+def test_every_query_is_valid(reader: WarehouseReader) -> None:
     assert len(QUERIES) > len(RULES)
     for query in QUERIES:
-        served.query(query.replace(GROUP_ID, "payments"))
+        reader.query(query.replace(GROUP_ID, "payments"))
 
 
-def test_queries_find_what_they_are_for(served: Served) -> None:
-    def answers(rule: str) -> list[list[dict[str, Any]]]:
-        return [served.rows(sql) for sql in RULES[rule].queries("payments").values()]
+def test_queries_find_what_their_questions_ask_for(reader: WarehouseReader) -> None:
+    def results(rule: str) -> list[list[dict[str, Any]]]:
+        return [reader.rows(sql) for sql in RULES[rule].queries_for("payments").values()]
 
-    members, tasks = answers("StreamsGroupRebalanceStuck")
+    members, tasks = results("StreamsGroupRebalanceStuck")
     assert [(row["client_host"], row["member_state"]) for row in members] == [("/10.1.2.3", "UNREVOKED_TASKS")]
     assert [(row["partition"], row["pending_revocation"]) for row in tasks] == [(4, True)]
-    (why,), (topics,) = answers("StreamsGroupNotReady")
+    (why,), (topics,) = results("StreamsGroupNotReady")
     assert (why["state"], topics["source_topics"]) == ("Reconciling", ["a"])
-    (joined,) = answers("StreamsGroupEmpty")
+    joined, states = results("StreamsGroupEmpty")
     assert [row["kind"] for row in joined] == ["member_joined"]
-    (record,), _ = answers("StreamsGroupsUndecodableRecords")
+    assert "Reconciling" in {row["new"] for row in states}
+    (record,), _ = results("StreamsGroupsUndecodableRecords")
     assert (record["group_id"], record["error_kind"]) == ("payments", "UnknownValueVersion")
-    (late, *_), *_ = answers("StreamsGroupDescriptionMissing")
+    (late, *_), *_ = results("StreamsGroupDescriptionMissing")
     assert (late["description_status"], late["solicitable"]) == ("NEVER_STORED", True)

@@ -1,61 +1,57 @@
-"""The section `alerts:`: what it may say, what it says of wrong input, and whom it concerns."""
+"""The section `alerts:`: its keys, the errors for invalid input, and the groups it applies to."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from streaming_app.alerts.rules.evaluate import RULES, RULES_FOR_GROUPS
+from streaming_app.alerts.rules.lifecycle import NotifyPolicy
 from streaming_app.alerts.settings import AlertSettings
-from streaming_app.config import problems
-from streaming_app.config.paths import written
-from streaming_app.core.lifecycle import Manner
-from streaming_app.core.rules import OF_GROUPS, RULES
-from tests.core.test_rules import HEALTHY, LONG_AGO, NEVER_STORED
+from streaming_app.config.error_messages import format_error
+from streaming_app.config.key_path import format_path
 
 
 class File(BaseModel):
     alerts: AlertSettings
 
 
-def refused(values: dict[str, Any]) -> list[str]:
-    """The lines that users see of a file with this section."""
+def errors_of(values: dict[str, Any]) -> list[str]:
+    """Return the lines that users see for a file with this section."""
     whole = {"alerts": values}
     with pytest.raises(ValidationError) as raised:
         File.model_validate(whole)
     errors = raised.value.errors(include_url=False)
-    return [problems.line(error, File, whole, {}, written)[1] for error in errors]
+    return [format_error(error, File, whole, {}, format_path)[1] for error in errors]
 
 
-def test_who_says_nothing_gets_what_the_rules_say() -> None:
+def test_the_defaults_are_those_of_the_rules() -> None:
     settings = AlertSettings()
-    terms = settings.terms_of()("any")
-    assert terms == {name: rule.terms for name, rule in RULES.items()}
-    assert settings.manner(["chat"]) == Manner(("chat",), 0.0, None)
+    assert settings.rule_settings_of()("any") == {name: rule.default_settings for name, rule in RULES.items()}
+    assert settings.notify_policy(["chat"]) == NotifyPolicy(("chat",), 0.0, None)
     assert settings.interval == 5
-    assert settings.rebalance_window == 600
+    assert settings.rebalance_window == 3600
 
 
 @pytest.mark.parametrize(
-    ("spelled", "seconds"),
+    ("given", "seconds"),
     [
         *((0, 0), (90, 90), (1.5, 1.5), ("90", 90), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("8d", 691_200)),
         *(("1w", 604_800), ("250ms", 0.25), (" 5m ", 300)),
     ],
 )
-def test_durations_are_seconds_or_spelled_as_in_prometheus(spelled: object, seconds: float) -> None:
-    settings = AlertSettings.model_validate({"rules": {"StreamsGroupNotReady": {"for": spelled}}})
-    assert settings.terms_of()("any")["StreamsGroupNotReady"].grace == seconds
+def test_durations_are_seconds_or_in_the_format_of_prometheus(given: object, seconds: float) -> None:
+    settings = AlertSettings.model_validate({"rules": {"StreamsGroupNotReady": {"for": given}}})
+    assert settings.rule_settings_of()("any")["StreamsGroupNotReady"].for_seconds == seconds
 
 
-@pytest.mark.parametrize("spelled", ["", "m", "5 m", "30m1h", "1h1h", "five", True, [], {}, "nan", "5M"])
-def test_what_is_no_duration_is_named(spelled: object) -> None:
-    (line,) = refused({"rules": {"StreamsGroupNotReady": {"for": spelled}}})
+@pytest.mark.parametrize("given", ["", "m", "5 m", "30m1h", "1h1h", "five", True, [], {}, "nan", "5M"])
+def test_an_invalid_duration_is_in_the_error(given: object) -> None:
+    (line,) = errors_of({"rules": {"StreamsGroupNotReady": {"for": given}}})
     key = "alerts.rules.StreamsGroupNotReady.for"
-    assert line == f'{key}: must be seconds, or a duration such as 90s, 5m or 1h30m, not "{spelled}"'
+    assert line == f'{key}: must be seconds, or a duration such as 90s, 5m or 1h30m, not "{given}"'
 
 
 @pytest.mark.parametrize(
@@ -63,23 +59,23 @@ def test_what_is_no_duration_is_named(spelled: object) -> None:
     [
         (
             {"rules": {"StreamsGroupNotRedy": {}}},
-            "alerts.rules.StreamsGroupNotRedy: is no known key; did you mean StreamsGroupNotReady?",
+            "alerts.rules.StreamsGroupNotRedy: is not a known key; did you mean StreamsGroupNotReady?",
         ),
         (
             {"rules": {"StreamsGroupRebalanceStorm": {"windw": "1h"}}},
-            "alerts.rules.StreamsGroupRebalanceStorm.windw: is no known key; did you mean window?",
+            "alerts.rules.StreamsGroupRebalanceStorm.windw: is not a known key; did you mean window?",
         ),
         (
             {"rules": {"StreamsGroupNotReady": {"window": 1}}},
-            "alerts.rules.StreamsGroupNotReady.window: is no known key",
+            "alerts.rules.StreamsGroupNotReady.window: is not a known key",
         ),
         (
             {"rules": {"StreamsGroupSchemaDrift": {"for": 1}}},
-            "alerts.rules.StreamsGroupSchemaDrift: is no known key; did you mean StreamsGroupsSchemaDrift?",
+            "alerts.rules.StreamsGroupSchemaDrift: is not a known key; did you mean StreamsGroupsSchemaDrift?",
         ),
         (
             {"rules": {"StreamsGroupsSchemaDrift": {"for": 1}}},
-            "alerts.rules.StreamsGroupsSchemaDrift.for: is no known key",
+            "alerts.rules.StreamsGroupsSchemaDrift.for: is not a known key",
         ),
         (
             {"rules": {"StreamsGroupNotReady": {"for": "-5m"}}},
@@ -95,49 +91,52 @@ def test_what_is_no_duration_is_named(spelled: object) -> None:
         ),
         (
             {"groups": "pay(ments"},
-            'alerts.groups: is no regular expression: missing ), unterminated subpattern at position 4 of "pay(ments"',
+            "alerts.groups: is not a valid regular expression: missing ), unterminated subpattern at position 4 of "
+            '"pay(ments"',
         ),
         (
             {"ignore_groups": ["ok", "*"]},
-            'alerts.ignore_groups[1]: is no regular expression: nothing to repeat at position 1 of "*"',
+            'alerts.ignore_groups[1]: is not a valid regular expression: nothing to repeat at position 1 of "*"',
         ),
         ({"groups": 5}, 'alerts.groups: must be a regular expression, in quotes, not "5"'),
         ({"descriptions": "maybe"}, "alerts.descriptions: must be 'auto', 'always' or 'never', not \"maybe\""),
         ({"overrides": [{"rules": {}}]}, "alerts.overrides[0].groups: must be given"),
         (
             {"overrides": [{"groups": "x", "rules": {"StreamsGroupEmpty": {"enabeld": False}}}]},
-            "alerts.overrides[0].rules.StreamsGroupEmpty.enabeld: is no known key; did you mean enabled?",
+            "alerts.overrides[0].rules.StreamsGroupEmpty.enabeld: is not a known key; did you mean enabled?",
         ),
     ],
 )
-def test_an_error_names_the_key_and_says_what_is_wrong(values: dict[str, Any], line: str) -> None:
-    assert refused(values) == [line]
+def test_an_error_has_the_key_and_the_reason(values: dict[str, Any], line: str) -> None:
+    assert errors_of(values) == [line]
 
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, True, "many"])
 def test_a_count_is_a_whole_number_of_at_least_one(count: object) -> None:
-    (line,) = refused({"rules": {"StreamsGroupRebalanceStorm": {"count": count}}})
+    (line,) = errors_of({"rules": {"StreamsGroupRebalanceStorm": {"count": count}}})
     assert line.startswith("alerts.rules.StreamsGroupRebalanceStorm.count: must be ")
 
 
 def test_rules_about_the_job_have_no_overrides_by_group() -> None:
-    (line,) = refused({"overrides": [{"groups": ".*", "rules": {"StreamsGroupsJobStopped": {"enabled": False}}}]})
-    assert "StreamsGroupsJobStopped: is no known key" in line
+    (line,) = errors_of({"overrides": [{"groups": ".*", "rules": {"StreamsGroupsJobStopped": {"enabled": False}}}]})
+    assert "StreamsGroupsJobStopped: is not a known key" in line
 
 
 def test_patterns_match_whole_ids() -> None:
-    terms_of = AlertSettings.model_validate(
+    rule_settings_of = AlertSettings.model_validate(
         {"groups": "pay.*|orders", "ignore_groups": ["payroll", ".*-test"]}
-    ).terms_of()
-    concerned = [g for g in ("payments", "orders", "orders-2", "payroll", "payroll-2", "pay-test", "x") if terms_of(g)]
-    assert concerned == ["payments", "orders", "payroll-2"]
-    assert "StreamsGroupsJobStopped" in terms_of(None)
-    assert AlertSettings.model_validate({"ignore_groups": "a"}).terms_of()("a") == {}
+    ).rule_settings_of()
+    included = [
+        g for g in ("payments", "orders", "orders-2", "payroll", "payroll-2", "pay-test", "x") if rule_settings_of(g)
+    ]
+    assert included == ["payments", "orders", "payroll-2"]
+    assert "StreamsGroupsJobStopped" in rule_settings_of(None)
+    assert AlertSettings.model_validate({"ignore_groups": "a"}).rule_settings_of()("a") == {}
 
 
-def test_of_overrides_the_later_one_wins_key_by_key() -> None:
+def test_the_last_override_wins_key_by_key() -> None:
     not_ready = "StreamsGroupNotReady"
-    terms_of = AlertSettings.model_validate(
+    rule_settings_of = AlertSettings.model_validate(
         {
             "rules": {not_ready: {"severity": "warning"}, "StreamsGroupEmpty": {"enabled": False}},
             "overrides": [
@@ -152,23 +151,28 @@ def test_of_overrides_the_later_one_wins_key_by_key() -> None:
                 },
             ],
         }
-    ).terms_of()
+    ).rule_settings_of()
 
-    def told(group_id: str) -> tuple[str, float]:
-        return terms_of(group_id)[not_ready][:2]
+    def severity_and_for(group_id: str) -> tuple[str, float]:
+        return rule_settings_of(group_id)[not_ready][:2]
 
-    assert told("payments") == ("warning", 300)
-    assert told("batch-1") == ("info", 3600)
-    assert told("batch-gold") == ("critical", 3600)
-    assert not_ready not in terms_of("batch-x")
-    assert terms_of("batch-x")["StreamsGroupRebalanceStorm"].thresholds == {"count": 99, "window": 600}
-    assert ["StreamsGroupEmpty" in terms_of(name) for name in ("payments", "batch-1", "a-gold")] == [False, False, True]
+    assert severity_and_for("payments") == ("warning", 300)
+    assert severity_and_for("batch-1") == ("info", 3600)
+    assert severity_and_for("batch-gold") == ("critical", 3600)
+    assert not_ready not in rule_settings_of("batch-x")
+    thresholds = rule_settings_of("batch-x")["StreamsGroupRebalanceStorm"].thresholds
+    assert (thresholds["count"], thresholds["window"]) == (99, 600)
+    assert ["StreamsGroupEmpty" in rule_settings_of(name) for name in ("payments", "batch-1", "a-gold")] == [
+        False,
+        False,
+        True,
+    ]
 
 
-def test_groups_that_share_their_terms_share_one_object() -> None:
-    terms_of = AlertSettings.model_validate({"overrides": [{"groups": "b.*", "rules": {}}]}).terms_of()
-    assert terms_of("a1") is terms_of("a2") is terms_of(None)
-    assert terms_of("b1") is terms_of("b2") is not terms_of("a1")
+def test_groups_with_the_same_settings_share_one_object() -> None:
+    rule_settings_of = AlertSettings.model_validate({"overrides": [{"groups": "b.*", "rules": {}}]}).rule_settings_of()
+    assert rule_settings_of("a1") is rule_settings_of("a2") is rule_settings_of(None)
+    assert rule_settings_of("b1") is rule_settings_of("b2") is not rule_settings_of("a1")
 
 
 def test_the_longest_window_of_any_override_decides_how_long_rebalances_are_kept() -> None:
@@ -179,21 +183,7 @@ def test_the_longest_window_of_any_override_decides_how_long_rebalances_are_kept
     assert settings.rebalance_window == 7200
 
 
-def test_whether_the_cluster_keeps_descriptions_may_be_said_or_seen() -> None:
-    seen, unseen = [HEALTHY], [replace(HEALTHY, **NEVER_STORED)]
-    configured = LONG_AGO + timedelta(days=1)
-
-    def since(mode: str, groups: list[Any], plugin: datetime | None = None) -> datetime | None:
-        return AlertSettings.model_validate({"descriptions": mode}).descriptions_since(groups, plugin)
-
-    assert since("auto", unseen) is None
-    assert since("auto", unseen, configured) == configured
-    assert since("auto", seen, configured) == LONG_AGO
-    assert since("never", seen, configured) is None
-    assert since("always", unseen) == datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def test_what_is_in_force_can_be_shown_and_read_again() -> None:
+def test_the_effective_settings_can_be_dumped_and_parsed_again() -> None:
     settings = AlertSettings.model_validate(
         {
             "groups": "a.*",
@@ -201,16 +191,16 @@ def test_what_is_in_force_can_be_shown_and_read_again() -> None:
             "overrides": [{"groups": "b", "rules": {"StreamsGroupEmpty": {"for": "1h"}}}],
         }
     )
-    shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert shown["rules"]["StreamsGroupNotReady"] == {"enabled": True, "severity": "critical", "for": 300.0}
-    shown_again = AlertSettings.model_validate(shown)
-    assert shown_again.terms_of()("b") == settings.terms_of()("b")
-    assert shown_again.model_dump() == settings.model_dump()
+    dumped = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert dumped["rules"]["StreamsGroupNotReady"] == {"enabled": True, "severity": "critical", "for": 300.0}
+    parsed = AlertSettings.model_validate(dumped)
+    assert parsed.rule_settings_of()("b") == settings.rule_settings_of()("b")
+    assert parsed.model_dump() == settings.model_dump()
 
 
 def test_every_threshold_of_every_rule_can_be_set() -> None:
-    for rule in OF_GROUPS:
+    for rule in RULES_FOR_GROUPS:
         for name, threshold in rule.thresholds.items():
             given = {"rules": {rule.name: {name: int(threshold.default) + 1}}}
-            terms = AlertSettings.model_validate(given).terms_of()("any")
-            assert terms[rule.name].thresholds[name] == threshold.default + 1
+            settings = AlertSettings.model_validate(given).rule_settings_of()("any")
+            assert settings[rule.name].thresholds[name] == threshold.default + 1

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.store import AlertStore
-from streaming_app.core.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 
 NOW = datetime.now(timezone.utc).replace(microsecond=1)
 PENDING_ONE = Alert("default", "it's", "Rule", "warning", PENDING, NOW, None, None, "One line", {"number": 1})
 
 
-def test_alerts_come_back_as_they_were_saved(empty_warehouse: Path) -> None:
+def test_alerts_are_read_as_they_were_saved(empty_warehouse: Path) -> None:
     fired = replace(
         PENDING_ONE, state=FIRING, opened_at=NOW, deliveries=(Delivery("log", FIRING, NOW, 1), Delivery("x", FIRING))
     )
@@ -23,35 +23,35 @@ def test_alerts_come_back_as_they_were_saved(empty_warehouse: Path) -> None:
     assert AlertStore(empty_warehouse, "default").alerts() == [about_the_job, fired]
 
 
-def test_an_alert_is_put_in_place_of_its_former_row_and_what_is_gone_goes(empty_warehouse: Path) -> None:
+def test_an_alert_replaces_its_former_row_and_removed_alerts_are_deleted(empty_warehouse: Path) -> None:
     store = AlertStore(empty_warehouse, "default")
     other = replace(PENDING_ONE, group_id="other")
     store.save([PENDING_ONE, other])
     fired = replace(PENDING_ONE, state=FIRING, opened_at=NOW)
-    store.save([fired], gone=[other])
-    store.save([fired], gone=[other])  # as after an answer that did not come
+    store.save([fired], removed=[other])
+    store.save([fired], removed=[other])  # as if the response to the commit was lost
     assert store.alerts() == [fired]
 
 
-def test_clusters_that_share_a_warehouse_do_not_see_each_other(empty_warehouse: Path) -> None:
+def test_clusters_that_share_a_warehouse_are_separate(empty_warehouse: Path) -> None:
     AlertStore(empty_warehouse, "default").save([PENDING_ONE])
     other = AlertStore(empty_warehouse, "other")
-    other.save([], gone=[PENDING_ONE])
+    other.save([], removed=[PENDING_ONE])
     assert other.alerts() == []
     assert AlertStore(empty_warehouse, "default").alerts() == [PENDING_ONE]
 
 
-def test_upkeep_drops_what_was_resolved_long_ago_and_leaves_one_file(empty_warehouse: Path) -> None:
+def test_maintenance_deletes_alerts_that_were_resolved_before_the_retention(empty_warehouse: Path) -> None:
     store = AlertStore(empty_warehouse, "default")
     resolved = replace(PENDING_ONE, state=RESOLVED, opened_at=NOW, resolved_at=NOW)
     old = replace(resolved, group_id="old", resolved_at=NOW - timedelta(days=8))
     for alert in (PENDING_ONE, replace(resolved, group_id="new"), old):
         store.save([alert])
-    store.upkeep(retention_days=7)
+    store.maintain(retention_days=7)
     assert {alert.group_id for alert in store.alerts()} == {"it's", "new"}
 
 
-def test_a_table_that_cannot_be_written_is_told_in_one_line(empty_warehouse: Path) -> None:
+def test_a_table_that_cannot_be_written_raises_an_error_in_one_line(empty_warehouse: Path) -> None:
     store = AlertStore(empty_warehouse, "default")
     shutil.rmtree(empty_warehouse / "alerts")
     with pytest.raises(OSError, match=r"^Cannot write the table alerts: .+$"):

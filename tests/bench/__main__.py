@@ -3,7 +3,7 @@
 import argparse
 
 from tests.bench import catchup, decode, freshness, notification, rules, throughput, touched, week
-from tests.bench.scene import scene
+from tests.bench.bench_harness import open_harness
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
@@ -26,6 +26,6 @@ for name, bench in ALONE.items():
     if name in asked.which:
         bench()
 if wanted := [name for name in WITH_A_BROKER if name in asked.which]:
-    with scene() as shared:
+    with open_harness() as shared:
         for name in wanted:
             WITH_A_BROKER[name](shared)

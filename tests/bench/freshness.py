@@ -12,8 +12,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from streaming_app.serve.warehouse import Warehouse, WarehouseError, quoted
-from tests.bench.scene import PARTITIONS, Scene, group_id, group_records
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.reader import WarehouseReader, quote
+from tests.bench.bench_harness import PARTITIONS, Harness, group_id, group_records
 
 WARM_UP, APPENDS = 10, 25
 LONGEST_PAUSE_SECONDS = 3.0
@@ -21,21 +22,21 @@ _GIVE_UP_SECONDS = 60.0
 _CATCH_UP_SECONDS = 900.0
 
 
-def run(scene: Scene, groups: int) -> None:
+def run(harness: Harness, groups: int) -> None:
     """Print p50 and p95 over the appends, with `groups` groups in the table."""
     name = f"freshness-{groups}"
-    scene.client.create_topic(name, PARTITIONS)
-    scene.write_groups(name, groups)
+    harness.client.create_topic(name, PARTITIONS)
+    harness.write_groups(name, groups)
     chance = random.Random(groups)  # noqa: S311 - no secret
-    warehouse = scene.directory / name
+    warehouse = harness.directory / name
     seconds = []
-    with scene.running(name, name, lambda _line: None):
+    with harness.running(name, name, lambda _line: None):
         started = time.monotonic()
         await_groups(warehouse, groups)
         print(f"first catch-up of {groups:,} groups: {time.monotonic() - started:.1f} s", flush=True)
         for append in range(WARM_UP + APPENDS):
             time.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
-            seconds.append(_once(scene, name, warehouse, chance.randrange(groups), append + 3))
+            seconds.append(_once(harness, name, warehouse, chance.randrange(groups), append + 3))
     measured = sorted(seconds[WARM_UP:])
     p95 = measured[round(0.95 * len(measured)) - 1]
     print(
@@ -45,22 +46,22 @@ def run(scene: Scene, groups: int) -> None:
     )
 
 
-def _once(scene: Scene, topic: str, warehouse: Path, number: int, epoch: int) -> float:
+def _once(harness: Harness, topic: str, warehouse: Path, number: int, epoch: int) -> float:
     sent = [
-        scene.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+        harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
         for key, value in group_records(number, epoch)
     ]
-    scene.producer.flush()
+    harness.producer.flush()
     offset = sent[-1].get(30).offset
     appended = time.time()
     log = warehouse / "groups" / "_delta_log"
-    query = f"SELECT last_offset FROM groups WHERE group_id = {quoted(group_id(number))}"
+    query = f"SELECT last_offset FROM groups WHERE group_id = {quote(group_id(number))}"
     looked_at: set[Path] = set()
     while time.time() - appended < _GIVE_UP_SECONDS:
         for commit in sorted(path for path in log.glob("*.json") if path not in looked_at):
             looked_at.add(commit)
             written = commit.stat().st_mtime
-            if written >= appended and Warehouse(warehouse).rows(query)[0]["last_offset"] >= offset:
+            if written >= appended and WarehouseReader(warehouse).rows(query)[0]["last_offset"] >= offset:
                 return written - appended
         time.sleep(0.02)
     raise TimeoutError(f"{group_id(number)} did not come through")
@@ -72,7 +73,7 @@ def await_groups(warehouse: Path, groups: int) -> None:
     while time.monotonic() < ends:
         time.sleep(0.5)
         with suppress(WarehouseError):  # its tables are still being made
-            counted = Warehouse(warehouse).rows("SELECT count(*) AS n FROM groups")
+            counted = WarehouseReader(warehouse).rows("SELECT count(*) AS n FROM groups")
             if counted[0]["n"] == groups:
                 return
     raise TimeoutError(f"the job did not come to {groups} groups")

@@ -2,7 +2,7 @@
 
 Both read the same topic with the same consumer settings in the same session, in turns. The job has a session that is
 warm, and its tables are made. Its batches are timed as its lines tell, each up to the last commit into the tables; the
-run is timed from asking the cluster about the topic to the end of the stream, which a job does once in its life.
+run is timed from asking the cluster about the topic to the end of the stream, which a job does once.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from rich.console import Console
 from rich.table import Table
 
 from offsets_decoder import encode
-from streaming_app.job.source import client_properties, examine, read_once
-from streaming_app.job.tables import Warehouse
-from tests.bench.scene import PARTITIONS, Scene
+from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.tables.delta_writer import DeltaWriter
+from tests.bench.bench_harness import PARTITIONS, Harness
+from tests.reading import read_once
 
 ROUNDS = 3
 TOPIC = "throughput"
 
 
-def run(scene: Scene, commits: int, groups: int) -> None:
+def run(harness: Harness, commits: int, groups: int) -> None:
     """Print how long both take for `commits` offset commits and the records of `groups` groups, and the ratio."""
-    scene.client.create_topic(TOPIC, PARTITIONS)
-    _write_commits(scene, commits // 2)
-    written = scene.write_groups(TOPIC, groups)
-    _write_commits(scene, commits - commits // 2)
+    harness.client.create_topic(TOPIC, PARTITIONS)
+    _write_commits(harness, commits // 2)
+    written = harness.write_groups(TOPIC, groups)
+    _write_commits(harness, commits - commits // 2)
     total = commits + written
-    _timed_job(scene, "warm-up")
+    _timed_job(harness, "warm-up")
     timed: dict[str, list[float]] = {"Spark's bare count": [], "the job's batches": [], "the job's whole run": []}
     for number in range(ROUNDS):
         for label, seconds in zip(
-            timed, (_timed_count(scene, total), *_timed_job(scene, f"round-{number}")), strict=True
+            timed, (_timed_count(harness, total), *_timed_job(harness, f"round-{number}")), strict=True
         ):
             timed[label].append(seconds)
     table = Table(title=f"{commits:,} offset commits, {written:,} records of {groups:,} groups; rounds in turns")
@@ -47,35 +48,35 @@ def run(scene: Scene, commits: int, groups: int) -> None:
     Console(width=120).print(table)
 
 
-def _write_commits(scene: Scene, count: int) -> None:
+def _write_commits(harness: Harness, count: int) -> None:
     """Offset commits as 4.4 writes them, through Spark: Python would take minutes."""
     where = {"group": "orders-aggregator-000", "topic": "payments-enriched", "partition": 0}
     what = {"offset": 1 << 40, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
     key, value = encode(1, where, what)
     assert value is not None
-    rows = scene.spark.range(count).selectExpr(
+    rows = harness.spark.range(count).selectExpr(
         f"concat(X'{key[:-4].hex()}', unhex(lpad(hex(id % 1000), 8, '0'))) AS key",
         f"X'{value.hex()}' AS value",
         f"CAST(id % {PARTITIONS} AS int) AS partition",
     )
     rows.write.format("kafka").options(
-        **{"kafka.bootstrap.servers": scene.broker.bootstrap_server, "kafka.batch.size": "262144", "topic": TOPIC}
+        **{"kafka.bootstrap.servers": harness.broker.bootstrap_server, "kafka.batch.size": "262144", "topic": TOPIC}
     ).save()
 
 
-def _timed_count(scene: Scene, total: int) -> float:
-    properties = client_properties(scene.broker.bootstrap_server, None)
+def _timed_count(harness: Harness, total: int) -> float:
+    properties = client_properties(harness.broker.bootstrap_server, None)
     started = time.monotonic()
-    topic = examine(scene.spark, properties, TOPIC)
-    assert read_once(scene.spark, properties, topic).count() == total
+    topic = describe_offsets_topic(harness.spark, properties, TOPIC)
+    assert read_once(harness.spark, properties, topic).count() == total
     return time.monotonic() - started
 
 
-def _timed_job(scene: Scene, warehouse: str) -> tuple[float, float]:
+def _timed_job(harness: Harness, warehouse: str) -> tuple[float, float]:
     """Seconds in batches, and of the whole run."""
-    Warehouse(scene.spark, str(scene.directory / warehouse), "default").prepare()
+    DeltaWriter(harness.spark, str(harness.directory / warehouse), "default").prepare()
     started = time.monotonic()
-    lines = scene.run_once(TOPIC, warehouse)
+    lines = harness.run_once(TOPIC, warehouse)
     seconds = time.monotonic() - started
     print(*lines[1:-1], sep="\n", flush=True)
-    return sum(float(told) for line in lines for told in re.findall(r"^batch .* ([\d.]+) s,", line)), seconds
+    return sum(float(found) for line in lines for found in re.findall(r"^batch .* ([\d.]+) s,", line)), seconds

@@ -1,7 +1,8 @@
-"""What a batch that touches 50 groups costs when few and when many are stored: at most twice as much, it should be.
+"""The cost of a batch that touches 50 groups with few and with many groups stored; at most twice as much is the goal.
 
-Both warehouses are filled by the job from a topic, so that their files lie as they do in life. Then the same batches,
-each a rebalance of 50 groups anywhere, go to both in turns, from the records in hand to the commit of the rows.
+Both warehouses are filled by the job from a topic, so that their files are as in production. Then the same batches,
+each a rebalance of 50 groups at random, are written to both in turns, and timed from the records in memory to the
+commit of the rows.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
-from streaming_app.job.pipeline import Pipeline
-from streaming_app.job.tables import Warehouse
-from tests.bench.scene import FIRST_EPOCH, PARTITIONS, Scene, group_records
-from tests.job.frames import Row, batch
+from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.tables.delta_writer import DeltaWriter
+from tests.bench.bench_harness import FIRST_EPOCH, PARTITIONS, Harness, group_records
+from tests.stream.frames import Row, batch
 
 FEW, MANY, TOUCHED = 1_000, 100_000, 50
 WARM_UP, ROUNDS = 8, 20
-_FIRST_OFFSET = 1 << 32  # beyond all that the topic holds
+_FIRST_OFFSET = 1 << 32  # beyond the end of the topic
 _START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 
 
-def run(scene: Scene) -> None:
+def run(harness: Harness) -> None:
     """Print the median seconds of both, and the ratio."""
-    pipelines = {stored: _filled(scene, stored) for stored in (FEW, MANY)}
+    writers = {stored: _fill(harness, stored) for stored in (FEW, MANY)}
     seconds: dict[int, list[float]] = {FEW: [], MANY: []}
     chance = random.Random(FEW)  # noqa: S311 - no secret
     for number in range(WARM_UP + ROUNDS):
-        for stored, pipeline in pipelines.items():
+        for stored, writer in writers.items():
             rows = list(_rebalances(chance.sample(range(stored), TOUCHED), number))
-            frame = batch(scene.spark, rows)
+            frame = batch(harness.spark, rows)
             started = time.monotonic()
-            pipeline(frame, number)
+            writer(frame, number)
             seconds[stored].append(time.monotonic() - started)
     medians = {stored: statistics.median(each[WARM_UP:]) for stored, each in seconds.items()}
     for stored, each in seconds.items():
@@ -45,15 +46,15 @@ def run(scene: Scene) -> None:
     )
 
 
-def _filled(scene: Scene, stored: int) -> Pipeline:
+def _fill(harness: Harness, stored: int) -> MicroBatchWriter:
     name = f"touched-{stored}"
-    scene.client.create_topic(name, PARTITIONS)
-    scene.write_groups(name, stored)
+    harness.client.create_topic(name, PARTITIONS)
+    harness.write_groups(name, stored)
     started = time.monotonic()
-    scene.run_once(name, name)
+    harness.run_once(name, name)
     print(f"first catch-up of {stored:,} groups in a warm session: {time.monotonic() - started:.1f} s", flush=True)
-    warehouse = Warehouse(scene.spark, str(scene.directory / name), "default")
-    return Pipeline(warehouse, "default", name, lambda *_: None)
+    warehouse = DeltaWriter(harness.spark, str(harness.directory / name), "default")
+    return MicroBatchWriter(warehouse, "default", name, lambda *_: None)
 
 
 def _rebalances(groups: list[int], number: int) -> Iterator[Row]:

@@ -1,8 +1,8 @@
-"""Months in minutes: whether memory and files stay within bounds when the job takes commit after commit.
+"""Months in minutes: whether memory and files stay within bounds over many commits.
 
 A "day" here is so many rebalances of random groups, one batch each or few; versions are kept for half a minute instead
-of three hours, and upkeep comes as often in proportion. What is printed after each day should not grow from the second
-or third on: that a process fills its heap first is how Java works.
+of three hours, and maintenance runs as often in proportion. The figures of each day should not grow from the second or
+third on; until then the JVM fills its heap.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ import sys
 import time
 from pathlib import Path
 
+from tests.bench.bench_harness import PARTITIONS, Harness, group_records
 from tests.bench.freshness import await_groups
 from tests.bench.memory import resident_by_process
-from tests.bench.scene import PARTITIONS, Scene, group_records
 
 DAYS, REBALANCES, GROUPS = 7, 250, 500
 _PAUSE_SECONDS = 0.4
 _QUICKER = """
-from streaming_app.alerts import watch
-from streaming_app.job import tables, upkeep
+from streaming_app.alerts import evaluator
+from streaming_app.tables import delta_writer, maintenance
 kept = dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), "interval 30 seconds")
-tables._PROPERTIES.update(kept)
-upkeep.COMMITS = 40
-upkeep._VACUUM_SECONDS = 30
-watch._UPKEEP_EVERY = 20
+delta_writer._PROPERTIES.update(kept)
+maintenance.COMMITS_PER_COMPACTION = 40
+maintenance._VACUUM_SECONDS = 30
+evaluator._MAINTENANCE_EVERY = 20
 from streaming_app.cli.main import main
 main(prog_name="streams-groups")
 """
 
 
-def run(scene: Scene) -> None:
-    """Print a line a day: megabytes resident, files of the tables and of the checkpoint."""
+def run(harness: Harness) -> None:
+    """Print a line for each day: megabytes resident, files of the tables and of the checkpoint."""
     topic = "week"
-    scene.client.create_topic(topic, PARTITIONS)
-    scene.write_groups(topic, GROUPS)
-    warehouse = scene.directory / topic
-    where = ["--bootstrap-server", scene.broker.bootstrap_server, "--warehouse", str(warehouse)]
+    harness.client.create_topic(topic, PARTITIONS)
+    harness.write_groups(topic, GROUPS)
+    warehouse = harness.directory / topic
+    where = ["--bootstrap-server", harness.broker.bootstrap_server, "--warehouse", str(warehouse)]
     chance = random.Random(GROUPS)  # noqa: S311 - no secret
     command = [sys.executable, "-c", _QUICKER, "run", "--topic", topic, *where]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as job:
@@ -48,15 +48,15 @@ def run(scene: Scene) -> None:
                 for rebalance in range(REBALANCES):
                     number = chance.randrange(GROUPS)
                     for key, value in group_records(number, 3 + day * REBALANCES + rebalance):
-                        scene.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
-                    scene.producer.flush()
+                        harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+                    harness.producer.flush()
                     time.sleep(_PAUSE_SECONDS)
-                print(f"day {day}: {_told(job.pid, warehouse)}", flush=True)
+                print(f"day {day}: {_summary(job.pid, warehouse)}", flush=True)
         finally:
             job.terminate()
 
 
-def _told(pid: int, warehouse: Path) -> str:
+def _summary(pid: int, warehouse: Path) -> str:
     memory = [f"{name} {size / 1e6:,.0f} MB" for name, size in resident_by_process(pid).items()]
     files = [f"{name} {_files(warehouse / name):,}" for name in ("groups", "group_events", "alerts", "_checkpoints")]
     newest = max(int(commit.stem) for commit in (warehouse / "groups" / "_delta_log").glob("*.json"))

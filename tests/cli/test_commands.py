@@ -1,4 +1,4 @@
-"""The command line without a warehouse, a broker, or sense."""
+"""The command line without a warehouse or a broker, and with wrong usage."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from streaming_app.cli.main import main
-
-README = Path(__file__).parents[2] / "README.md"
+from streaming_app import cli
+from streaming_app.cli.main import COMMANDS, main
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["describe", "--all-groups"], ["sql", "SELECT 1"]], ids=lambda a: a[0])
-def test_a_missing_warehouse_is_told_in_one_line(arguments: list[str], tmp_path: Path) -> None:
-    ran = CliRunner().invoke(main, [*arguments, "--warehouse", str(tmp_path)])
-    assert ran.exit_code == 1
-    assert ran.output.startswith("Error: No streams-groups warehouse at ")
-    assert ran.output.count("\n") == 1
+def test_a_missing_warehouse_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, [*arguments, "--warehouse", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: No streams-groups warehouse at ")
+    assert result.output.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -34,26 +33,21 @@ def test_a_missing_warehouse_is_told_in_one_line(arguments: list[str], tmp_path:
     ids=" ".join,
 )
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
-    ran = CliRunner().invoke(main, arguments)
-    assert ran.exit_code == 2
-    assert "Error: " in ran.output
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.output
 
 
-def test_decode_prints_good_lines_and_bad_ones_and_says_so() -> None:
+def test_every_module_of_a_command_is_collected() -> None:
+    modules = {module.stem for module in Path(cli.__file__).parent.glob("*.py")}
+    assert set(COMMANDS) == modules - {"__init__", "main", "options"}
+
+
+def test_decode_prints_an_object_for_each_line_and_exits_with_1_after_an_error() -> None:
     good = "0014000167\t000000000007" + "00"
-    ran = CliRunner().invoke(main, ["decode"], input=f"{good}\nzz\t00\n0014000167\t\n")
-    lines = ran.output.splitlines()
-    assert ran.exit_code == 1
+    result = CliRunner().invoke(main, ["decode"], input=f"{good}\nzz\t00\n0014000167\t\n")
+    lines = result.output.splitlines()
+    assert result.exit_code == 1
     assert '"type":20' in lines[0]
     assert '"error"' in lines[1]
     assert '"value":null' in lines[2]
-
-
-@pytest.mark.parametrize("command", sorted(main.commands))
-def test_every_command_stands_in_the_readme(command: str) -> None:
-    assert f"streams-groups {command}" in README.read_text("utf-8")
-
-
-@pytest.mark.parametrize("option", [name for option in main.commands["run"].params for name in option.opts])
-def test_every_option_of_the_job_stands_in_the_readme(option: str) -> None:
-    assert f"`{option}" in README.read_text("utf-8")

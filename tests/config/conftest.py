@@ -1,4 +1,4 @@
-"""Configuration files as users write them."""
+"""Writes configuration files for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The YAML file and its references: what is read, and what is refused with which line."""
+"""The YAML file and its references: what is read, and the line that is printed for an invalid file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.config.errors import ConfigError
-from streaming_app.config.file import read, resolve
+from streaming_app.config.file import read_yaml, resolve_references
 
 
 @pytest.fixture
@@ -23,15 +23,15 @@ def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
     return write
 
 
-def refused(file: Path) -> list[str]:
-    with pytest.raises(ConfigError) as told:
-        resolve(read(file), file)
-    return [line.replace(str(file), "FILE") for line in told.value.lines]
+def error_lines(file: Path) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        resolve_references(read_yaml(file), file)
+    return [line.replace(str(file), "FILE") for line in raised.value.lines]
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "alerts:\n  # interval: 5s\nsinks:\n"], ids=repr)
-def test_a_file_that_says_nothing_is_an_empty_one(text: str, write: Callable[[str], Path]) -> None:
-    assert read(write(text)) == {}
+def test_a_file_without_values_is_an_empty_mapping(text: str, write: Callable[[str], Path]) -> None:
+    assert read_yaml(write(text)) == {}
 
 
 @pytest.mark.parametrize(
@@ -39,90 +39,94 @@ def test_a_file_that_says_nothing_is_an_empty_one(text: str, write: Callable[[st
     [
         ("cluster: a\ntopic: [b\n", "FILE: line 3, column 1: expected ',' or ']', but got '<stream end>'"),
         ("cluster: a\n\ttopic: b", "FILE: line 2, column 1: found character '\\t' that cannot start any token"),
-        ("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", "FILE: line 5, column 3: the key c is there twice, first in line 3"),
-        ("topic: a\ncluster: b\ntopic: a", "FILE: line 3, column 1: the key topic is there twice, first in line 1"),
-        ("sinks: [{url: a, url: b}]", "FILE: line 1, column 18: the key url is there twice, first in line 1"),
-        ("conf:\n  on: 1", "FILE: line 2, column 3: the key on is no text: write it in quotes"),
-        ("? [a]\n: 1", "FILE: line 1, column 3: a key is no text: write it in quotes"),
+        ("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", "FILE: line 5, column 3: duplicate key c, first in line 3"),
+        ("topic: a\ncluster: b\ntopic: a", "FILE: line 3, column 1: duplicate key topic, first in line 1"),
+        ("sinks: [{url: a, url: b}]", "FILE: line 1, column 18: duplicate key url, first in line 1"),
+        ("conf:\n  on: 1", "FILE: line 2, column 3: the key on is not text: write it in quotes"),
+        ("? [a]\n: 1", "FILE: line 1, column 3: a key is not text: write it in quotes"),
         ("cluster: *a", "FILE: line 1, column 10: found undefined alias 'a'"),
         ("cluster: a\n---\ncluster: b", "FILE: line 2, column 1: but found another document"),
         ("cluster: !!python/object/apply:os.system [id]", None),
         ("cluster: !mine a", "FILE: line 1, column 10: could not determine a constructor for the tag '!mine'"),
         ("conf:\n  a: 2026-99-99", "FILE: month must be in 1..12"),
-        ("- cluster: a", "FILE: must hold keys and values, such as `warehouse: /var/lib/streams-groups`"),
-        ("cluster", "FILE: must hold keys and values, such as `warehouse: /var/lib/streams-groups`"),
+        ("- cluster: a", "FILE: must contain keys and values, such as `warehouse: /var/lib/streams-groups`"),
+        ("cluster", "FILE: must contain keys and values, such as `warehouse: /var/lib/streams-groups`"),
         (b"cluster: \xff", None),
         ("conf: &a\n  b: *a", "FILE: an anchor contains itself"),
-        ("a: " + "[" * 5000, "FILE: nested too deep"),
+        ("a: " + "[" * 5000, "FILE: nested too deeply"),
     ],
     ids=lambda text: repr(text)[:30],
 )
-def test_what_is_no_configuration_file_is_one_line_that_says_where(
+def test_an_invalid_file_is_one_line_that_names_the_position(
     text: str | bytes, line: str | None, write: Callable[[str | bytes], Path]
 ) -> None:
-    (told,) = refused(write(text))
+    (printed,) = error_lines(write(text))
 
-    assert told.startswith("FILE: ")
-    assert "\n" not in told
-    assert line is None or told == line
+    assert printed.startswith("FILE: ")
+    assert "\n" not in printed
+    assert line is None or printed == line
 
 
-def test_an_anchor_may_be_merged_and_what_stands_beside_it_wins(write: Callable[[str], Path]) -> None:
-    assert read(write("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\n"))["b"] == {"x": 1, "y": 3}
+def test_an_anchor_may_be_merged_and_keys_next_to_it_take_precedence(write: Callable[[str], Path]) -> None:
+    assert read_yaml(write("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\n"))["b"] == {"x": 1, "y": 3}
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "reason"),
     [("nowhere.yaml", "No such file or directory"), (".", "Is a directory"), ("a/b", "Not a directory")],
 )
-def test_a_file_that_cannot_be_read_says_why(name: str, why: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_one_line_with_the_reason(name: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     file = tmp_path / name
 
-    assert refused(file) == [f"FILE: cannot be read: {why}"]
+    assert error_lines(file) == [f"FILE: cannot be read: {reason}"]
 
 
-def test_a_file_without_permission_says_so(write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    # root, as in many containers, may read everything
+def test_a_file_without_permission_is_one_line(write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    # not by chmod: root, as in many containers, may read every file
     def forbidden(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     file = write("cluster: a")
     monkeypatch.setattr(Path, "open", forbidden)
 
-    assert refused(file) == ["FILE: cannot be read: Permission denied"]
+    assert error_lines(file) == ["FILE: cannot be read: Permission denied"]
 
 
-def test_references_become_what_they_name_wherever_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_replaced_by_what_they_name_at_any_depth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PART", "b")
     (tmp_path / "secret").write_text("hunter2\n")
     values = {"a": ["x${env:PART}y", {"c": f"${{file:{tmp_path}/secret}}"}], "n": 1}
 
-    resolved = resolve(values, Path("f"))
+    resolved = resolve_references(values, Path("f"))
 
     assert resolved.values == {"a": ["xby", {"c": "hunter2"}], "n": 1}
     assert resolved.references == {("a", 0): "x${env:PART}y", ("a", 1, "c"): f"${{file:{tmp_path}/secret}}"}
 
 
 @pytest.mark.parametrize("text", ["$HOME", "${HOME}", "a$", "$$", "${env}", "${vault:x}", "${env:", "^a$|b$"])
-def test_other_dollars_stay_as_they_are(text: str) -> None:
-    assert resolve({"a": text}, Path("f")).values == {"a": text}
+def test_other_dollar_signs_are_not_changed(text: str) -> None:
+    assert resolve_references({"a": text}, Path("f")).values == {"a": text}
 
 
-def test_what_a_reference_names_is_not_looked_through_for_references(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_in_a_referenced_value_are_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A", "${env:A}")
 
-    assert resolve({"a": "${env:A}"}, Path("f")).values == {"a": "${env:A}"}
+    assert resolve_references({"a": "${env:A}"}, Path("f")).values == {"a": "${env:A}"}
 
 
-def test_each_reference_to_nothing_is_a_line_that_names_its_key(write: Callable[[str], Path], tmp_path: Path) -> None:
+def test_each_reference_without_a_value_is_a_line_that_names_its_key(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
     (tmp_path / "binary").write_bytes(b"\xff")
     text = (
         "topic: ${env:NO_SUCH_VARIABLE}\nsinks:\n- url: ${file:/nowhere/x}\n- url: ${env:}\n"
         f"- url: ${{file:{tmp_path}}}\n- url: ${{file:{tmp_path}/binary}}\n"
     )
 
-    assert refused(write(text)) == [
+    assert error_lines(write(text)) == [
         "FILE: topic: the environment variable NO_SUCH_VARIABLE is not set",
         "FILE: sinks[0].url: cannot read /nowhere/x: No such file or directory",
         "FILE: sinks[1].url: the environment variable  is not set",
@@ -131,7 +135,7 @@ def test_each_reference_to_nothing_is_a_line_that_names_its_key(write: Callable[
     ]
 
 
-def test_what_is_shown_of_a_secret_is_not_taken_for_the_secret(write: Callable[[str], Path]) -> None:
-    assert refused(write("sinks:\n- url: '**********'")) == [
-        "FILE: sinks[0].url: is what is shown of a secret, not the secret"
+def test_the_placeholder_of_a_secret_is_refused(write: Callable[[str], Path]) -> None:
+    assert error_lines(write("sinks:\n- url: '**********'")) == [
+        "FILE: sinks[0].url: is the placeholder printed for a secret, not the secret"
     ]

@@ -1,4 +1,4 @@
-"""Which source wins for every key. No value of a secret is shown."""
+"""The precedence of the sources for every key. No secret is printed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streaming_app.config.errors import ConfigError
 from streaming_app.config.load import DEFAULT, ENVIRONMENT, FILE, FLAG, load
 from streaming_app.config.settings import Settings
 
-SECRET = "hunter2"  # noqa: S105 - nobody's
+SECRET = "hunter2"  # noqa: S105 - not a real one
 
 
 class Key(NamedTuple):
-    """A key with a value for each source; `flag` None where no flag sets it."""
+    """A key with a value for each source; `flag` is None if no flag sets the key."""
 
     path: tuple[str, ...]
     file: Any
@@ -44,6 +44,9 @@ KEYS = [
     Key(("alerts", "descriptions"), "never", "always"),
     Key(("alerts", "keep_firing_for"), 1.0, "2.0"),
     Key(("alerts", "repeat_after"), 1.0, "2.0"),
+    Key(("alerts", "group_wait"), 1.0, "2.0"),
+    Key(("alerts", "group_interval"), 1.0, "2.0"),
+    Key(("alerts", "max_groups_per_notification"), 1, "2"),
     Key(("alerts", "rules", "StreamsGroupNotReady", "for"), 1.0, "2.0"),
     Key(("alerts", "rules", "StreamsGroupRebalanceStorm", "count"), 3, "4"),
     Key(("alerts", "rules", "StreamsGroupEmpty", "enabled"), json.loads("false"), "true"),
@@ -52,6 +55,8 @@ KEYS = [
     Key(("metrics", "listen"), "file:1", "variable:2", "flag:3"),
     Key(("metrics", "groups"), "file", "variable"),
     Key(("metrics", "max_groups"), 1, "2"),
+    Key(("self_check", "enabled"), json.loads("false"), "true"),
+    Key(("self_check", "interval"), 1.0, "2.0"),
 ]
 
 
@@ -61,48 +66,48 @@ def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
     return value  # type: ignore[no-any-return]
 
 
-def in_force(loaded: Any, path: tuple[str, ...]) -> str:
-    shown: Any = show.in_force(loaded)
+def effective_value(loaded: Any, path: tuple[str, ...]) -> str:
+    value: Any = show.effective_values(loaded)
     for part in path:
-        shown = shown.get(part) if isinstance(shown, dict) else shown
-    return json.dumps(shown)
+        value = value.get(part) if isinstance(value, dict) else value
+    return json.dumps(value)
 
 
-def test_the_table_of_keys_names_every_key_that_there_is() -> None:
+def test_the_table_of_keys_is_complete() -> None:
     sections = {"alerts", "metrics"}
-    there = {(name,) for name in Settings.model_fields if name not in sections} | {
+    known = {(name,) for name in Settings.model_fields if name not in sections} | {
         (name, key)
         for name in sections
         for key in Settings.model_fields[name].annotation.model_fields  # type: ignore[union-attr]
     }
 
-    assert {key.path[:2] if key.path[0] in sections else key.path[:1] for key in KEYS} == there
+    assert {key.path[:2] if key.path[0] in sections else key.path[:1] for key in KEYS} == known
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: ".".join(key.path))
-def test_flags_win_over_the_environment_that_over_the_file_and_that_over_the_default(
+def test_precedence_is_flags_environment_file_default(
     key: Key, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(nested(key.path, key.file))
     flag = {"metrics_listen": key.flag} if key.path[0] == "metrics" else nested(key.path, key.flag)
-    default, by_file = load(), load(file)
+    from_default, from_file = load(), load(file)
     monkeypatch.setenv("STREAMS_GROUPS_" + "__".join(key.path).upper(), key.variable)
-    by_variable = load(file)
-    by_flag = load(file, flag) if key.flag else None
+    from_variable = load(file)
+    from_flag = load(file, flag) if key.flag else None
 
-    told = [in_force(one, key.path) for one in (default, by_file, by_variable, by_flag) if one]
-    assert (default.origin(key.path), by_file.origin(key.path), by_variable.origin(key.path)) == (
+    values = [effective_value(one, key.path) for one in (from_default, from_file, from_variable, from_flag) if one]
+    assert (from_default.source_of(key.path), from_file.source_of(key.path), from_variable.source_of(key.path)) == (
         DEFAULT,
         FILE,
         ENVIRONMENT,
     )
-    assert by_flag is None or by_flag.origin(key.path) == FLAG
-    assert told[0] != told[1] == json.dumps(key.file)
-    if key.path != ("dialect",):  # of which there are two
-        assert len({*told[1:]}) == len(told) - 1
+    assert from_flag is None or from_flag.source_of(key.path) == FLAG
+    assert values[0] != values[1] == json.dumps(key.file)
+    if key.path != ("dialect",):  # there are only two dialects
+        assert len({*values[1:]}) == len(values) - 1
 
 
-def test_a_variable_of_one_key_leaves_its_neighbours_to_the_file(
+def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(
     write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write({"alerts": {"interval": 7, "keep_firing_for": 8}, "conf": {"a": 1, "b": True}})
@@ -115,7 +120,7 @@ def test_a_variable_of_one_key_leaves_its_neighbours_to_the_file(
     assert settings.conf == {"a": "2", "b": "true", "c": "3"}
 
 
-def test_a_list_replaces_that_of_the_weaker_source_whole(
+def test_a_list_replaces_the_whole_list_of_a_lower_source(
     write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write({"sinks": [{"type": "log", "format": "json"}, {"type": "log", "name": "b"}]})
@@ -124,11 +129,11 @@ def test_a_list_replaces_that_of_the_weaker_source_whole(
     loaded = load(file)
 
     assert len(loaded.settings.sinks) == 1
-    assert loaded.origin(("sinks", 0, "type")) == ENVIRONMENT
-    assert loaded.origin(("sinks", 0, "format")) == DEFAULT
+    assert loaded.source_of(("sinks", 0, "type")) == ENVIRONMENT
+    assert loaded.source_of(("sinks", 0, "format")) == DEFAULT
 
 
-def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMS_GROUPS_COMMAND_CONFIG", "")
 
     assert load().settings.command_config is None
@@ -136,7 +141,7 @@ def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 WITH_SECRETS = f"""
 conf: {{fs.s3a.secret.key: {SECRET}, spark.a: b}}
-topic: "${{env:TOPIC_OF_MINE}}"
+topic: "${{env:SECRET_TOPIC}}"
 sinks:
   - {{type: slack, url: "https://hooks.example/{SECRET}"}}
   - {{type: webhook, url: "https://example/${{env:HOOK}}", headers: {{X: {SECRET}}}, token: "${{file:SECRET_FILE}}"}}
@@ -144,20 +149,20 @@ sinks:
 """
 
 
-def test_secrets_are_never_shown_and_references_are_shown_as_written(
+def test_secrets_are_redacted_and_references_are_printed_as_in_the_file(
     write: Callable[[Any], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK", SECRET)
-    monkeypatch.setenv("TOPIC_OF_MINE", SECRET)
+    monkeypatch.setenv("SECRET_TOPIC", SECRET)
     (tmp_path / "secret").write_text(SECRET)
 
     loaded = load(write(WITH_SECRETS.replace("SECRET_FILE", str(tmp_path / "secret"))))
 
     assert loaded.settings.topic == SECRET
-    for shown in (show.as_yaml(loaded), show.as_json(loaded)):
-        assert SECRET not in shown
-        assert shown.count("**********") == 6
-        assert "${env:TOPIC_OF_MINE}" in shown
+    for printed in (show.as_yaml(loaded), show.as_json(loaded)):
+        assert SECRET not in printed
+        assert printed.count("**********") == 6
+        assert "${env:SECRET_TOPIC}" in printed
     assert "url: '**********'  # file, https://example/${env:HOOK}" in show.as_yaml(loaded)
 
 
@@ -178,34 +183,36 @@ def test_secrets_are_never_shown_and_references_are_shown_as_written(
         "metrics: {listen: 'a${env:HOOK}'}",
     ],
 )
-def test_no_error_shows_a_secret(text: str, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_error_contains_a_secret(text: str, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK", SECRET)
 
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         load(write(text))
 
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(raised.value)
 
 
-def test_a_number_where_a_secret_belongs_is_not_shown_either(write: Callable[[Any], Path]) -> None:
+def test_a_number_in_the_place_of_a_secret_is_not_printed_either(write: Callable[[Any], Path]) -> None:
     with pytest.raises(ConfigError, match=r"url: must be text; write it in quotes$"):
         load(write("sinks: [{type: slack, url: 1234567}]"))
 
 
-def test_what_is_shown_can_be_read_back(write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MINE", "a")
+def test_the_printed_configuration_can_be_read_back(
+    write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LETTER", "a")
     whole: dict[str, Any] = {"conf": {"spark.x": "line\nline # two: '\"", "a: b": ""}}
     for key in KEYS:
-        there = whole
+        section = whole
         for part in key.path[:-1]:
-            there = there.setdefault(part, {})
-        there[key.path[-1]] = key.file
-    whole |= {"cluster": "x${env:MINE}"}
+            section = section.setdefault(part, {})
+        section[key.path[-1]] = key.file
+    whole |= {"cluster": "x${env:LETTER}"}
     loaded = load(write(whole))
 
-    again = load(write(show.as_yaml(loaded)))
+    from_yaml = load(write(show.as_yaml(loaded)))
     from_json = load(write(show.as_json(loaded)))
 
-    assert again.settings == loaded.settings
+    assert from_yaml.settings == loaded.settings
     assert from_json.settings == loaded.settings
-    assert again.settings.cluster == "xa"
+    assert from_yaml.settings.cluster == "xa"

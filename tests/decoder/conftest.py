@@ -1,10 +1,10 @@
-"""How hard the property tests try: HYPOTHESIS_PROFILE is `fast`, the default, or `exhaustive`."""
+"""The number of examples of the property tests: HYPOTHESIS_PROFILE is `fast`, the default, or `exhaustive`."""
 
 import os
 
 from hypothesis import HealthCheck, settings
 
-_SLOW_MACHINES = [HealthCheck.too_slow]  # CI shares its cores
+_SLOW_MACHINES = [HealthCheck.too_slow]  # CI runners share their cores
 
 settings.register_profile("fast", max_examples=150, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile("exhaustive", max_examples=20_000, deadline=None, suppress_health_check=_SLOW_MACHINES)

@@ -1,4 +1,4 @@
-"""Kafka's own generated classes and JSON converters, driven over py4j from the jars of a release. No Java source."""
+"""Kafka's own generated classes and JSON converters, called over py4j from the jars of a release. No Java source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 
-from streaming_app.local.java import find_java
+from streaming_app.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 _PACKAGE = "org.apache.kafka.coordinator.group.generated"
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not an error
-    """Kafka's class threw."""
+class OracleError(Exception):
+    """A class of Kafka's threw an exception."""
 
 
 class Oracle:
-    """One JVM with one release's classes; `close` ends it.
+    """A JVM with the classes of one release; `close` stops it.
 
-    Every call crosses to the JVM, at 0.1 to 0.3 ms: classes are looked up once.
+    Every call to the JVM takes 0.1 to 0.3 ms, so classes are looked up once.
     """
 
     def __init__(self, jars: Sequence[Path]) -> None:
-        bundled = next(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
-        port, token, self._process = _launch(bundled, jars)
+        py4j_jar = next(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
+        port, token, self._process = _launch(py4j_jar, jars)
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
         jvm = self._gateway.jvm
         self._message_util = jvm.org.apache.kafka.common.protocol.MessageUtil
@@ -48,25 +48,25 @@ class Oracle:
         self._process.wait(timeout=30)
 
     def bytes_of(self, name: str, version: int, data: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """What Kafka writes for a message given in JSON (version first), and the JSON it prints of it."""
+        """Return the bytes that Kafka writes for a message in JSON, version first, and the JSON it prints for them."""
         converter = self._class(f"{name}JsonConverter")
         try:
-            read = converter.read(self._mapper.readTree(json.dumps(data)), version)
-            written = bytes(self._message_util.toVersionPrefixedBytes(version, read))
-            return written, json.loads(converter.write(read, version).toString())
+            message = converter.read(self._mapper.readTree(json.dumps(data)), version)
+            encoded = bytes(self._message_util.toVersionPrefixedBytes(version, message))
+            return encoded, json.loads(converter.write(message, version).toString())
         except Py4JError as error:
-            raise Refused(str(error)) from None
+            raise OracleError(str(error)) from None
 
     def json_of(self, name: str, version: int, body: bytes) -> dict[str, Any]:
-        """The JSON that Kafka prints of a message's bytes (without the version), or Refused if it cannot read them."""
+        """Return the JSON that Kafka prints for a message's bytes without the version, or raise OracleError."""
         try:
             message = self._class(name)(self._accessor(self._wrap(body)), version)
             return json.loads(self._class(f"{name}JsonConverter").write(message, version).toString())
         except Py4JError as error:
-            raise Refused(str(error)) from None
+            raise OracleError(str(error)) from None
 
     def text_of(self, data: bytes) -> str:
-        """What a BytesDeserializer's result prints itself as."""
+        """Return bytes as the console consumer with a BytesDeserializer prints them."""
         return str(self._bytes.wrap(data).toString())
 
     def _class(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Random records, drawn with a seeded Random: from our definitions, or from the message schemas in Kafka's jars."""
+"""Random records from a seeded Random: from our definitions, or from the message schemas in Kafka's jars."""
 
 from __future__ import annotations
 
@@ -6,70 +6,72 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 import schemas
-from offsets_decoder.layout import SHIPPED, Shape, Slot, key_shape, value_shape
+from offsets_decoder.layout import SHIPPED, FieldLayout, StructLayout, key_layout, value_layout
 
 if TYPE_CHECKING:
     from random import Random
 
-Kind = tuple[int, int, str | None]
+Variant = tuple[int, int, str | None]
 """A record type, a version of its value, and the name of an older layout or None."""
 
-KINDS: list[Kind] = [
+VARIANTS: list[Variant] = [
     (number, version, layout)
     for number, definition in schemas.records().items()
     for layout, body in [(None, definition.value), *definition.layouts.items()]
     for version in body.versions
 ]
 _BITS = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
-_LETTERS = 'abc-_.09 é€😀\x00"\\'  # one to four bytes each in UTF-8, and what JSON must escape
+_LETTERS = 'abc-_.09 é€😀\x00"\\'  # one to four bytes each in UTF-8, and characters that JSON escapes
 
 
-def kind_name(kind: Kind) -> str:
-    number, version, layout = kind
+def variant_id(variant: Variant) -> str:
+    number, version, layout = variant
     name = schemas.records()[number].name
     return f"{number}-{name}-v{version}" + (f"-{layout}" if layout else "")
 
 
 def random_record(
-    random: Random, kind: Kind, dialect: str = SHIPPED, *, longest: int = 130
+    random: Random, variant: Variant, dialect: str = SHIPPED, *, max_length: int = 130
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A key and a value with all of their fields, as `encode` takes them; nothing is longer than `longest`."""
-    number, version, layout = kind
-    maker = _Maker(random, longest)
-    return maker.struct(key_shape(number)), maker.struct(value_shape(number, version, dialect, layout))
+    """Return a key and a value with all of their fields, as `encode` takes them, up to `max_length` long."""
+    number, version, layout = variant
+    generator = RecordGenerator(random, max_length)
+    return generator.struct(key_layout(number)), generator.struct(value_layout(number, version, dialect, layout))
 
 
 def random_kafka_json(random: Random, schema: dict[str, Any], version: int) -> dict[str, Any]:
-    """The JSON of a message as one of Kafka's own schemas describes it, for its JSON converter to read."""
+    """Return the JSON of a message, in the form that Kafka's JSON converter for the schema reads."""
     structs = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())}
-    return _KafkaMaker(random, structs, version).struct(schema["fields"])
+    return _KafkaJsonGenerator(random, structs, version).struct(schema["fields"])
 
 
-class _Maker:
-    def __init__(self, random: Random, longest: int) -> None:
+class RecordGenerator:
+    """Generates random values for the fields of a layout."""
+
+    def __init__(self, random: Random, max_length: int) -> None:
         self.random = random
-        self.longest = longest
+        self.max_length = max_length
 
-    def struct(self, shape: Shape) -> dict[str, Any]:
-        return {slot.snake: self._slot(slot) if slot.present else slot.default_value() for slot in shape.slots}
+    def struct(self, layout: StructLayout) -> dict[str, Any]:
+        return {f.snake: self._field(f) if f.present else f.default_value() for f in layout.fields}
 
-    def _slot(self, slot: Slot) -> Any:
-        if slot.nullable and self.random.random() < 0.3:
+    def _field(self, field: FieldLayout) -> Any:
+        if field.nullable and self.random.random() < 0.3:
             return None
-        if slot.tag is not None and self.random.random() < 0.3:
-            return slot.default_value()
-        if not slot.is_array:
-            return self._element(slot)
-        counts = [0, 1, 1, 2, 2 if slot.shape else self.longest]
-        return [self._element(slot) for _ in range(self.random.choice(counts))]
+        if field.tag is not None and self.random.random() < 0.3:
+            return field.default_value()
+        if not field.is_array:
+            return self._element(field)
+        counts = [0, 1, 1, 2, 2 if field.struct else self.max_length]
+        return [self._element(field) for _ in range(self.random.choice(counts))]
 
-    def _element(self, slot: Slot) -> Any:
-        return self.scalar(slot.element) if slot.shape is None else self.struct(slot.shape)
+    def _element(self, field: FieldLayout) -> Any:
+        return self.scalar(field.element) if field.struct is None else self.struct(field.struct)
 
     def scalar(self, kind: str) -> Any:
         if kind in _BITS:
             return self._number(kind)
-        length = self.random.choice([0, 1, 5, self.longest])
+        length = self.random.choice([0, 1, 5, self.max_length])
         if kind == "string":
             return "".join(self.random.choices(_LETTERS, k=length))
         if kind == "bytes":
@@ -83,26 +85,28 @@ class _Maker:
         return self.random.choice([0, 1, 2, lowest, max(lowest, -1), highest, self.random.randint(lowest, highest)])
 
 
-class _KafkaMaker:
+class _KafkaJsonGenerator:
+    """Generates random JSON for the fields of a message schema."""
+
     def __init__(self, random: Random, structs: dict[str, Any], version: int) -> None:
         self.random = random
         self.structs = structs
         self.version = version
-        self.scalars = _Maker(random, 130)
+        self.scalars = RecordGenerator(random, 130)
 
     def struct(self, fields: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             field["name"][0].lower() + field["name"][1:]: self._field(field)
             for field in fields
-            if self._has(field.get("versions") or field["taggedVersions"])
+            if self._in_version(field.get("versions") or field["taggedVersions"])
             and not ("tag" in field and self.random.random() < 0.4)
         }
 
-    def _has(self, versions: str) -> bool:
+    def _in_version(self, versions: str) -> bool:
         return self.version in schemas.Versions.parse(versions)
 
     def _field(self, field: dict[str, Any]) -> Any:
-        if self._has(field.get("nullableVersions", "none")) and self.random.random() < 0.3:
+        if self._in_version(field.get("nullableVersions", "none")) and self.random.random() < 0.3:
             return None
         element = field["type"].removeprefix("[]")
         inner = field.get("fields") or self.structs.get(element)
@@ -117,19 +121,19 @@ class _KafkaMaker:
         return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def damaged(random: Random, data: bytes) -> bytes:
-    """The bytes with one or two of them changed, added, dropped or cut off."""
+def corrupt(random: Random, data: bytes) -> bytes:
+    """Return the bytes with one or two changes: a byte replaced, inserted or deleted, or the end cut off."""
     result = bytearray(data)
     for _ in range(random.choice([1, 1, 2])):
-        at = random.randrange(len(result) + 1)
+        position = random.randrange(len(result) + 1)
         byte = random.choice([0, 1, 2, 0x7F, 0x80, 0xFF, random.randrange(256)])
         match random.randrange(4):
             case 0:
-                result[at : at + 1] = bytes((byte,))
+                result[position : position + 1] = bytes((byte,))
             case 1:
-                result[at:at] = bytes((byte,))
+                result[position:position] = bytes((byte,))
             case 2:
-                del result[at : at + 1]
+                del result[position : position + 1]
             case 3:
-                del result[at:]
+                del result[position:]
     return bytes(result)

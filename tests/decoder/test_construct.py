@@ -1,6 +1,6 @@
-"""What Construct 2.10.70 would let through if it were used bare, and what compiling it must not change."""
+"""What Construct 2.10.70 on its own would accept, and what compiling it must not change."""
 
-# ruff: noqa: S311 - a seeded Random is what makes a failure come back
+# ruff: noqa: S311 - a seeded Random is what makes a failure reproducible
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,16 +13,16 @@ import pytest
 from construct import Construct, ConstructError, Int8ub, Struct, Switch, VarInt, this
 
 from offsets_decoder import decode, encode
-from offsets_decoder.constructs import key_construct, struct_of, value_construct
-from offsets_decoder.decoder import _REFUSALS
-from offsets_decoder.generator import reader_of
-from offsets_decoder.layout import Shape, Slot
+from offsets_decoder.constructs import key_construct, struct_construct, value_construct
+from offsets_decoder.decoder import _READ_ERRORS
+from offsets_decoder.generator import compile_reader
+from offsets_decoder.layout import FieldLayout, StructLayout
 from offsets_decoder.scalars import CODES
-from offsets_decoder.wire import Fault
-from tests.decoder.random_records import KINDS, Kind, _Maker, damaged, kind_name, random_record
+from offsets_decoder.wire import LayoutError
+from tests.decoder.random_records import VARIANTS, RecordGenerator, Variant, corrupt, random_record, variant_id
 
 
-def slot(name: str, element: str = "int8", **changes: object) -> Slot:
+def field_layout(name: str, element: str = "int8", **changes: object) -> FieldLayout:
     settings = {
         "name": name,
         "snake": name,
@@ -33,12 +33,12 @@ def slot(name: str, element: str = "int8", **changes: object) -> Slot:
         "present": True,
         "tag": None,
         "default": 0,
-        "shape": None,
+        "struct": None,
     }
-    return Slot(**settings | changes)
+    return FieldLayout(**settings | changes)
 
 
-def test_bare_construct_still_has_the_traps_that_are_worked_around() -> None:
+def test_construct_still_has_the_behaviour_that_is_worked_around() -> None:
     assert Struct("a" / Int8ub).parse(b"\1\2")["a"] == 1
     assert VarInt.parse(b"\x80" * 20 + b"\0") == 0
     assert Switch(this.missing, {}).parse(b"", missing=1) is None
@@ -46,104 +46,116 @@ def test_bare_construct_still_has_the_traps_that_are_worked_around() -> None:
     assert "_io" in Struct("a" / Int8ub).parse(b"\1")
 
 
-AWKWARD = Shape((slot("keys"), slot("items"), slot("update", tag=0), slot("get", "string", default="")), flexible=True)
+METHOD_NAMES = StructLayout(
+    (
+        field_layout("keys"),
+        field_layout("items"),
+        field_layout("update", tag=0),
+        field_layout("get", "string", default=""),
+    ),
+    flexible=True,
+)
 
 
-def test_fields_named_as_dict_methods_are_fields() -> None:
+def test_fields_named_like_dict_methods_are_parsed() -> None:
     body = bytes.fromhex("01 02 0263 01 00 01 05")
 
-    assert struct_of(AWKWARD).parse_stream(BytesIO(body), unknown=[]) == {
+    assert struct_construct(METHOD_NAMES).parse_stream(BytesIO(body), unknown=[]) == {
         "keys": 1,
         "items": 2,
         "update": 5,
         "get": "c",
     }
-    assert reader_of(AWKWARD, "value")(b"\0\0" + body, []) == {"keys": 1, "items": 2, "update": 5, "get": "c"}
+    assert compile_reader(METHOD_NAMES, "value")(b"\0\0" + body, []) == {"keys": 1, "items": 2, "update": 5, "get": "c"}
 
 
-def test_fields_named_as_dict_methods_can_be_built() -> None:
+def test_fields_named_like_dict_methods_are_built() -> None:
     stream = BytesIO()
 
-    struct_of(AWKWARD).build_stream({"keys": 1, "items": 2, "update": 5, "get": "c"}, stream)
+    struct_construct(METHOD_NAMES).build_stream({"keys": 1, "items": 2, "update": 5, "get": "c"}, stream)
 
     assert stream.getvalue() == bytes.fromhex("01 02 0263 01 00 01 05")
 
 
-def types_within(data: object) -> set[type]:
-    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return {type(data)}.union(*map(types_within, inner))
+def types_in(data: object) -> set[type]:
+    elements = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return {type(data)}.union(*map(types_in, elements))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=kind_name)
-def test_nothing_of_construct_is_left_in_a_record(kind: Kind) -> None:
-    key, value = random_record(Random(1), kind)
+@pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
+def test_a_parsed_record_has_no_construct_types(variant: Variant) -> None:
+    key, value = random_record(Random(1), variant)
 
-    parsed = value_construct(kind[0], kind[1], "shipped", kind[2]).parse_stream(
-        BytesIO(encode(kind[0], key, value, version=kind[1], layout=kind[2])[1][2:]), unknown=[]
+    parsed = value_construct(variant[0], variant[1], "shipped", variant[2]).parse_stream(
+        BytesIO(encode(variant[0], key, value, version=variant[1], layout=variant[2])[1][2:]), unknown=[]
     )
 
-    assert types_within(parsed) <= {dict, list, str, int, bytes, type(None)}
+    assert types_in(parsed) <= {dict, list, str, int, bytes, type(None)}
     assert "_io" not in parsed
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=kind_name)
-def test_compiled_construct_reads_what_the_interpreted_one_reads(kind: Kind) -> None:
-    key, value = encode(kind[0], *random_record(Random(2), kind), version=kind[1], layout=kind[2])
+@pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
+def test_compiled_construct_parses_the_same_as_interpreted_construct(variant: Variant) -> None:
+    key, value = encode(variant[0], *random_record(Random(2), variant), version=variant[1], layout=variant[2])
     record = decode(key, value)
 
-    compiled_key = key_construct(kind[0]).compile().parse_stream(BytesIO(key[2:]))
-    construct = value_construct(kind[0], kind[1], "shipped", kind[2])
+    compiled_key = key_construct(variant[0]).compile().parse_stream(BytesIO(key[2:]))
+    construct = value_construct(variant[0], variant[1], "shipped", variant[2])
     compiled_value = construct.compile().parse_stream(BytesIO(value[2:]), unknown=[])
 
     assert (compiled_key, compiled_value) == (record.key, record.value)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=kind_name)
-def test_nothing_is_left_interpreted_in_compiled_construct(kind: Kind) -> None:
-    compiled = value_construct(kind[0], kind[1], "shipped", kind[2]).compile()
+@pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
+def test_compiled_construct_has_no_interpreted_part(variant: Variant) -> None:
+    compiled = value_construct(variant[0], variant[1], "shipped", variant[2]).compile()
 
     assert "linkedparsers[" not in compiled.source
 
 
-def test_construct_errors_are_what_the_referee_translates() -> None:
+def test_parsing_errors_are_construct_errors() -> None:
     with pytest.raises(ConstructError):
         value_construct(20, 0).parse_stream(BytesIO(b"\0"), unknown=[])
 
 
 SCALARS = ["int8", "int16", "uint16", "int32", "int64", "uuid", "string", "bytes"]
-INNER = Shape((slot("a", "string", default=""), slot("b", "int32", tag=0)), flexible=True)
-OLD_INNER = Shape((slot("a", "string", default=""), slot("b", "int32")), flexible=False)
+FLEXIBLE_STRUCT = StructLayout(
+    (field_layout("a", "string", default=""), field_layout("b", "int32", tag=0)), flexible=True
+)
+INFLEXIBLE_STRUCT = StructLayout((field_layout("a", "string", default=""), field_layout("b", "int32")), flexible=False)
 
 
-def possible_slots() -> Iterator[tuple[str, Slot, bool]]:
-    """One slot of every type in every role that a definition can give it."""
+def possible_fields() -> Iterator[tuple[str, FieldLayout, bool]]:
+    """Yield (test id, field, flexible): a field of every type with every property that a definition can give it."""
     for flexible, element, is_array, nullable in product(
         [True, False], [*SCALARS, "Struct"], [False, True], [False, True]
     ):
         if nullable and not is_array and element in CODES:
-            continue  # numbers are never null
-        shape = (INNER if flexible else OLD_INNER) if element == "Struct" else None
+            continue  # numbers are not nullable
+        struct = (FLEXIBLE_STRUCT if flexible else INFLEXIBLE_STRUCT) if element == "Struct" else None
         for tag in [None, 3] if flexible else [None]:
-            name = f"{'flexible' if flexible else 'old'} {'nullable ' * nullable}{'[]' * is_array}{element}"
+            name = f"{'flexible' if flexible else 'inflexible'} {'nullable ' * nullable}{'[]' * is_array}{element}"
             name += " in a tag" if tag else ""
             default = None if nullable else {"uuid": "A" * 22}.get(element, 0 if element in CODES else "")
-            made = slot("x", element, is_array=is_array, nullable=nullable, tag=tag, default=default, shape=shape)
-            yield name, made, flexible
+            field = field_layout(
+                "x", element, is_array=is_array, nullable=nullable, tag=tag, default=default, struct=struct
+            )
+            yield name, field, flexible
 
 
-SLOTS = list(possible_slots())
-EVERY_SLOT = pytest.mark.parametrize(("made", "flexible"), [found[1:] for found in SLOTS], ids=[s[0] for s in SLOTS])
+FIELDS = list(possible_fields())
+EVERY_FIELD = pytest.mark.parametrize(("field", "flexible"), [f[1:] for f in FIELDS], ids=[f[0] for f in FIELDS])
 
 
-@EVERY_SLOT
-def test_a_field_of_any_type_that_a_definition_can_name_is_read_alike(made: Slot, flexible: bool) -> None:
-    shape = Shape((slot("before"), made, slot("after", "string", default="")), flexible)
-    construct, read = struct_of(shape), reader_of(shape, "value")
+@EVERY_FIELD
+def test_a_field_of_any_possible_type_is_read_the_same_in_all_ways(field: FieldLayout, flexible: bool) -> None:
+    layout = StructLayout((field_layout("before"), field, field_layout("after", "string", default="")), flexible)
+    construct, read = struct_construct(layout), compile_reader(layout, "value")
     compiled = construct.compile()
-    random = Random(made.element)
+    random = Random(field.element)
 
     for _ in range(50):
-        fields = _Maker(random, 130).struct(shape)
+        fields = RecordGenerator(random, 130).struct(layout)
         stream = BytesIO()
         construct.build_stream(fields, stream)
         body = stream.getvalue()
@@ -153,30 +165,32 @@ def test_a_field_of_any_type_that_a_definition_can_name_is_read_alike(made: Slot
         assert read(b"\0\0" + body, []) == fields
 
 
-@EVERY_SLOT
-def test_a_field_of_any_type_is_refused_alike(made: Slot, flexible: bool) -> None:
-    shape = Shape((slot("before"), made, slot("after", "string", default="")), flexible)
-    construct, read = struct_of(shape), reader_of(shape, "value")
-    random = Random(made.element)
+@EVERY_FIELD
+def test_a_corrupted_field_of_any_possible_type_is_read_or_rejected_the_same(
+    field: FieldLayout, flexible: bool
+) -> None:
+    layout = StructLayout((field_layout("before"), field, field_layout("after", "string", default="")), flexible)
+    construct, read = struct_construct(layout), compile_reader(layout, "value")
+    random = Random(field.element)
 
     for _ in range(50):
         stream = BytesIO()
-        construct.build_stream(_Maker(random, 130).struct(shape), stream)
-        body = damaged(random, stream.getvalue())
+        construct.build_stream(RecordGenerator(random, 130).struct(layout), stream)
+        body = corrupt(random, stream.getvalue())
 
-        assert read_fast(read, body) == read_by_construct(construct, body)
+        assert read_by_fast_path(read, body) == read_by_construct(construct, body)
 
 
-def read_fast(read: Callable[..., Any], body: bytes) -> Any:
-    with suppress(*_REFUSALS):
+def read_by_fast_path(read: Callable[..., Any], body: bytes) -> Any:
+    with suppress(*_READ_ERRORS):
         return read(b"\0\0" + body, [])
-    return "refused"
+    return "rejected"
 
 
 def read_by_construct(construct: Construct, body: bytes) -> Any:
     stream = BytesIO(body)
-    with suppress(Fault):
+    with suppress(LayoutError):
         fields = construct.parse_stream(stream, unknown=[])
         if stream.tell() == len(body):
             return fields
-    return "refused"
+    return "rejected"

@@ -25,12 +25,12 @@ JSON_17 = {
 
 
 def escaped(digits: str) -> str:
-    """What Kafka's `Bytes.toString` makes of bytes; tests/decoder/test_oracle.py holds it against Kafka's own."""
+    """Return what Kafka's `Bytes.toString` returns; tests/decoder/test_oracle.py compares with Kafka's own."""
     return "".join(f"\\x{b:02X}" if not 0x20 <= b < 0x7F or b == 0x5C else chr(b) for b in bytes.fromhex(digits))
 
 
-def lines(*given: str, **kwargs: str) -> list[tuple[dict[str, Any], bool]]:
-    return list(decode_lines(given, **kwargs))
+def decode_all(*lines: str, **kwargs: str) -> list[tuple[dict[str, Any], bool]]:
+    return list(decode_lines(lines, **kwargs))
 
 
 def test_a_record_is_printed_as_kafkas_formatters_print_it() -> None:
@@ -41,7 +41,7 @@ def test_a_tombstone_is_printed_with_a_null_value() -> None:
     assert to_json(decode(bytes.fromhex(KEY_17), None)) == {"key": JSON_17["key"], "value": None}
 
 
-def test_bytes_are_printed_in_base64_and_fields_of_other_versions_left_out() -> None:
+def test_bytes_are_printed_in_base64_and_fields_of_other_versions_omitted() -> None:
     member = {"member_id": "m", "subscription": b"\xff\xfe", "assignment": b""}
     record = decode(*encode(2, {"group": "g"}, {"members": [member]}, version=1))
 
@@ -64,7 +64,7 @@ def test_unknown_tags_are_printed_in_hex_with_their_path() -> None:
     assert printed["unknownTags"] == [{"path": "value", "tag": 9, "data": "beef"}]
 
 
-def test_an_older_layout_is_named() -> None:
+def test_an_older_layout_is_printed_by_name() -> None:
     printed = to_json(decode(bytes.fromhex("000b 0001 67"), bytes.fromhex("0000 00000007 00")))
 
     assert printed == {
@@ -75,7 +75,7 @@ def test_an_older_layout_is_named() -> None:
 
 
 @pytest.mark.parametrize("record_type", [0, 1, 2, 17, 19, 20, 21, 22, 23])
-def test_what_is_printed_is_json_and_nothing_but_defaults_is_lost(record_type: int) -> None:
+def test_a_printed_record_survives_a_round_trip_through_json(record_type: int) -> None:
     key = {"group_id": "g"} if record_type in {17, 20, 23} else {}
     record = decode(*encode(record_type, key, {}))
 
@@ -91,15 +91,15 @@ def test_what_is_printed_is_json_and_nothing_but_defaults_is_lost(record_type: i
         (KEY_17, "0000ff", "MalformedRecord"),
     ],
 )
-def test_what_cannot_be_decoded_is_printed_with_its_kind_and_its_bytes(key: str, value: str, kind: str) -> None:
-    [(printed, good)] = lines(f"{key}\t{value}\n")
+def test_an_undecodable_record_is_printed_with_its_error_and_its_bytes(key: str, value: str, kind: str) -> None:
+    [(printed, decoded)] = decode_all(f"{key}\t{value}\n")
 
-    assert not good
+    assert not decoded
     assert (printed["error"]["kind"], printed["key"], printed["value"]) == (kind, key, value or None)
     assert printed["error"]["message"]
 
 
-def test_an_error_without_bytes_is_printed_too() -> None:
+def test_an_error_without_a_key_is_printed_too() -> None:
     error = MalformedRecord("null", "key", 0)
 
     assert error_json(None, b"\1", error) == {
@@ -111,7 +111,7 @@ def test_an_error_without_bytes_is_printed_too() -> None:
 
 @pytest.mark.parametrize("line", ["", "\n", "\r\n", "   ", "\t"])
 def test_blank_lines_are_skipped(line: str) -> None:
-    assert lines(line) == []
+    assert decode_all(line) == []
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_blank_lines_are_skipped(line: str) -> None:
         f"{escaped(KEY_17).lower()}\t{escaped(VALUE_17).lower()}\r\n",
     ],
 )
-def test_a_line_is_read_in_each_of_its_forms(line: str) -> None:
-    assert lines(line) == [(JSON_17, True)]
+def test_a_line_is_decoded_in_each_of_its_forms(line: str) -> None:
+    assert decode_all(line) == [(JSON_17, True)]
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ def test_a_line_is_read_in_each_of_its_forms(line: str) -> None:
     ],
 )
 def test_a_line_without_a_value_is_a_tombstone(line: str) -> None:
-    assert lines(line) == [({"key": JSON_17["key"], "value": None}, True)]
+    assert decode_all(line) == [({"key": JSON_17["key"], "value": None}, True)]
 
 
 @given(key=st.binary(), value=st.none() | st.binary())
-def test_every_byte_comes_through_escapes(key: bytes, value: bytes | None) -> None:
+def test_every_byte_survives_escaping(key: bytes, value: bytes | None) -> None:
     text = "null" if value is None else escaped(value.hex())
 
-    [(printed, _)] = lines(f"{escaped('0018' + key.hex())}\t{text}")
+    [(printed, _)] = decode_all(f"{escaped('0018' + key.hex())}\t{text}")
 
     assert printed["error"]["kind"] == "UnknownRecordType"
     assert (printed["key"], printed["value"]) == (f"0018{key.hex()}", None if value is None else value.hex())
@@ -170,10 +170,10 @@ def test_every_byte_comes_through_escapes(key: bytes, value: bytes | None) -> No
         (r"\x00\x11" + "\t\t", "value"),
     ],
 )
-def test_a_line_that_kafka_did_not_escape_is_malformed(line: str, part: str) -> None:
-    [(printed, good)] = lines(line)
+def test_a_line_that_is_not_escaped_as_kafka_does_is_malformed(line: str, part: str) -> None:
+    [(printed, decoded)] = decode_all(line)
 
-    assert not good
+    assert not decoded
     assert printed["error"] == {
         "kind": "MalformedRecord",
         "message": f"{part}: line 1 is not what Kafka's BytesDeserializer prints (byte 0)",
@@ -197,47 +197,47 @@ def test_a_line_that_kafka_did_not_escape_is_malformed(line: str, part: str) -> 
         ('{"key": ' + "9" * 5000 + "}", "key", "not hexadecimal"),
     ],
 )
-def test_a_line_that_is_not_hex_is_malformed_and_says_what_is_wrong(line: str, part: str, reason: str) -> None:
-    [(printed, good)] = lines("\n", line)
+def test_a_line_that_is_not_hex_is_malformed_with_the_reason(line: str, part: str, reason: str) -> None:
+    [(printed, decoded)] = decode_all("\n", line)
 
-    assert not good
+    assert not decoded
     assert printed["error"]["kind"] == "MalformedRecord"
     assert printed["error"]["message"] == f"{part}: line 2 is not KEYHEX<TAB>VALUEHEX: {reason} (byte 0)"
     assert "\t".join(filter(None, [printed["key"], printed["value"]])) == line.removesuffix("\t")
 
 
-def test_good_lines_come_out_between_bad_ones() -> None:
-    found = lines(f"{KEY_17}\t{VALUE_17}", "zz", f"{KEY_17}\t{VALUE_17}00", f"{KEY_17}\t", "0018\t00")
+def test_valid_lines_between_invalid_ones_are_decoded() -> None:
+    results = decode_all(f"{KEY_17}\t{VALUE_17}", "zz", f"{KEY_17}\t{VALUE_17}00", f"{KEY_17}\t", "0018\t00")
 
-    assert [good for _, good in found] == [True, False, False, True, False]
-    assert found[0][0] == JSON_17
+    assert [decoded for _, decoded in results] == [True, False, False, True, False]
+    assert results[0][0] == JSON_17
 
 
 @pytest.mark.parametrize("line", [f"{KEY_17}\t0001", f"{escaped(KEY_17)}\t", "0018", f"0018\t{VALUE_17}"])
-def test_what_could_not_be_decoded_can_be_fed_in_again(line: str) -> None:
-    [(failed, _)] = lines(line)
+def test_the_output_for_an_undecodable_record_can_be_decoded_again(line: str) -> None:
+    [(failed, _)] = decode_all(line)
 
-    assert lines(json.dumps(failed)) == [(failed, False)]
+    assert decode_all(json.dumps(failed)) == [(failed, False)]
 
 
-def test_lines_are_read_one_by_one() -> None:
-    def endless() -> Iterator[str]:
+def test_lines_are_decoded_one_at_a_time() -> None:
+    def infinite() -> Iterator[str]:
         while True:
             yield f"{KEY_17}\t{VALUE_17}"
 
-    assert next(decode_lines(endless())) == (JSON_17, True)
+    assert next(decode_lines(infinite())) == (JSON_17, True)
 
 
-def test_a_dialect_that_nobody_defined_is_refused_before_any_line_is_read() -> None:
+def test_an_unknown_dialect_raises_before_any_line_is_read() -> None:
     with pytest.raises(UnknownDialectError):
         decode_lines([], dialect="kip-1332")
 
 
-def test_lines_can_be_read_in_a_dialect() -> None:
+def test_lines_can_be_decoded_in_a_dialect() -> None:
     value = "0000 00000002 0000000000000000 01 04 04 00000006".replace(" ", "")
 
-    [(printed, good)] = lines(f"{KEY_17}\t{value}", dialect="kip-1331")
+    [(printed, decoded)] = decode_all(f"{KEY_17}\t{value}", dialect="kip-1331")
 
-    assert good
+    assert decoded
     assert printed["value"]["data"]["failedDescriptionTopologyEpoch"] == 6
     assert "unknownTags" not in printed

@@ -16,14 +16,14 @@ STORED_5_FAILED_6_OF_KIP_1331 = bytes.fromhex("0000 00000002 0000000000000000 02
 
 
 @BOTH
-def test_type_11_of_4_0_is_read_by_its_own_layout_and_says_so(decoder: Decoder) -> None:
+def test_type_11_of_4_0_is_decoded_by_its_own_layout_and_names_it(decoder: Decoder) -> None:
     record = decoder(KEY_11, bytes.fromhex("0000 00000007 00"))
 
     assert (record.value, record.layout) == ({"epoch": 7}, "4.0")
 
 
 @BOTH
-def test_type_11_since_4_1_is_the_layout_that_needs_no_word(decoder: Decoder) -> None:
+def test_type_11_since_4_1_is_decoded_by_the_current_layout(decoder: Decoder) -> None:
     record = decoder(KEY_11, bytes.fromhex("0000 00000007 0000000000000009 00"))
 
     assert (record.value, record.layout) == ({"epoch": 7, "metadata_hash": 9}, None)
@@ -31,7 +31,7 @@ def test_type_11_since_4_1_is_the_layout_that_needs_no_word(decoder: Decoder) ->
 
 @BOTH
 @pytest.mark.parametrize(
-    ("value", "meaning"),
+    ("value", "fields"),
     [
         ("0000 01 01 00", {"initialized_topics": [], "deleting_topics": []}),
         (
@@ -44,16 +44,16 @@ def test_type_11_since_4_1_is_the_layout_that_needs_no_word(decoder: Decoder) ->
         ),
     ],
 )
-def test_type_15_of_4_0_is_read_by_its_own_layout_and_says_so(
-    decoder: Decoder, value: str, meaning: dict[str, Any]
+def test_type_15_of_4_0_is_decoded_by_its_own_layout_and_names_it(
+    decoder: Decoder, value: str, fields: dict[str, Any]
 ) -> None:
     record = decoder(KEY_15, bytes.fromhex(value))
 
-    assert (record.value, record.layout) == (meaning, "4.0")
+    assert (record.value, record.layout) == (fields, "4.0")
 
 
 @BOTH
-def test_type_15_since_4_1_is_the_layout_that_needs_no_word(decoder: Decoder) -> None:
+def test_type_15_since_4_1_is_decoded_by_the_current_layout(decoder: Decoder) -> None:
     record = decoder(KEY_15, bytes.fromhex(f"0000 01 02 {UUID} 0274 02 00000003 00 01 00"))
 
     assert record.layout is None
@@ -68,12 +68,16 @@ def test_type_15_since_4_1_is_the_layout_that_needs_no_word(decoder: Decoder) ->
 @pytest.mark.parametrize(
     ("key", "value", "path"),
     [
-        (KEY_11, "0000 00000007 01 09 00", "value.metadataHash"),  # fits 4.0 but for a tag, which no 4.0 broker wrote
+        (
+            KEY_11,
+            "0000 00000007 01 09 00",
+            "value.metadataHash",
+        ),  # fits 4.0 except for a tag, which no 4.0 broker wrote
         (KEY_11, "0000 00000007", "value.metadataHash"),
         (KEY_15, "0000 01 01 00 00", "value.deletingTopics"),
     ],
 )
-def test_bytes_that_fit_no_layout_get_the_error_of_the_newer_one(
+def test_bytes_that_fit_no_layout_raise_the_error_of_the_newer_one(
     decoder: Decoder, key: bytes, value: str, path: str
 ) -> None:
     with pytest.raises(MalformedRecord) as caught:
@@ -83,7 +87,7 @@ def test_bytes_that_fit_no_layout_get_the_error_of_the_newer_one(
 
 
 @BOTH
-def test_the_tag_numbers_of_kip_1331_are_used_when_asked_for(decoder: Decoder) -> None:
+def test_the_tag_numbers_of_kip_1331_are_used_in_its_dialect(decoder: Decoder) -> None:
     record = decoder(KEY_17, STORED_5_FAILED_6_OF_KIP_1331, dialect="kip-1331")
 
     assert record.value["stored_description_topology_epoch"] == 5
@@ -95,7 +99,7 @@ def test_the_tag_numbers_of_kip_1331_are_used_when_asked_for(decoder: Decoder) -
 def test_a_tag_that_the_shipped_layout_does_not_have_is_kept_and_is_drift(decoder: Decoder) -> None:
     record = decoder(KEY_17, STORED_5_FAILED_6_OF_KIP_1331)
 
-    assert record.value["failed_description_topology_epoch"] == 5  # tag 3, as shipped: nothing is guessed
+    assert record.value["failed_description_topology_epoch"] == 5  # tag 3, as shipped: the decoder does not guess
     assert record.unknown_tags == [UnknownTag("value", 4, bytes.fromhex("00000006"))]
     assert record.drift
 
@@ -109,7 +113,7 @@ def test_a_shipped_tag_that_the_kip_does_not_have_is_kept_and_is_drift(decoder: 
 
 
 @BOTH
-def test_unknown_tags_are_kept_at_every_depth_with_the_struct_that_holds_them(decoder: Decoder) -> None:
+def test_unknown_tags_are_kept_at_every_depth_with_the_path_of_their_struct(decoder: Decoder) -> None:
     key = bytes.fromhex("0016 0001 67 0001 6d")
     value = "0000 00000001 00000001 01 03 0230 01 00 0231 01 02 00 01 00 8001 01 aa 01 01 01 01 01 01 ffffffff0f 00"
 
@@ -123,7 +127,7 @@ def test_unknown_tags_are_kept_at_every_depth_with_the_struct_that_holds_them(de
 
 
 @BOTH
-def test_a_tag_past_the_known_ones_in_a_struct_without_known_tags_is_kept(decoder: Decoder) -> None:
+def test_an_unknown_tag_in_a_struct_without_known_tags_is_kept(decoder: Decoder) -> None:
     key = bytes.fromhex("0015 0001 67 0001 6d")
 
     record = decoder(key, bytes.fromhex("0000 02 0230 01 01 07 02 beef 01 01 00"))
@@ -131,11 +135,11 @@ def test_a_tag_past_the_known_ones_in_a_struct_without_known_tags_is_kept(decode
     assert record.unknown_tags == [UnknownTag("value.activeTasks[0]", 7, b"\xbe\xef")]
 
 
-def test_the_dialects_can_be_listed() -> None:
+def test_dialects_are_listed() -> None:
     assert dialects() == ("kip-1331",)
 
 
-def test_a_record_can_be_built_in_a_dialect_and_in_an_older_layout() -> None:
+def test_a_record_can_be_encoded_in_a_dialect_and_in_an_older_layout() -> None:
     fields = {"epoch": 2, "stored_description_topology_epoch": 5, "failed_description_topology_epoch": 6}
 
     assert encode(17, {"group_id": "g"}, fields, dialect="kip-1331") == (KEY_17, STORED_5_FAILED_6_OF_KIP_1331)

@@ -1,10 +1,10 @@
-"""Kafka's own classes judge the decoder: their bytes must be their JSON here, and our bytes must be read by them.
+"""The decoder against Kafka's own classes: we decode their bytes to their JSON, and they read the bytes we encode.
 
-The jars are those of the broker. A jar that cannot be had is an error, never a skip. ORACLE_MESSAGES says how many
-random messages there are for each version of each record (4.4.0; a fifth of it for other releases).
+The jars are those of the broker. A jar that cannot be downloaded is an error, never a skip. ORACLE_MESSAGES is the
+number of random messages for each version of each record (in 4.4.0; a fifth of it in other releases).
 """
 
-# ruff: noqa: S311 - a seeded Random is what makes a failure come back
+# ruff: noqa: S311 - a seeded Random is what makes a failure reproducible
 
 import os
 from collections.abc import Iterator
@@ -15,56 +15,58 @@ import pytest
 
 import schemas
 from offsets_decoder import DecodeError, decode, decode_lines, encode, to_json
-from schemas.conformance import kafka_schemas, record_types
-from streaming_app.local.jars import resolve
-from tests.decoder.kafka_oracle import Oracle, Refused
-from tests.decoder.random_records import KINDS, Kind, damaged, kind_name, random_kafka_json, random_record
+from schemas.conformance import read_schemas, record_types
+from streaming_app.jvm.jars import resolve
+from tests.decoder.kafka_oracle import Oracle, OracleError
+from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_kafka_json, random_record, variant_id
 
 Release = tuple[str, dict[str, dict[str, Any]], Oracle]
 OLDEST, NEWEST = "4.0.1", "4.4.0"
 RELEASES = [OLDEST, "4.1.2", "4.2.1", "4.3.1", NEWEST]
 MESSAGES = int(os.environ.get("ORACLE_MESSAGES", "50"))
-OLDER_ONLY = 9  # its classes are gone since 4.1
-EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=kind_name)
+OLDER_ONLY = 9  # its classes were removed in 4.1
+EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
 
 
 @pytest.fixture(scope="module")
 def oracles() -> Iterator[dict[str, Oracle]]:
-    """The classes of the newest release, and those of the one that wrote what it does not."""
-    started = {name: Oracle(resolve(f"org.apache.kafka:kafka-group-coordinator:{name}")) for name in (OLDEST, NEWEST)}
-    yield started
-    for oracle in started.values():
+    """The classes of the newest release, and of the release that wrote the layouts that the newest does not have."""
+    by_release = {
+        name: Oracle(resolve(f"org.apache.kafka:kafka-group-coordinator:{name}")) for name in (OLDEST, NEWEST)
+    }
+    yield by_release
+    for oracle in by_release.values():
         oracle.close()
 
 
 @pytest.fixture
 def kafka(oracles: dict[str, Oracle]) -> Oracle:
-    """The newest release's classes."""
+    """The classes of the newest release."""
     return oracles[NEWEST]
 
 
 @pytest.fixture
-def writer(oracles: dict[str, Oracle], kind: Kind) -> Oracle:
-    """The newest classes that write a kind of record."""
-    return oracles[OLDEST if is_older(kind) else NEWEST]
+def writer(oracles: dict[str, Oracle], variant: Variant) -> Oracle:
+    """The newest classes that write the variant."""
+    return oracles[OLDEST if is_older(variant) else NEWEST]
 
 
-def is_older(kind: Kind) -> bool:
-    return kind[2] is not None or kind[0] == OLDER_ONLY
+def is_older(variant: Variant) -> bool:
+    return variant[2] is not None or variant[0] == OLDER_ONLY
 
 
 @pytest.fixture(scope="module", params=RELEASES)
 def release(request: pytest.FixtureRequest) -> Iterator[Release]:
-    """A release: its name, its schemas, and its classes in a JVM of their own."""
+    """A release: its version, its schemas, and its classes in a separate JVM."""
     jars = resolve(f"org.apache.kafka:kafka-group-coordinator:{request.param}")
     oracle = Oracle(jars)
     jar = next(jar for jar in jars if jar.name.startswith("kafka-group-coordinator-4"))
-    yield request.param, kafka_schemas(jar), oracle
+    yield request.param, read_schemas(jar), oracle
     oracle.close()
 
 
 def kafka_version(key_schema: dict[str, Any], record_type: int) -> int:
-    """The version to write a key in: until 4.0 the record type was the key's version."""
+    """Return the version to write a key in: until 4.0 the record type was the key's version."""
     return 0 if "apiKey" in key_schema else record_type
 
 
@@ -96,23 +98,23 @@ def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release: Releas
 
 
 def expected_in(record_type: int, release: Release) -> bool:
-    """Whether a release has classes for the record type, by what the definitions say."""
+    """Return whether a release has classes for the record type, according to the definitions."""
     if record_type == 0:
-        return release >= "4.1"  # before, types 0 and 1 shared their classes
+        return release >= "4.1"  # earlier, types 0 and 1 shared their classes
     definition = schemas.records()[record_type]
     since, until = definition.since, definition.until
     return (since < "4" or since <= release) and (not until or release.startswith(until))
 
 
-@EVERY_KIND
-def test_bytes_built_here_are_read_by_kafka_and_written_by_it_byte_for_byte(writer: Oracle, kind: Kind) -> None:
-    number, version, layout = kind
+@EVERY_VARIANT
+def test_encoded_bytes_are_read_by_kafka_and_written_by_it_byte_for_byte(writer: Oracle, variant: Variant) -> None:
+    number, version, layout = variant
     name = schemas.records()[number].name
-    key_version = number if is_older(kind) else 0
-    random = Random(kind_name(kind))
+    key_version = number if is_older(variant) else 0
+    random = Random(variant_id(variant))
 
     for _ in range(MESSAGES):
-        key, value = encode(number, *random_record(random, kind), version=version, layout=layout)
+        key, value = encode(number, *random_record(random, variant), version=version, layout=layout)
         printed = to_json(decode(key, value))
         key_json, value_json = printed["key"]["data"], printed["value"]["data"]
 
@@ -125,37 +127,37 @@ def test_bytes_built_here_are_read_by_kafka_and_written_by_it_byte_for_byte(writ
         assert writer.bytes_of(f"{name}Value", version, value_json) == (value, value_json)
 
 
-@EVERY_KIND
-def test_damaged_bytes_that_are_taken_here_mean_the_same_to_kafka(writer: Oracle, kind: Kind) -> None:
-    number, version, layout = kind
+@EVERY_VARIANT
+def test_corrupted_bytes_that_decode_are_read_the_same_by_kafka(writer: Oracle, variant: Variant) -> None:
+    number, version, layout = variant
     name = f"{schemas.records()[number].name}Value"
-    random = Random(f"damaged {kind_name(kind)}")
-    taken = 0
+    random = Random(f"corrupt {variant_id(variant)}")
+    decoded = 0
 
     for _ in range(4 * MESSAGES):
-        key, value = encode(number, *random_record(random, kind, longest=5), version=version, layout=layout)
-        broken = damaged(random, value)
+        key, value = encode(number, *random_record(random, variant, max_length=5), version=version, layout=layout)
+        corrupted = corrupt(random, value)
         try:
-            record = decode(key, broken)
+            record = decode(key, corrupted)
         except DecodeError:
             continue
         if (record.value_version, record.layout) == (version, layout):
-            taken += 1
-            assert writer.json_of(name, version, broken[2:]) == to_json(record)["value"]["data"]
-    assert taken > 0
+            decoded += 1
+            assert writer.json_of(name, version, corrupted[2:]) == to_json(record)["value"]["data"]
+    assert decoded > 0
 
 
-@EVERY_KIND
-def test_lines_of_the_console_consumer_are_read_to_the_last_byte(kafka: Oracle, kind: Kind) -> None:
-    random = Random(f"escaped {kind_name(kind)}")
-    made = [random_record(random, kind) for _ in range(MESSAGES // 5)]
-    records = [encode(kind[0], *fields, version=kind[1], layout=kind[2]) for fields in made]
+@EVERY_VARIANT
+def test_lines_of_the_console_consumer_are_decoded_to_the_last_byte(kafka: Oracle, variant: Variant) -> None:
+    random = Random(f"escaped {variant_id(variant)}")
+    samples = [random_record(random, variant) for _ in range(MESSAGES // 5)]
+    records = [encode(variant[0], *fields, version=variant[1], layout=variant[2]) for fields in samples]
 
     lines = [f"{kafka.text_of(key)}\t{kafka.text_of(value)}\n" for key, value in records]
 
     assert list(decode_lines(lines)) == [(to_json(decode(key, value)), True) for key, value in records]
 
 
-def test_kafka_refuses_what_it_cannot_read_so_that_the_oracle_can_fail(kafka: Oracle) -> None:
-    with pytest.raises(Refused):
+def test_the_oracle_raises_for_bytes_that_kafka_cannot_read(kafka: Oracle) -> None:
+    with pytest.raises(OracleError):
         kafka.json_of("StreamsGroupMetadataValue", 0, b"\0\0")

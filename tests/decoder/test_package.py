@@ -13,26 +13,26 @@ DECODE_ONE = (
 )
 
 
-def test_construct_is_not_loaded_to_decode_a_good_record() -> None:
-    loaded = subprocess.run(
+def test_construct_is_not_imported_to_decode_a_valid_record() -> None:
+    result = subprocess.run(
         [sys.executable, "-c", f"{DECODE_ONE}; print('construct' in sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
     )
 
-    assert loaded.stdout.strip() == "False"
+    assert result.stdout.strip() == "False"
 
 
-def test_only_the_definition_that_is_needed_is_read() -> None:
-    read = subprocess.run(
+def test_only_the_definition_that_is_needed_is_loaded() -> None:
+    result = subprocess.run(
         [sys.executable, "-c", f"{DECODE_ONE}; from schemas import record; print(record.cache_info().currsize)"],
         capture_output=True,
         text=True,
         check=True,
     )
 
-    assert read.stdout.strip() == "1"
+    assert result.stdout.strip() == "1"
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_only_the_definition_that_is_needed_is_read() -> None:
         EncodeError("no"),
     ],
 )
-def test_errors_travel_between_processes(error: Exception) -> None:
+def test_errors_can_be_pickled(error: Exception) -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
 
     assert (type(copy), copy.args, str(copy), vars(copy)) == (type(error), error.args, str(error), vars(error))
 
 
-def test_a_record_travels_between_processes() -> None:
+def test_a_record_can_be_pickled() -> None:
     record = decode(bytes.fromhex("0011 0001 67"), bytes.fromhex("0000 00000002 0000000000000000 01 09 01 aa"))
 
     assert pickle.loads(pickle.dumps(record)) == record  # noqa: S301
@@ -67,7 +67,7 @@ def test_defaults_are_not_shared_between_records() -> None:
     assert (second.value["last_assignment_configs"], second.unknown_tags) == ([], [])
 
 
-def test_a_record_has_no_attributes_but_its_own() -> None:
+def test_a_record_accepts_no_other_attributes() -> None:
     record = decode(bytes.fromhex("0011 0001 67"), None)
 
     with pytest.raises(AttributeError):
@@ -75,7 +75,7 @@ def test_a_record_has_no_attributes_but_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", offsets_decoder.__all__)
-def test_every_public_name_is_there_and_explained(name: str) -> None:
+def test_every_public_name_exists_and_is_documented(name: str) -> None:
     public = getattr(offsets_decoder, name)
 
     assert isinstance(public, str) or public.__doc__

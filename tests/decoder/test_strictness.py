@@ -23,31 +23,31 @@ OFFSET_KEY = "0001 0001 67 0001 74 00000003"
 HEAD_17 = "0000 00000002 0000000000000000"
 HEAD_22 = "0000 00000001 00000001 01"
 
-BROKEN_KEYS = {
-    "no bytes": ("", "key", 0, "a record type takes 2 bytes, there are 0"),
-    "one byte": ("00", "key", 0, "a record type takes 2 bytes, there are 1"),
-    "no group id": ("0011", "key.groupId", 2, "2 bytes are claimed, 0 are left"),
-    "half a length": ("0011 00", "key.groupId", 2, "2 bytes are claimed, 1 are left"),
-    "a group id past the end": ("0011 0005 67", "key.groupId", 4, "5 bytes are claimed, 1 are left"),
-    "a null group id": ("0011 ffff", "key.groupId", 2, "null where there must be a value"),
-    "a negative length": ("0011 fffe", "key.groupId", 2, "negative size -2"),
-    "a negative length with bytes to go on": (
+INVALID_KEYS = {
+    "no bytes": ("", "key", 0, "2 bytes expected for a record type, 0 remaining"),
+    "one byte": ("00", "key", 0, "2 bytes expected for a record type, 1 remaining"),
+    "no group id": ("0011", "key.groupId", 2, "2 bytes expected, 0 remaining"),
+    "half a length": ("0011 00", "key.groupId", 2, "2 bytes expected, 1 remaining"),
+    "a group id past the end": ("0011 0005 67", "key.groupId", 4, "5 bytes expected, 1 remaining"),
+    "a null group id": ("0011 ffff", "key.groupId", 2, "null in a field that is not nullable"),
+    "a negative length": ("0011 fffe", "key.groupId", 2, "negative length -2"),
+    "a negative length with enough bytes for it": (
         "0011 8000" + "67" * 0x8000,
         "key.groupId",
         2,
-        "negative size -32768",
+        "negative length -32768",
     ),
     "bad UTF-8": ("0011 0002 67ff", "key.groupId", 5, "not UTF-8"),
     "a surrogate in UTF-8": ("0011 0003 eda080", "key.groupId", 4, "not UTF-8"),
-    "a trailing byte": ("0011 0001 67 00", "key", 5, "1 bytes too many"),
-    "a missing member id": ("0016 0001 67", "key.memberId", 5, "2 bytes are claimed, 0 are left"),
-    "a cut partition": ("0001 0001 67 0001 74 0000", "key.partition", 8, "4 bytes are needed, 2 are left"),
+    "a trailing byte": ("0011 0001 67 00", "key", 5, "1 trailing bytes"),
+    "a missing member id": ("0016 0001 67", "key.memberId", 5, "2 bytes expected, 0 remaining"),
+    "a truncated partition": ("0001 0001 67 0001 74 0000", "key.partition", 8, "4 bytes expected, 2 remaining"),
 }
 
 
 @BOTH
-@pytest.mark.parametrize(("key", "path", "offset", "reason"), BROKEN_KEYS.values(), ids=BROKEN_KEYS)
-def test_a_broken_key_is_refused_with_its_field_and_offset(
+@pytest.mark.parametrize(("key", "path", "offset", "reason"), INVALID_KEYS.values(), ids=INVALID_KEYS)
+def test_an_invalid_key_is_malformed_with_its_field_and_offset(
     decoder: Decoder, key: str, path: str, offset: int, reason: str
 ) -> None:
     with pytest.raises(MalformedRecord) as caught:
@@ -57,82 +57,82 @@ def test_a_broken_key_is_refused_with_its_field_and_offset(
     assert str(caught.value) == f"{path}: {reason} (byte {offset})"
 
 
-BROKEN_VALUES = {
-    "the empty value": (GROUP_KEY, "", "value", 0, "a version takes 2 bytes, there are 0"),
-    "half a version": (GROUP_KEY, "00", "value", 0, "a version takes 2 bytes, there are 1"),
-    "a cut number": (GROUP_KEY, "0000 000000", "value.epoch", 2, "4 bytes are needed, 3 are left"),
-    "no tag section": (GROUP_KEY, HEAD_17, "value", 14, "the bytes end inside a varint"),
-    "a trailing byte": (GROUP_KEY, f"{HEAD_17} 00 00", "value", 15, "1 bytes too many"),
-    "a two-byte varint for zero": (GROUP_KEY, f"{HEAD_17} 8000", "value", 14, "over-long varint"),
-    "a varint of six bytes": (GROUP_KEY, f"{HEAD_17} 808080808001", "value", 14, "over-long varint"),
-    "a varint above 32 bits": (GROUP_KEY, f"{HEAD_17} ffffffff1f", "value", 14, "over-long varint"),
-    "an unending varint": (GROUP_KEY, f"{HEAD_17} ff", "value", 14, "the bytes end inside a varint"),
-    "a tag's size in two bytes that fits one": (
+INVALID_VALUES = {
+    "the empty value": (GROUP_KEY, "", "value", 0, "2 bytes expected for a version, 0 remaining"),
+    "half a version": (GROUP_KEY, "00", "value", 0, "2 bytes expected for a version, 1 remaining"),
+    "a truncated number": (GROUP_KEY, "0000 000000", "value.epoch", 2, "4 bytes expected, 3 remaining"),
+    "no tag section": (GROUP_KEY, HEAD_17, "value", 14, "the data ends within a varint"),
+    "a trailing byte": (GROUP_KEY, f"{HEAD_17} 00 00", "value", 15, "1 trailing bytes"),
+    "a two-byte varint for zero": (GROUP_KEY, f"{HEAD_17} 8000", "value", 14, "overlong varint"),
+    "a varint of six bytes": (GROUP_KEY, f"{HEAD_17} 808080808001", "value", 14, "overlong varint"),
+    "a varint above 32 bits": (GROUP_KEY, f"{HEAD_17} ffffffff1f", "value", 14, "overlong varint"),
+    "an incomplete varint": (GROUP_KEY, f"{HEAD_17} ff", "value", 14, "the data ends within a varint"),
+    "a tag's size in two bytes where one is enough": (
         GROUP_KEY,
         f"{HEAD_17} 01 00 8400 00000001",
         "value",
         16,
-        "over-long varint",
+        "overlong varint",
     ),
-    "a tag's number in two bytes that fits one": (
+    "a tag's number in two bytes where one is enough": (
         GROUP_KEY,
         f"{HEAD_17} 01 8000 04 00000001",
         "value",
         15,
-        "over-long varint",
+        "overlong varint",
     ),
-    "more tags than there are": (
+    "a count of tags that is too large": (
         GROUP_KEY,
         f"{HEAD_17} 02 00 04 00000001",
         "value",
         21,
-        "the bytes end inside a varint",
+        "the data ends within a varint",
     ),
     "a tag twice": (GROUP_KEY, f"{HEAD_17} 02 00 04 00000001 00 04 00000001", "value", 21, "tag 0 after tag 0"),
     "tags out of order": (GROUP_KEY, f"{HEAD_17} 02 02 04 00000001 00 04 00000001", "value", 21, "tag 0 after tag 2"),
     "an unknown tag twice": (GROUP_KEY, f"{HEAD_17} 02 09 00 09 00", "value", 17, "tag 9 after tag 9"),
-    "a tag past the end": (GROUP_KEY, f"{HEAD_17} 01 09 05 00", "value", 17, "tag 9 claims 5 bytes, 1 are left"),
+    "a tag past the end": (GROUP_KEY, f"{HEAD_17} 01 09 05 00", "value", 17, "5 bytes expected in tag 9, 1 remaining"),
     "a tag of 2 GB": (
         GROUP_KEY,
         f"{HEAD_17} 01 09 ffffffff07 00",
         "value",
         21,
-        "tag 9 claims 2147483647 bytes, 1 are left",
+        "2147483647 bytes expected in tag 9, 1 remaining",
     ),
     "a tag larger than its field": (
         GROUP_KEY,
         f"{HEAD_17} 01 00 05 00000001 00",
         "value.validatedTopologyEpoch",
         17,
-        "tag 0 claims 5 bytes, its field takes 4",
+        "tag 0 has 5 bytes, its field 4",
     ),
     "a tag smaller than its field": (
         GROUP_KEY,
         f"{HEAD_17} 01 00 03 00000001",
         "value.validatedTopologyEpoch",
         17,
-        "tag 0 claims 3 bytes, its field takes 4",
+        "tag 0 has 3 bytes, its field 4",
     ),
     "a string of 2 GB": (
         MEMBER_KEY,
         f"{HEAD_22} 02 ffffffff07 30",
         "value.activeTasks[0].subtopologyId",
         12,
-        "a string of 2147483646 bytes, 32767 is the most",
+        "a string of 2147483646 bytes, the maximum is 32767",
     ),
     "a string past the end": (
         MEMBER_KEY,
         f"{HEAD_22} 02 09 303030",
         "value.activeTasks[0].subtopologyId",
         13,
-        "8 bytes are claimed, 3 are left",
+        "8 bytes expected, 3 remaining",
     ),
     "a null string": (
         MEMBER_KEY,
         f"{HEAD_22} 02 00 01 00",
         "value.activeTasks[0].subtopologyId",
         12,
-        "null where there must be a value",
+        "null in a field that is not nullable",
     ),
     "bad UTF-8 in the second task": (
         MEMBER_KEY,
@@ -141,83 +141,83 @@ BROKEN_VALUES = {
         18,
         "not UTF-8",
     ),
-    "a null array": (MEMBER_KEY, f"{HEAD_22} 00", "value.activeTasks", 11, "null where there must be a value"),
+    "a null array": (MEMBER_KEY, f"{HEAD_22} 00", "value.activeTasks", 11, "null in a field that is not nullable"),
     "2 billion structs": (
         MEMBER_KEY,
         f"{HEAD_22} ffffffff07 0230 01 00",
         "value.activeTasks",
         11,
-        "2147483646 elements are claimed, 4 bytes are left",
+        "2147483646 elements expected, 4 bytes remaining",
     ),
     "2 billion numbers": (
         MEMBER_KEY,
         f"{HEAD_22} 02 0230 ffffffff07 00000001",
         "value.activeTasks[0].partitions",
         14,
-        "2147483646 elements are claimed, 4 bytes are left",
+        "2147483646 elements expected, 4 bytes remaining",
     ),
     "a negative count before flexible versions": (
         "0002 0001 67",
         "0000 0000 00000001 ffff ffff fffffffe",
         "value.members",
         12,
-        "negative size -2",
+        "negative length -2",
     ),
     "bytes of 2 GB before flexible versions": (
         "0002 0001 67",
         "0000 0000 00000001 ffff ffff 00000001 0001 6d 0001 63 0001 68 00002710 7fffffff aa",
         "value.members[0].subscription",
         33,
-        "2147483647 bytes are claimed, 1 are left",
+        "2147483647 bytes expected, 1 remaining",
     ),
     "null bytes": (
         "0002 0001 67",
         "0000 0000 00000001 ffff ffff 00000001 0001 6d 0001 63 0001 68 00002710 ffffffff 00000000",
         "value.members[0].subscription",
         29,
-        "null where there must be a value",
+        "null in a field that is not nullable",
     ),
-    "a presence that is neither": (
+    "an invalid presence byte": (
         "0013 0001 67 0001 6d",
         "0000 00 00 0263 0268 0000afc8 00000000 0270 02 01 00",
         "value.userEndpoint",
         18,
-        "neither null nor present: 0x02",
+        "a byte that means neither null nor present: 0x02",
     ),
     "2 billion structs behind a tag": (
         GROUP_KEY,
         f"{HEAD_17} 01 01 05 ffffffff07",
         "value.lastAssignmentConfigs",
         17,
-        "2147483646 elements are claimed, 0 bytes are left",
+        "2147483646 elements expected, 0 bytes remaining",
     ),
     "2 billion structs before flexible versions": (
         "0002 0001 67",
         "0000 0000 00000001 ffff ffff 7fffffff 0001 6d",
         "value.members",
         12,
-        "2147483647 elements are claimed, 3 bytes are left",
+        "2147483647 elements expected, 3 bytes remaining",
     ),
-    "a cut uuid": (
+    "a truncated uuid": (
         OFFSET_KEY,
         "0004" + "00" * 12 + "01" + "00" * 8 + "01 00 04 00000000",
         "value.topicId",
         26,
-        "16 bytes are claimed, 4 are left",
+        "16 bytes expected, 4 remaining",
     ),
-    "tags where there are none yet": (
+    "tagged fields in a version without them": (
         OFFSET_KEY,
         "0003" + "00" * 12 + "0000" + "00" * 8 + "00",
         "value",
         24,
-        "1 bytes too many",
+        "1 trailing bytes",
     ),
 }
 
 
 @BOTH
-@pytest.mark.parametrize(("key", "value", "path", "offset", "reason"), BROKEN_VALUES.values(), ids=BROKEN_VALUES)
-def test_a_broken_value_is_refused_with_its_field_and_offset(
+@pytest.mark.parametrize(("key", "value", "path", "offset", "reason"), INVALID_VALUES.values(), ids=INVALID_VALUES)
+def test_an_invalid_value_is_malformed_with_its_field_and_offset(
     decoder: Decoder, key: str, value: str, path: str, offset: int, reason: str
 ) -> None:
     with pytest.raises(MalformedRecord) as caught:
@@ -226,15 +226,15 @@ def test_a_broken_value_is_refused_with_its_field_and_offset(
     assert (caught.value.path, caught.value.offset, caught.value.reason) == (path, offset, reason)
 
 
-CLAIMS = [name for name in BROKEN_VALUES if "2 GB" in name or "2 billion" in name]
+HUGE_LENGTHS = [name for name in INVALID_VALUES if "2 GB" in name or "2 billion" in name]
 
 
 @BOTH
-@pytest.mark.parametrize("name", CLAIMS)
-def test_a_false_claim_of_gigabytes_takes_no_memory(decoder: Decoder, name: str) -> None:
-    key, value = map(bytes.fromhex, BROKEN_VALUES[name][:2])
+@pytest.mark.parametrize("name", HUGE_LENGTHS)
+def test_a_wrong_length_of_gigabytes_takes_no_memory(decoder: Decoder, name: str) -> None:
+    key, value = map(bytes.fromhex, INVALID_VALUES[name][:2])
     with suppress(MalformedRecord):
-        decoder(key, value)  # the first of its type makes the reader
+        decoder(key, value)  # the first record of its type generates the reader
     tracemalloc.start()
     with pytest.raises(MalformedRecord):
         decoder(key, value)
@@ -246,7 +246,7 @@ def test_a_false_claim_of_gigabytes_takes_no_memory(decoder: Decoder, name: str)
 
 @BOTH
 @pytest.mark.parametrize("record_type", [-32768, -1, 24, 25, 255, 4352, 32767])
-def test_a_record_type_that_no_release_has_is_unknown_even_where_its_bytes_make_no_sense(
+def test_a_record_type_that_no_release_has_is_unknown_even_if_its_bytes_are_invalid(
     decoder: Decoder, record_type: int
 ) -> None:
     with pytest.raises(UnknownRecordType, match=f"record type {record_type}: not a record") as caught:
@@ -256,7 +256,7 @@ def test_a_record_type_that_no_release_has_is_unknown_even_where_its_bytes_make_
 
 
 @BOTH
-def test_type_18_is_named_as_planned_and_never_shipped(decoder: Decoder) -> None:
+def test_type_18_is_reported_as_planned_and_never_shipped(decoder: Decoder) -> None:
     with pytest.raises(
         UnknownRecordType, match="StreamsGroupPartitionMetadata was planned by KIP-1071 and never shipped"
     ):
@@ -268,7 +268,7 @@ def test_type_18_is_named_as_planned_and_never_shipped(decoder: Decoder) -> None
     ("key", "version", "known"),
     [(GROUP_KEY, 1, "0"), (GROUP_KEY, -1, "0"), (OFFSET_KEY, 5, "0-4"), ("0000" + OFFSET_KEY[4:], 1, "0")],
 )
-def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_named(
+def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_reported(
     decoder: Decoder, key: str, version: int, known: str
 ) -> None:
     with pytest.raises(UnknownValueVersion, match=f"value version {version} is unknown, known: {known}") as caught:
@@ -293,7 +293,7 @@ def test_a_value_that_is_not_bytes_is_malformed(decoder: Decoder, value: object)
 
 @BOTH
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
-def test_whatever_holds_bytes_decodes_as_bytes_do(decoder: Decoder, kind: type) -> None:
+def test_other_bytes_like_objects_decode_as_bytes_do(decoder: Decoder, kind: type) -> None:
     key, value = bytes.fromhex(GROUP_KEY), bytes.fromhex(f"{HEAD_17} 01 09 02 aabb")
 
     record = decoder(kind(key), kind(value))
@@ -303,8 +303,8 @@ def test_whatever_holds_bytes_decodes_as_bytes_do(decoder: Decoder, kind: type) 
 
 
 @BOTH
-def test_a_dialect_nobody_defined_is_a_decode_error_that_names_those_there_are(decoder: Decoder) -> None:
-    with pytest.raises(UnknownDialectError, match="no dialect 'kip-1332'; there are shipped, kip-1331"):
+def test_an_unknown_dialect_is_a_decode_error_that_lists_the_known_ones(decoder: Decoder) -> None:
+    with pytest.raises(UnknownDialectError, match="unknown dialect 'kip-1332', known: shipped, kip-1331"):
         decoder(bytes.fromhex(GROUP_KEY), None, dialect="kip-1332")
 
 

@@ -1,4 +1,4 @@
-"""Bytes written by hand, field by field, against what they mean: tests that rest on no code of ours or Kafka's."""
+"""Bytes written by hand, field by field, and the fields they decode to: independent of our encoder and Kafka's code."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ UUID_TEXT = "AAAAAAAAAAAAAAAAAAAAAQ"
 TASKS_0 = {"subtopology_id": "0", "partitions": [0, 1], "assignment_epochs": []}
 
 CASES = {
-    "17 of 4.1, without tags": (
+    "17 of 4.1, without tagged fields": (
         f"0011 {GROUP}",
         "0000 00000002 2152202a89c42935 00",
         {
@@ -27,7 +27,7 @@ CASES = {
             "failed_description_topology_epoch": -1,
         },
     ),
-    "17 of a live 4.4.0 broker, description never stored": (
+    "17 of a real 4.4.0 broker, description never stored": (
         "0011 0007 672d7075736832",
         "0000 00000002 2152202a89c42935 02 00 04 00000003 01 19 02 156e756d2e7374616e6462792e7265706c69636173 0230 00",
         {
@@ -39,7 +39,7 @@ CASES = {
             "failed_description_topology_epoch": -1,
         },
     ),
-    "17 of a live 4.4.0 broker, a description on its way": (
+    "17 of a real 4.4.0 broker, a description being stored": (
         "0011 0007 672d7075736832",
         "0000 00000002 2152202a89c42935 03 00 04 00000003 01 19 02 156e756d2e7374616e6462792e7265706c69636173 0230 00"
         "02 04 fffffffe",
@@ -52,7 +52,7 @@ CASES = {
             "failed_description_topology_epoch": -1,
         },
     ),
-    "17 of a live 4.4.0 broker, description stored": (
+    "17 of a real 4.4.0 broker, description stored": (
         "0011 0007 672d7075736832",
         "0000 00000002 2152202a89c42935 03 00 04 00000003 01 19 02 156e756d2e7374616e6462792e7265706c69636173 0230 00"
         "02 04 00000003",
@@ -65,7 +65,7 @@ CASES = {
             "failed_description_topology_epoch": -1,
         },
     ),
-    "17 with every tag, configs null": (
+    "17 with every tagged field, configs null": (
         f"0011 {GROUP}",
         "0000 00000001 ffffffffffffffff 04 00 04 00000000 01 01 00 02 04 00000005 03 04 00000006",
         {
@@ -77,7 +77,7 @@ CASES = {
             "failed_description_topology_epoch": 6,
         },
     ),
-    "19 of a member with nothing optional": (
+    "19 of a member without optional fields": (
         f"0013 {GROUP} {MEMBER}",
         "0000 00 00 0263 0268 0000afc8 00000000 0270 ff 01 00",
         {
@@ -141,7 +141,7 @@ CASES = {
             "warmup_tasks_pending_revocation": [],
         },
     ),
-    "22 of 4.2, with assignment epochs and a static member away": (
+    "22 of 4.2, with assignment epochs and a static member that left temporarily": (
         f"0016 {GROUP} {MEMBER}",
         "0000 fffffffe 00000002 7f 02 0230 03 00000000 00000001 01 00 09 03 00000003 00000004"
         "02 0231 02 00000005 01 00 01 00 01 01 01 01 00",
@@ -276,7 +276,7 @@ CASES = {
             ],
         },
     ),
-    "5 with a classic member behind tag 0": (
+    "5 with a classic member in tag 0": (
         f"0005 {GROUP} {MEMBER}",
         "0000 00 00 0263 0268 01 00 ffffffff 00 01 00 0d 01 00000005 02 0261 03aabb 00 00",
         {
@@ -316,26 +316,28 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("key", "value", "meaning"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("key", "value", "fields"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("decoder", [decode, reference_decode])
-def test_hand_written_bytes_mean_what_they_say(decoder: Decoder, key: str, value: str, meaning: dict[str, Any]) -> None:
+def test_hand_written_bytes_decode_to_their_fields(
+    decoder: Decoder, key: str, value: str, fields: dict[str, Any]
+) -> None:
     record = decoder(bytes.fromhex(key), bytes.fromhex(value))
 
-    assert record.value == meaning
-    assert list(record.value) == list(meaning)
+    assert record.value == fields
+    assert list(record.value) == list(fields)
     assert (record.unknown_tags, record.drift, record.layout) == ([], False, None)
 
 
-@pytest.mark.parametrize(("key", "value", "meaning"), CASES.values(), ids=CASES)
-def test_what_they_mean_builds_the_same_bytes(key: str, value: str, meaning: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("key", "value", "fields"), CASES.values(), ids=CASES)
+def test_the_fields_encode_to_the_hand_written_bytes(key: str, value: str, fields: dict[str, Any]) -> None:
     record = decode(bytes.fromhex(key), bytes.fromhex(value))
 
-    built = encode(record.record_type, record.key, meaning, version=record.value_version)
+    encoded = encode(record.record_type, record.key, fields, version=record.value_version)
 
-    assert built == (bytes.fromhex(key), bytes.fromhex(value))
+    assert encoded == (bytes.fromhex(key), bytes.fromhex(value))
 
 
-def test_a_key_of_two_strings_and_a_number_is_read_in_full() -> None:
+def test_a_key_of_two_strings_and_a_number_is_decoded() -> None:
     record = decode(bytes.fromhex("0001 0002 6731 0003 c3a974 ffffffff"), None)
 
     assert (record.record_type, record.name) == (1, "OffsetCommit")
@@ -343,7 +345,7 @@ def test_a_key_of_two_strings_and_a_number_is_read_in_full() -> None:
 
 
 @pytest.mark.parametrize("decoder", [decode, reference_decode])
-def test_a_tombstone_has_a_key_and_nothing_else(decoder: Decoder) -> None:
+def test_a_tombstone_has_only_a_key(decoder: Decoder) -> None:
     record = decoder(bytes.fromhex(f"0016 {GROUP} {MEMBER}"), None)
 
     assert record.key == {"group_id": "g", "member_id": "m"}

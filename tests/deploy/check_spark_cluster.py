@@ -1,4 +1,4 @@
-"""The job on a Spark cluster of two workers, as deploy/spark says, with groups enough that the workers fold them.
+"""The job on a Spark cluster of two workers, as in deploy/spark, with enough groups to be folded by the workers.
 
 Run by `make check-deploy`, not by `make test`: it takes most of a minute.
 """
@@ -13,11 +13,11 @@ import pytest
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
-from streaming_app.local.container import Broker
-from streaming_app.protocol.client import StreamsGroupClient
-from streaming_app.serve.warehouse import Warehouse
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.tables.reader import WarehouseReader
 from tests.deploy.spark_cluster import EXECUTOR_MEMORY, HOST, spark_cluster
-from tests.job.running import run_job
+from tests.job.job_runner import run_job
 
 pytestmark = pytest.mark.broker
 
@@ -31,11 +31,11 @@ def test_executors_of_a_cluster_read_fold_and_write(
     client.create_topic(topic, 4)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5)
     for number in range(GROUPS):
-        for pair in (
+        for key, value in (
             encode(17, {"group_id": f"g-{number}"}, {"epoch": 2}),
             encode(20, {"group_id": f"g-{number}"}, {"assignment_epoch": 2}),
         ):
-            producer.send(topic, key=pair[0], value=pair[1], partition=number % 4)
+            producer.send(topic, key=key, value=value, partition=number % 4)
     producer.close()
     log, warehouse = tmp_path / "log", tmp_path / "warehouse"
     log.mkdir()
@@ -53,11 +53,11 @@ def test_executors_of_a_cluster_read_fold_and_write(
             "spark.eventLog.compress": "false",
         }
         conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-        ran = run_job(broker.bootstrap_server, warehouse, "--topic", topic, *conf)
-    assert ran.returncode == 0, ran.stderr
+        result = run_job(broker.bootstrap_server, warehouse, "--topic", topic, *conf)
+    assert result.returncode == 0, result.stderr
 
-    stored = Warehouse(warehouse).rows("SELECT count(*) AS n, min(assignment_epoch) AS epoch FROM groups")
+    stored = WarehouseReader(warehouse).rows("SELECT count(*) AS n, min(assignment_epoch) AS epoch FROM groups")
     assert stored == [{"n": GROUPS, "epoch": 2}]
     events = [json.loads(line) for file in log.iterdir() for line in file.read_text("utf-8").splitlines()]
-    ended = [event["Task Info"]["Executor ID"] for event in events if event["Event"] == "SparkListenerTaskEnd"]
-    assert set(ended) == {"0", "1"}
+    executors = [event["Task Info"]["Executor ID"] for event in events if event["Event"] == "SparkListenerTaskEnd"]
+    assert set(executors) == {"0", "1"}

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on loopback, from the classes that PySpark ships: a master and workers of one core."""
+"""A Spark standalone cluster on loopback, from the classes in PySpark: a master, and workers with one core each."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyspark
 
-from streaming_app.local.answering import HOST, reserve
-from streaming_app.local.java import java_home
-from streaming_app.local.process import Process
+from streaming_app.jvm.java import java_home
+from streaming_app.sandbox.process import Process
+from streaming_app.sandbox.readiness_wait import HOST, reserve_port
 from tests.waiting import wait_until
 
 EXECUTOR_MEMORY = "640m"
@@ -20,24 +20,24 @@ _START_SECONDS = 60.0
 
 @contextmanager
 def spark_cluster(directory: Path, workers: int) -> Iterator[str]:
-    """Run the cluster, its logs and its executors' in `directory`; its URL for `spark.master` is handed out."""
-    with reserve() as listener:
+    """Run the cluster with the logs of its daemons and executors in `directory`; gives the URL for `spark.master`."""
+    with reserve_port() as listener:
         port = listener.getsockname()[1]
     master = f"spark://{HOST}:{port}"
-    with ExitStack() as running:
-        started = _daemon(directory, "master", "master.Master", "--port", str(port))
-        running.callback(started.stop)
-        wait_until(lambda: _answers(port), _START_SECONDS)
+    with ExitStack() as at_exit:
+        daemon = _start_daemon(directory, "master", "master.Master", "--port", str(port))
+        at_exit.callback(daemon.stop)
+        wait_until(lambda: _accepts_connections(port), _START_SECONDS)
         for number in range(workers):
             name = f"worker-{number}"
             options = ("--cores", "1", "--memory", EXECUTOR_MEMORY, "--work-dir", str(directory / name), master)
-            running.callback(_daemon(directory, name, "worker.Worker", *options).stop)
+            at_exit.callback(_start_daemon(directory, name, "worker.Worker", *options).stop)
         log = directory / "master.log"
         wait_until(lambda: log.read_text("utf-8").count("Registering worker") == workers, _START_SECONDS)
         yield master
 
 
-def _daemon(directory: Path, name: str, main_class: str, *options: str) -> Process:
+def _start_daemon(directory: Path, name: str, main_class: str, *options: str) -> Process:
     spark = Path(pyspark.__file__).parent
     environment = (
         f"SPARK_HOME={spark}",
@@ -46,12 +46,12 @@ def _daemon(directory: Path, name: str, main_class: str, *options: str) -> Proce
         "SPARK_DAEMON_MEMORY=256m",
         "SPARK_DAEMON_JAVA_OPTS=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     )
-    where = ("--host", HOST, "--webui-port", "0")
+    address = ("--host", HOST, "--webui-port", "0")
     command = ["env", *environment, spark / "bin" / "spark-class", f"org.apache.spark.deploy.{main_class}"]
-    return Process([*command, *where, *options], directory / f"{name}.log")
+    return Process([*command, *address, *options], directory / f"{name}.log")
 
 
-def _answers(port: int) -> bool:
+def _accepts_connections(port: int) -> bool:
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules in `deploy/`: what they ask for is there, and asked as Prometheus wants it."""
+"""The dashboard and the alert rules in `deploy/`: their queries are valid and use metrics that exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import promql_parser
 import pytest
 import yaml
 
-from streaming_app.core.rules import RULES
+from streaming_app.alerts.rules.evaluate import RULES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from tests.tools import MissingToolError, debian_tool
@@ -33,9 +33,9 @@ LABELS = {
     metric.name + suffix: {"cluster", *group, *metric.labels}
     for metrics, group in ((JOB_METRICS, ()), (GROUP_METRICS, ("group",)))
     for metric in metrics
-    for suffix in _SUFFIXES.get(metric.kind, ("",))
+    for suffix in _SUFFIXES.get(metric.type, ("",))
 }
-"""What a scrape gives: the name of each series, and its labels."""
+"""The labels of each series of a scrape, by name."""
 COUNTERS = {name for name in LABELS if name.endswith(("_total", "_sum", "_count"))}
 
 QUERIES = [
@@ -51,7 +51,7 @@ def nodes(query: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("where", "query"), QUERIES, ids=[where for where, _ in QUERIES])
-def test_a_query_asks_for_metrics_and_labels_that_there_are(where: str, query: str) -> None:
+def test_a_query_uses_existing_metrics_and_labels(where: str, query: str) -> None:
     found = nodes(query)
     selectors = [node for node in found if isinstance(node, promql_parser.VectorSelector)]
     assert selectors, where
@@ -73,17 +73,17 @@ def test_rates_are_of_counters(where: str, query: str) -> None:
             assert node.args[0].vector_selector.name in COUNTERS, where
 
 
-def test_label_values_are_those_that_the_job_gives() -> None:
-    said = {value for _, query in QUERIES for value in re.findall(r'(?:state|status)[=!]~?"([^"]+)"', query)}
-    named = {name for value in said for name in value.split("|")}
+def test_label_values_are_values_that_the_job_exports() -> None:
+    matched = {value for _, query in QUERIES for value in re.findall(r'(?:state|status)[=!]~?"([^"]+)"', query)}
+    used = {name for value in matched for name in value.split("|")}
     known = {"Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Unknown", "firing", "pending"}
     known |= {"CURRENT", "FAILED", "UNCERTAIN", "NEVER_STORED", "STALE", "NO_TOPOLOGY"}
-    assert named <= known
-    assert {"NotReady", "FAILED", "firing"} <= named
+    assert used <= known
+    assert {"NotReady", "FAILED", "firing"} <= used
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_says_what_is_wrong_and_where_to_look(rule: dict[str, Any]) -> None:
+def test_an_alert_has_a_summary_a_description_and_a_runbook(rule: dict[str, Any]) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert set(rule["annotations"]) == {"summary", "description", "runbook"}
@@ -100,25 +100,25 @@ def test_alerts_have_the_names_and_severities_of_the_jobs_own_rules() -> None:
     assert {name: severities.get(name) for name in RULES} == {name: rule.severity for name, rule in RULES.items()}
 
 
-def promtool(*arguments: object) -> str:
+def run_promtool(*arguments: object) -> str:
     try:
         program = debian_tool("prometheus", "promtool")
     except MissingToolError as missing:
         pytest.skip(str(missing))
-    ran = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def test_promtool_accepts_the_rules() -> None:
-    assert f"SUCCESS: {len(ALERTS)} rules found" in promtool("check", "rules", "--lint-fatal", RULES_FILE)
+    assert f"SUCCESS: {len(ALERTS)} rules found" in run_promtool("check", "rules", "--lint-fatal", RULES_FILE)
 
 
-def test_the_rules_fire_when_they_should_and_not_else() -> None:
-    assert "SUCCESS" in promtool("test", "rules", RULES_TEST)
+def test_the_rules_fire_exactly_when_expected() -> None:
+    assert "SUCCESS" in run_promtool("test", "rules", RULES_TEST)
 
 
-def test_every_rule_is_tried_by_the_rules_test() -> None:
+def test_every_rule_has_a_rules_test() -> None:
     text = RULES_TEST.read_text("utf-8")
     patterns = re.findall(r'alertname=~"([^"]+)"', text)
     for rule in ALERTS:
@@ -126,10 +126,10 @@ def test_every_rule_is_tried_by_the_rules_test() -> None:
         assert name in text or any(re.fullmatch(pattern, name) for pattern in patterns), name
 
 
-def test_the_dashboard_has_what_grafana_needs_of_one() -> None:
+def test_the_dashboard_has_the_fields_that_grafana_requires() -> None:
     assert DASHBOARD["uid"] == "streams-groups"
     assert DASHBOARD["schemaVersion"] >= 41
-    assert "__inputs" not in DASHBOARD, "it is provisioned from a file, too, and that asks nobody"
+    assert "__inputs" not in DASHBOARD, "inputs are not filled in when the dashboard is provisioned from a file"
     assert list(VARIABLES) == ["datasource", "cluster", "group"]
     assert VARIABLES["datasource"]["query"] == "prometheus"
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
@@ -143,11 +143,11 @@ def test_the_dashboard_has_what_grafana_needs_of_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["cluster", "group"])
-def test_a_variable_is_filled_from_a_label_that_there_is(name: str) -> None:
-    asked = re.fullmatch(r"label_values\((\w+)(\{.+\})?, (\w+)\)", VARIABLES[name]["query"]["query"])
-    assert asked
-    assert asked[3] == name
-    assert name in LABELS[asked[1]]
+def test_a_variable_takes_its_values_from_an_existing_label(name: str) -> None:
+    query = re.fullmatch(r"label_values\((\w+)(\{.+\})?, (\w+)\)", VARIABLES[name]["query"]["query"])
+    assert query
+    assert query[3] == name
+    assert name in LABELS[query[1]]
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
@@ -155,27 +155,27 @@ def test_a_panel_has_a_unit_a_description_and_the_datasource_of_the_variable(pan
     assert panel["title"]
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"]
-    chosen = {"type": "prometheus", "uid": "${datasource}"}
-    assert panel["datasource"] == chosen
-    assert all(target["datasource"] == chosen for target in panel["targets"])
+    datasource = {"type": "prometheus", "uid": "${datasource}"}
+    assert panel["datasource"] == datasource
+    assert all(target["datasource"] == datasource for target in panel["targets"])
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
     assert all('cluster="$cluster"' in target["expr"] for target in panel["targets"])
     used = set(re.findall(r"\$\{?(\w+)", json.dumps(panel)))
     assert used <= set(VARIABLES)
 
 
-def cells(panel: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    at = panel["gridPos"]
-    return ((x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"]))
+def grid_cells(panel: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    area = panel["gridPos"]
+    return ((x, y) for x in range(area["x"], area["x"] + area["w"]) for y in range(area["y"], area["y"] + area["h"]))
 
 
 def test_no_two_panels_overlap_and_none_leaves_the_grid() -> None:
     for panel in DASHBOARD["panels"]:
         assert 0 <= panel["gridPos"]["x"] <= panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
     for one, other in combinations(DASHBOARD["panels"], 2):
-        assert not set(cells(one)) & set(cells(other)), (one["title"], other["title"])
+        assert not set(grid_cells(one)) & set(grid_cells(other)), (one["title"], other["title"])
 
 
-def test_every_metric_is_shown_or_alerted_on() -> None:
-    asked = {node.name for _, query in QUERIES for node in nodes(query) if hasattr(node, "matchers")}
-    assert asked == set(LABELS)
+def test_every_metric_is_used_by_a_panel_or_an_alert() -> None:
+    used = {node.name for _, query in QUERIES for node in nodes(query) if hasattr(node, "matchers")}
+    assert used == set(LABELS)

@@ -1,6 +1,6 @@
-"""Whether the events of a group form a history: nothing twice, each takes up where the last left off, and ends at now.
+"""Checks the chain of a group's events: none twice, each starts from the value of the last, the last has today's value.
 
-"The same" means the same subject: one of the group's columns, or a member, or a member's tasks.
+Each subject has its own chain: one of the group's columns, a member, or a member's tasks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from streaming_app.core.life import Event
+from streaming_app.groups.state import Event
 
 _COLUMNS = (
     "state",
@@ -29,43 +29,45 @@ _SUBJECTS = {
     "member_left": "member",
     "assignment": "assignment",
 }
-_COMES_AND_GOES = ("group", "member")  # what matters is whether it is there: a member's client id may come later
+_COMPARED_BY_PRESENCE = ("group", "member")  # the value may change: the client id may be in a later record
 
 
-def key(event: Event) -> tuple[Any, ...]:
-    """What tells an event from the others of its group, as the key of `group_events` does."""
+def event_key(event: Event) -> tuple[Any, ...]:
+    """Return what identifies an event within its group, as the key of `group_events` does."""
     return event.kind, event.member_id, event.offset
 
 
 def gaps(group_id: str, events: Iterable[Event], row: Mapping[str, Any] | None) -> Iterator[str]:
-    """Every event that is there twice, or does not follow from the one before, and every end that is not the row's."""
-    events = sorted(events, key=lambda one: one.offset)
-    for known, count in Counter(map(key, events)).items():
+    """Yield each duplicate event, each that does not follow from the previous one, and each last one unlike the row."""
+    events = sorted(events, key=lambda event: event.offset)
+    for key, count in Counter(map(event_key, events)).items():
         if count > 1:
-            yield f"{group_id}: {known} is there {count} times"
+            yield f"{group_id}: {key} occurs {count} times"
     last: dict[tuple[str, str | None], str | None] = {}
     for event in events:
         subject = _SUBJECTS.get(event.kind), event.member_id
         if subject[0] is None:
             continue
         before = last.get((subject[0], event.member_id))
-        if _shown(subject[0], event.old) != _shown(subject[0], before):
+        if _comparable(subject[0], event.old) != _comparable(subject[0], before):
             yield f"{group_id}: {event} follows {before}"
         last[subject[0], event.member_id] = event.new
     if row:
-        yield from _ends(group_id, last, row)
+        yield from _compare_with_row(group_id, last, row)
 
 
-def _shown(subject: str, value: str | None) -> str | bool | None:
-    return value is not None if subject in _COMES_AND_GOES else value
+def _comparable(subject: str, value: str | None) -> str | bool | None:
+    return value is not None if subject in _COMPARED_BY_PRESENCE else value
 
 
-def _ends(group_id: str, last: Mapping[tuple[str, str | None], str | None], row: Mapping[str, Any]) -> Iterator[str]:
+def _compare_with_row(
+    group_id: str, last: Mapping[tuple[str, str | None], str | None], row: Mapping[str, Any]
+) -> Iterator[str]:
     for name in _COLUMNS:
         now = None if row[name] in {None, "Unknown"} else str(row[name])
         if last.get((name, None)) != now:
-            yield f"{group_id}: the last {name} told is {last.get((name, None))}, and the row says {now}"
-    told = {member_id for (subject, member_id), new in last.items() if subject == "member" and new is not None}
+            yield f"{group_id}: {name} is {last.get((name, None))} in the last event, and {now} in the row"
+    joined = {member_id for (subject, member_id), new in last.items() if subject == "member" and new is not None}
     members = {member["member_id"] for member in row["members"]}
-    if told != members:
-        yield f"{group_id}: joined and not left are {sorted(map(str, told))}, and the row has {sorted(members)}"
+    if joined != members:
+        yield f"{group_id}: joined and not left are {sorted(map(str, joined))}, and the row has {sorted(members)}"

@@ -1,4 +1,4 @@
-"""The job as users run it, ended and crashed as machines and people do. Its tables are compared in `tables`."""
+"""The job as users run it, terminated and killed at random. Its tables are compared in `job_tables`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from streaming_app.local.process import Process
-from tests.job.running import STREAMS_GROUPS
+from streaming_app.sandbox.process import Process
+from tests.job.job_runner import STREAMS_GROUPS
 
-_MANY = "from streaming_app.job import pipeline; pipeline._FEW_RECORDS = 0; "
-_END_SECONDS = 600.0
+_NO_SMALL_BATCHES = "from streaming_app.stream import micro_batch; micro_batch._FEW_RECORDS = 0; "
+_EXIT_SECONDS = 600.0
 
 
-class Start(NamedTuple):
-    """How the job is started: options that cut batches small, and whether each goes the way of large ones."""
+class StartOptions(NamedTuple):
+    """How the job is started."""
 
     options: tuple[str, ...] = ()
-    as_if_many: bool = False
+    as_large_batches: bool = False
+    """Whether even small batches are processed like large ones."""
+    setup: str = ""
+    """Python statements, each ended by a semicolon, that its process executes before."""
 
 
 STARTS = (
-    Start(),
-    Start(("--max-offsets-per-trigger", "25")),  # cuts operations in two
-    Start(("--max-offsets-per-trigger", "60", "--trigger", "0")),
-    Start(as_if_many=True),
+    StartOptions(),
+    StartOptions(("--max-offsets-per-trigger", "25")),  # splits operations
+    StartOptions(("--max-offsets-per-trigger", "60", "--trigger", "0")),
+    StartOptions(as_large_batches=True),
 )
 
 
-class Job:
-    """`streams-groups run` in a process of its own, with its own warehouse."""
+class JobProcess:
+    """`streams-groups run` in its own process, with its own warehouse."""
 
     def __init__(self, server: str, directory: Path) -> None:
         self.warehouse = directory / "warehouse"
@@ -44,34 +47,35 @@ class Job:
         return self._process is not None
 
     @property
-    def said(self) -> str:
-        """Everything that it has printed, over all starts."""
+    def output(self) -> str:
+        """Everything that the job has printed since its first start."""
         return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
 
-    def start(self, how: Start = STARTS[0]) -> None:
+    def start(self, how: StartOptions = STARTS[0]) -> None:
         python, option, program = STREAMS_GROUPS
-        command = [python, option, (_MANY if how.as_if_many else "") + program, "run"]
+        setup = how.setup + (_NO_SMALL_BATCHES if how.as_large_batches else "")
+        command = [python, option, setup + program, "run"]
         self._process = Process(
             [*command, "--bootstrap-server", self._server, "--warehouse", self.warehouse, *how.options],
             self._log,
             grace_seconds=30,
         )
 
-    def end(self) -> str | None:
-        """SIGTERM; what was wrong with its end, if anything."""
-        return self._gone(signal.SIGTERM, {0, 128 + signal.SIGTERM})  # the latter before it can take a signal
+    def terminate(self) -> str | None:
+        """Send SIGTERM; return an error if the job does not exit as expected."""
+        return self._wait_for_exit(signal.SIGTERM, {0, 128 + signal.SIGTERM})  # the latter before it handles signals
 
-    def crash(self) -> str | None:
-        """SIGKILL, to the process that the user started; its JVM follows by itself."""
-        return self._gone(signal.SIGKILL, {128 + signal.SIGKILL})
+    def kill(self) -> str | None:
+        """Send SIGKILL to the process that the user started; its JVM then exits."""
+        return self._wait_for_exit(signal.SIGKILL, {128 + signal.SIGKILL})
 
-    def lose_jvm(self) -> str | None:
-        """SIGKILL to Spark's JVM, as the kernel does when memory runs out. The job must say so, and end."""
+    def kill_jvm(self) -> str | None:
+        """Send SIGKILL to Spark's JVM, as the kernel does when memory runs out. The job must report it, and exit."""
         assert self._process
         jvms = [pid for pid in _children(self._process.pid) if _name(pid) == "java"]
         for pid in jvms:
             os.kill(pid, signal.SIGKILL)
-        return self._gone(0, {1}) if jvms else self.crash()
+        return self._wait_for_exit(0, {1}) if jvms else self.kill()
 
     def close(self) -> None:
         if self._process:
@@ -79,57 +83,59 @@ class Job:
             self._process = None
 
     @property
-    def died(self) -> str | None:
-        """What it said last, if it has ended unasked."""
+    def unexpected_exit(self) -> str | None:
+        """The exit code and the end of the output, if the job exited by itself."""
         if self._process is None or self._process.exit_code is None:
             return None
-        return f"the job ended with {self._process.exit_code}: {self.said[-2000:]}"
+        return f"the job exited with {self._process.exit_code}: {self.output[-2000:]}"
 
-    def _gone(self, number: int, codes: set[int]) -> str | None:
+    def _wait_for_exit(self, signal_number: int, expected: set[int]) -> str | None:
         assert self._process
-        if self._process.exit_code is None and number:
-            self._process.kill(number)
-        code = self._process.wait(_END_SECONDS)
+        if self._process.exit_code is None and signal_number:
+            self._process.kill(signal_number)
+        code = self._process.wait(_EXIT_SECONDS)
         self.close()
-        return None if code in codes else f"the job ended with {code} after signal {number}: {self.said[-2000:]}"
+        if code in expected:
+            return None
+        return f"the job exited with {code} after signal {signal_number}: {self.output[-2000:]}"
 
 
-class Trouble:
-    """Ends the job now and then, lets it lie for a while, and starts it again in another way."""
+class RandomRestarts:
+    """Stops the job at random, and starts it again later with other options."""
 
-    def __init__(self, job: Job, random: Random, every: int, rest: int = 30) -> None:
-        """On average one end in `every` operations; then up to `rest` operations without a job."""
+    def __init__(self, job: JobProcess, random: Random, every: int, max_pause: int = 30) -> None:
+        """Stop the job every `every` operations on average, each time for at most `max_pause` operations."""
         self.job = job
-        self.ends = {"end": 0, "crash": 0, "lose_jvm": 0}
+        self.stops = {"terminate": 0, "kill": 0, "kill_jvm": 0}
         self._random = random
         self._every = every
-        self._rest = rest
-        self._lies_for = 0
+        self._max_pause = max_pause
+        self._pause = 0
 
     def step(self) -> str | None:
-        """Told of every operation; what was wrong with the job's end, if anything."""
+        """Start or stop the job, if it is time to; call it after every operation. Return an error of the job's exit."""
         if not self.job.running:
-            self._lies_for -= 1
-            if self._lies_for <= 0:
+            self._pause -= 1
+            if self._pause <= 0:
                 self.job.start(self._random.choice(STARTS))
             return None
-        if died := self.job.died:
+        if unexpected_exit := self.job.unexpected_exit:
             self.job.close()
-            return died
+            return unexpected_exit
         if self._random.random() >= 1 / self._every:
             return None
-        (how,) = self._random.choices(list(self.ends), (2, 5, 1))
-        self.ends[how] += 1
-        self._lies_for = self._random.randrange(self._rest)
-        wrong: str | None = getattr(self.job, how)()
-        return wrong
+        (how,) = self._random.choices(list(self.stops), (2, 5, 1))
+        self.stops[how] += 1
+        self._pause = self._random.randrange(self._max_pause)
+        error: str | None = getattr(self.job, how)()
+        return error
 
 
 def _children(pid: int) -> list[int]:
-    found = []
+    children = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [int(child) for child in task.read_text("utf-8").split()]
-    return found
+        children += [int(child) for child in task.read_text("utf-8").split()]
+    return children
 
 
 def _name(pid: int) -> str:

@@ -1,4 +1,4 @@
-"""The log of a broker without Spark: its records as they come, folded by the pure core as the job folds them."""
+"""Reads the log of a broker without Spark, and folds its records with `groups.fold`, as the job does."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kafka import KafkaConsumer, TopicPartition
 from typing_extensions import Self
 
 from offsets_decoder import decode
-from streaming_app.core.fold import CLASSIC_GROUP, Fold
-from streaming_app.core.group import RECORD_TYPES
-from streaming_app.core.life import Event, LogRecord
-from streaming_app.core.row import from_row, to_row
-from tests.history.chain import key
+from streaming_app.groups.fold import CLASSIC_GROUP, Fold
+from streaming_app.groups.group import RECORD_TYPES
+from streaming_app.groups.row import from_row, to_row
+from streaming_app.groups.state import Event, LogRecord
+from tests.history.chain import event_key
 
 TOPIC = "__consumer_offsets"
 
 
-class Raw(NamedTuple):
-    """A record as it stands in the log; a value of None is a tombstone."""
+class RawRecord(NamedTuple):
+    """A record of the log; a value of None is a tombstone."""
 
     partition: int
     offset: int
@@ -34,12 +34,12 @@ class Raw(NamedTuple):
 
     @property
     def group_id(self) -> str:
-        """Every group record's key begins with its type and the group's id."""
+        """The key of every group record starts with the record type and the group id."""
         return self.key[4 : 4 + int.from_bytes(self.key[2:4], "big")].decode()
 
 
 class LogReader:
-    """Reads the offsets topic to its end, each time from where it was."""
+    """Reads the offsets topic to its end; each `read` continues where the previous one ended."""
 
     def __init__(self, bootstrap_server: str) -> None:
         self._server = bootstrap_server
@@ -56,7 +56,7 @@ class LogReader:
         self._consumer.close()
 
     def reopen(self) -> None:
-        """Go on with a new connection, after the broker was away."""
+        """Continue with a new connection, after the broker was restarted."""
         self.close()
         self._open()
 
@@ -64,35 +64,35 @@ class LogReader:
         self._consumer = KafkaConsumer(
             bootstrap_servers=self._server, enable_auto_commit=False, isolation_level="read_uncommitted"
         )
-        numbers = self._consumer.partitions_for_topic(TOPIC) or set()
-        self._partitions = [TopicPartition(TOPIC, number) for number in sorted(numbers)]
+        partitions = self._consumer.partitions_for_topic(TOPIC) or set()
+        self._partitions = [TopicPartition(TOPIC, partition) for partition in sorted(partitions)]
         self._consumer.assign(self._partitions)
-        if fresh := [where for where in self._partitions if where not in self._positions]:
-            self._consumer.seek_to_beginning(*fresh)
-        for where, offset in self._positions.items():
-            self._consumer.seek(where, offset)
+        if new := [partition for partition in self._partitions if partition not in self._positions]:
+            self._consumer.seek_to_beginning(*new)
+        for partition, offset in self._positions.items():
+            self._consumer.seek(partition, offset)
 
-    def read(self) -> list[Raw]:
-        """What is new, in the order of each partition."""
-        if not self._partitions:  # the topic comes with the first group
+    def read(self) -> list[RawRecord]:
+        """Return the new records, in the order of each partition."""
+        if not self._partitions:  # the topic is created with the first group
             self.reopen()
         ends = self._consumer.end_offsets(self._partitions)
         records: list[Any] = []
         while any(self._consumer.position(partition) < end for partition, end in ends.items()):
             for batch in self._consumer.poll(timeout_ms=100).values():
                 records += batch
-        self._positions = {where: self._consumer.position(where) for where in self._partitions}
-        return [Raw(one.partition, one.offset, one.timestamp, one.key, one.value) for one in records]
+        self._positions = {partition: self._consumer.position(partition) for partition in self._partitions}
+        return [RawRecord(one.partition, one.offset, one.timestamp, one.key, one.value) for one in records]
 
 
-class Folded:
-    """The rows and the events that the core makes of a log; every `add` is a batch of the job."""
+class FoldedLog:
+    """The rows and events that result from a log; every `add` corresponds to a batch of the job."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
         self.events: dict[str, list[Event]] = {}
 
-    def add(self, records: Iterable[Raw]) -> None:
+    def add(self, records: Iterable[RawRecord]) -> None:
         folds: dict[str, Fold] = {}
         for raw in records:
             if raw.record_type != CLASSIC_GROUP and raw.record_type not in RECORD_TYPES:
@@ -103,24 +103,19 @@ class Folded:
                 if stored is None and raw.record_type == CLASSIC_GROUP:
                     continue
                 folds[group_id] = Fold.of(group_id, raw.partition, stored and from_row(stored))  # type: ignore[arg-type]
-            folds[group_id].add([_decoded(raw)])
+            folds[group_id].add([_decode(raw)])
         for group_id, fold in folds.items():
             if fold.touched:
                 fold.close()
-                self.rows[group_id] = to_row("default", fold.life)
-                kept = self.events.setdefault(group_id, [])
-                for gone in fold.retracted:
-                    _take_back(kept, gone)
-                kept += fold.events
+                self.rows[group_id] = to_row("default", fold.group_state)
+                retracted = set(map(event_key, fold.retracted))
+                kept = [event for event in self.events.get(group_id, []) if event_key(event) not in retracted]
+                self.events[group_id] = kept + fold.events
 
 
-def _decoded(raw: Raw) -> LogRecord:
+def _decode(raw: RawRecord) -> LogRecord:
     at = datetime.fromtimestamp(raw.timestamp_ms / 1000, timezone.utc) if raw.timestamp_ms >= 0 else None
     if raw.record_type == CLASSIC_GROUP:
         return LogRecord(raw.offset, at, CLASSIC_GROUP, {}, None if raw.value is None else {})
     record = decode(raw.key, raw.value)
     return LogRecord(raw.offset, at, record.record_type, record.key, record.value)
-
-
-def _take_back(events: list[Event], gone: Event) -> None:
-    events[:] = [event for event in events if key(event) != key(gone)]

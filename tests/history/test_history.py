@@ -1,4 +1,4 @@
-"""A few hundred random operations on the shared broker; `python -m tests.history.driver` does any number."""
+"""A few hundred random operations on the shared broker; `python -m tests.history.driver` runs any number of them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.local.container import Broker
-from streaming_app.protocol.client import StreamsGroupClient
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
 from tests.history.history import History
-from tests.history.job import Job, Start
-from tests.history.tables import disagreements
+from tests.history.job import JobProcess, StartOptions
+from tests.history.job_tables import find_differences
 
-OPERATIONS, REST_EVERY = 300, 10
+OPERATIONS, COMPARE_EVERY = 300, 10
 
 
 @pytest.mark.broker
 @pytest.mark.parametrize("seed", [1, 2])
-def test_after_any_history_the_fold_says_what_the_broker_says(
+def test_after_random_operations_the_fold_equals_the_descriptions_of_the_broker(
     seed: int, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
 ) -> None:
     history = History(client, broker.bootstrap_server, seed, unique("h") + "-")
     try:
         for number in range(1, OPERATIONS + 1):
             history.step()
-            if number % REST_EVERY == 0:
-                assert [str(one) for one in history.rest()] == [], f"after {number} operations of seed {seed}"
-        assert [str(one) for one in history.rest_compacted()] == []
+            if number % COMPARE_EVERY == 0:
+                assert [str(one) for one in history.compare()] == [], f"after {number} operations of seed {seed}"
+        assert [str(one) for one in history.compare_compacted()] == []
         assert history.gaps() == []
-        assert history.uneven() == []
+        assert history.compare_single_batch() == []
         states = {event.new for events in history.folded.events.values() for event in events if event.kind == "state"}
         assert {"Stable", "Dead"} <= states
         assert len(history.log) > OPERATIONS
@@ -38,29 +38,29 @@ def test_after_any_history_the_fold_says_what_the_broker_says(
 
 
 @pytest.mark.broker
-def test_a_job_that_is_killed_in_its_work_tells_every_event_once_and_of_a_lost_jvm_in_one_line(
+def test_a_job_that_is_killed_writes_every_event_once_and_reports_a_killed_jvm_in_one_line(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     history = History(client, broker.bootstrap_server, 3, unique("h") + "-", groups=3)
-    job = Job(broker.bootstrap_server, tmp_path)
+    job = JobProcess(broker.bootstrap_server, tmp_path)
 
-    def play(operations: int) -> None:
+    def run(operations: int) -> None:
         for _ in range(operations):
             history.step()
 
     try:
-        play(40)
+        run(40)
         job.start()
-        play(20)
-        assert disagreements(job, client, history, exactly=True) == []
-        play(60)
-        assert job.crash() is None
-        play(20)
-        job.start(Start(("--max-offsets-per-trigger", "10")))  # cuts operations in two
-        assert disagreements(job, client, history, exactly=True) == []
-        assert job.lose_jvm() is None
-        assert job.said.splitlines()[-1].startswith("Error: Spark's JVM is gone: was it killed, or ")
-        assert "Traceback" not in job.said
+        run(20)
+        assert find_differences(job, client, history, exactly=True) == []
+        run(60)
+        assert job.kill() is None
+        run(20)
+        job.start(StartOptions(("--max-offsets-per-trigger", "10")))  # splits operations
+        assert find_differences(job, client, history, exactly=True) == []
+        assert job.kill_jvm() is None
+        assert job.output.splitlines()[-1].startswith("Error: Spark's JVM has exited: was it killed, or ")
+        assert "Traceback" not in job.output
     finally:
         job.close()
         history.close()

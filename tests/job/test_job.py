@@ -1,4 +1,4 @@
-"""The job as a user runs it, on a real broker, against what the broker itself says."""
+"""The job as a user runs it, on a real broker, compared with what the broker describes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pytest
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
-from streaming_app.local.container import Broker
-from streaming_app.protocol.client import StreamsGroupClient
-from streaming_app.protocol.member import Member, settle
-from streaming_app.protocol.topology import subtopology, topology
-from streaming_app.serve.warehouse import Warehouse, quoted
-from tests.job.running import refusal, run_job
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.tables.reader import WarehouseReader, quote
+from tests.job.job_runner import error_line, run_job
 
 pytestmark = pytest.mark.broker
 
 
-def test_tables_agree_with_the_broker_and_a_second_run_doubles_nothing(
+def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, stable, unready, emptied = unique("in"), unique("stable"), unique("unready"), unique('odd "id" 🎉')
     client.create_topic(topic, 2)
     reads = topology(subtopology("0", source_topics=[topic]))
-    members = [Member(client, group, reads) for group in (stable, stable, emptied)]
+    members = [SimulatedMember(client, group, reads) for group in (stable, stable, emptied)]
     for member in members:
         member.join()
     settle(members)
@@ -33,39 +33,42 @@ def test_tables_agree_with_the_broker_and_a_second_run_doubles_nothing(
     members[0].push_description()
     members[2].leave()
     missing = unique("missing")
-    Member(client, unready, topology(subtopology("0", source_topics=[missing]))).join()
+    SimulatedMember(client, unready, topology(subtopology("0", source_topics=[missing]))).join()
 
     first = run_job(broker.bootstrap_server, tmp_path)
     assert first.returncode == 0, first.stderr
     assert "batch 0:" in first.stdout
-    before = {row["group_id"]: row for row in Warehouse(tmp_path).rows("SELECT * FROM groups")}
-    for told in client.describe([stable, unready, emptied]):
-        row = before[told["group_id"]]
+    before = {row["group_id"]: row for row in WarehouseReader(tmp_path).rows("SELECT * FROM groups")}
+    for described in client.describe([stable, unready, emptied]):
+        row = before[described["group_id"]]
         assert (row["state"], row["group_epoch"], row["assignment_epoch"], row["member_count"]) == (
-            told["group_state"],
-            told["group_epoch"],
-            told["assignment_epoch"],
-            len(told["members"]),
+            described["group_state"],
+            described["group_epoch"],
+            described["assignment_epoch"],
+            len(described["members"]),
         )
-        assert {member["member_id"] for member in row["members"]} == {member["member_id"] for member in told["members"]}
+        member_ids = {member["member_id"] for member in described["members"]}
+        assert {member["member_id"] for member in row["members"]} == member_ids
     assert (before[stable]["description_status"], before[stable]["unsolicited_pushes"]) == ("CURRENT", 1)
 
     assert before[unready]["not_ready_reason"] == f"MISSING_SOURCE_TOPICS: Source topics {missing} are missing."
     assert before[stable]["not_ready_reason"] is None
 
-    events = f"SELECT count(*) AS n FROM group_events WHERE group_id = {quoted(stable)}"
-    told_once = Warehouse(tmp_path).rows(events)
+    events = f"SELECT count(*) AS n FROM group_events WHERE group_id = {quote(stable)}"
+    first_count = WarehouseReader(tmp_path).rows(events)
     members[1].leave()
     settle(members[:1])
     assert "resuming from the checkpoint" in run("__consumer_offsets")
-    created = "SELECT count(*) AS n FROM group_events WHERE kind = 'created' AND group_id = " + quoted(stable)
-    assert Warehouse(tmp_path).rows(created) == [{"n": 1}]
-    assert Warehouse(tmp_path).rows(events)[0]["n"] > told_once[0]["n"]
-    doubled = 'SELECT count(*) AS n FROM group_events GROUP BY group_id, "offset", kind, member_id HAVING count(*) > 1'
-    assert Warehouse(tmp_path).rows(doubled) == []
+    created = "SELECT count(*) AS n FROM group_events WHERE kind = 'created' AND group_id = " + quote(stable)
+    assert WarehouseReader(tmp_path).rows(created) == [{"n": 1}]
+    assert WarehouseReader(tmp_path).rows(events)[0]["n"] > first_count[0]["n"]
+    duplicates = (
+        'SELECT count(*) AS n FROM group_events GROUP BY group_id, "offset", kind, member_id HAVING count(*) > 1'
+    )
+    assert WarehouseReader(tmp_path).rows(duplicates) == []
 
 
-def test_what_cannot_be_decoded_is_kept_whole_and_the_job_goes_on(
+def test_a_record_that_cannot_be_decoded_is_quarantined_and_the_job_continues(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = unique("offsets")
@@ -74,14 +77,14 @@ def test_what_cannot_be_decoded_is_kept_whole_and_the_job_goes_on(
     assert value is not None
     bad: dict[str, tuple[bytes | None, bytes | None]] = {
         "unknown type": (b"\x00\x18\x00\x01g", b"\x00\x00"),
-        "far type": (b"\x03\xe7\x00\x01g", b"x"),
+        "large type": (b"\x03\xe7\x00\x01g", b"x"),
         "garbage value": (key, b"\xff\xff\xff"),
         "value version 9": (key, b"\x00\x09" + value[2:]),
         "trailing bytes": (key, value + b"\x00"),
         "one byte": (b"\x00", b"x"),
-        "no byte": (b"", b"x"),
+        "empty key": (b"", b"x"),
         "null key": (None, b"x"),
-        "no text": (b"\x00\x14\x00\x02\xff\xfe", value),
+        "invalid UTF-8": (b"\x00\x14\x00\x02\xff\xfe", value),
         "large": (key, b"\x00\x00" + bytes(900_000)),
     }
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, max_request_size=2 << 20)
@@ -90,7 +93,7 @@ def test_what_cannot_be_decoded_is_kept_whole_and_the_job_goes_on(
     producer.close()
 
     run(topic)
-    opened = Warehouse(tmp_path)
+    opened = WarehouseReader(tmp_path)
     kept = opened.rows('SELECT key, value, error_kind FROM quarantine ORDER BY "offset"')
     assert [(row["key"], row["value"]) for row in kept] == list(bad.values())
     assert [row["error_kind"] for row in kept[:4]] == ["UnknownRecordType"] * 2 + ["UnknownValueVersion"] * 2
@@ -98,6 +101,6 @@ def test_what_cannot_be_decoded_is_kept_whole_and_the_job_goes_on(
     assert opened.rows("SELECT group_id, assignment_epoch FROM groups") == [{"group_id": "g", "assignment_epoch": 7}]
 
 
-def test_a_topic_that_is_not_there_is_told_in_one_line(broker: Broker, tmp_path: Path) -> None:
-    said = refusal(run_job(broker.bootstrap_server, tmp_path, "--topic", "no-such-topic"))
-    assert "has no topic no-such-topic" in said
+def test_a_topic_that_does_not_exist_is_a_one_line_error(broker: Broker, tmp_path: Path) -> None:
+    error = error_line(run_job(broker.bootstrap_server, tmp_path, "--topic", "no-such-topic"))
+    assert "has no topic no-such-topic" in error

@@ -1,4 +1,4 @@
-"""The metrics, as a real scrape gets them, against the tables that define them."""
+"""The metrics of a real scrape, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -11,49 +11,51 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from prometheus_client.core import Metric as Family
+from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from streaming_app.alerts.mirror import Mirror
-from streaming_app.core.facts import GroupFacts
-from streaming_app.job.health import Health
-from streaming_app.metrics.collector import Groups as AnyGroups
-from streaming_app.metrics.collector import Sources, make_registry
+from streaming_app.alerts.group_cache import GroupCache
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.metrics.collector import GroupSource, MetricSources, make_registry
 from streaming_app.metrics.document import PAGE, page
 from streaming_app.metrics.group_metrics import GROUP_METRICS
-from streaming_app.metrics.http import make_app
 from streaming_app.metrics.job_metrics import JOB_METRICS
-from streaming_app.metrics.server import Server
 from streaming_app.metrics.settings import MetricsSettings
-from tests.metrics.scene import NOW, SINCE, busy_health, group, sources
+from streaming_app.stream.health import Health
+from streaming_app.web.app import make_app
+from streaming_app.web.server import HttpServer
+from tests.metrics.metrics_harness import NOW, SINCE, busy_health, group, sources
 from tests.tools import MissingToolError, debian_tool
 
 Scrape = Callable[..., str]
 
-SOME = (
+EXAMPLES = (
     group("a"),
     group("b", "NotReady", description_status="FAILED", unsolicited_pushes=2, solicitable=True),
-    group("gone", "Dead"),
+    group("deleted", "Dead"),
 )
 SUFFIXES = {"summary": ("_count", "_sum")}
 
 
 @pytest.fixture
 def scrape() -> Iterator[Scrape]:
-    """Serves these sources and gives what a scrape gets."""
+    """Serves the given sources and returns the response of a scrape."""
     servers = []
 
     def get(
-        groups: Iterable[GroupFacts] = SOME, settings: MetricsSettings | None = None, accept: str = "", **others: object
+        groups: Iterable[GroupSnapshot] = EXAMPLES,
+        settings: MetricsSettings | None = None,
+        accept: str = "",
+        **fields: object,
     ) -> str:
-        asked: Sources = sources(groups, **others)
-        app = make_app(make_registry(asked, settings or MetricsSettings()), asked.health, asked.cluster)
-        servers.append(Server("127.0.0.1:0", app))
+        metric_sources: MetricSources = sources(groups, **fields)
+        app = make_app(make_registry(metric_sources, settings or MetricsSettings()), metric_sources.health, "prod")
+        servers.append(HttpServer("127.0.0.1:0", app))
         request = Request(f"{servers[-1].url}/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip"})  # noqa: S310
-        with urlopen(request, timeout=30) as answer:  # noqa: S310 - our own
-            assert answer.status == 200
-            return gzip.decompress(answer.read()).decode()
+        with urlopen(request, timeout=30) as response:  # noqa: S310 - our own
+            assert response.status == 200
+            return gzip.decompress(response.read()).decode()
 
     yield get
     for server in servers:
@@ -61,7 +63,7 @@ def scrape() -> Iterator[Scrape]:
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """Name and label values, in the order of the labels' names but without the cluster, to value."""
+    """Return each value by name and label values, in the order of the label names, without the cluster."""
     return {
         (sample.name, *(value for label, value in sorted(sample.labels.items()) if label != "cluster")): sample.value
         for family in parse(text)
@@ -69,29 +71,29 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_every_metric_of_the_tables_is_there_with_its_type_its_help_and_its_labels(scrape: Scrape) -> None:
+def test_a_scrape_has_every_defined_metric_with_its_type_its_help_and_its_labels(scrape: Scrape) -> None:
     families = {family.name: family for family in parse(scrape())}
-    for metric, of_group in [*((m, False) for m in JOB_METRICS), *((m, True) for m in GROUP_METRICS)]:
+    for metric, is_group_metric in [*((m, False) for m in JOB_METRICS), *((m, True) for m in GROUP_METRICS)]:
         family = families.pop(metric.name.removesuffix("_total"))
-        assert family.type == {"info": "gauge"}.get(metric.kind, metric.kind), metric.name
-        assert family.documentation == metric.about
+        assert family.type == {"info": "gauge"}.get(metric.type, metric.type), metric.name
+        assert family.documentation == metric.help
         assert family.samples, metric.name
-        labels = {"cluster", *(("group",) if of_group else ()), *metric.labels}
+        labels = {"cluster", *(("group",) if is_group_metric else ()), *metric.labels}
         for sample in family.samples:
             assert set(sample.labels) == labels
             assert sample.labels["cluster"] == "prod"
-            assert sample.name in {metric.name + suffix for suffix in SUFFIXES.get(metric.kind, ("",))}
-    assert not families, "nothing but what the tables say"
+            assert sample.name in {metric.name + suffix for suffix in SUFFIXES.get(metric.type, ("",))}
+    assert not families, "a metric without a definition"
 
 
-def test_the_values_of_a_group_are_those_of_its_row(scrape: Scrape) -> None:
-    told = samples(scrape())
-    assert {key[1:]: value for key, value in told.items() if key[0] == "streams_group_state"} == {
+def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
+    values = samples(scrape())
+    assert {key[1:]: value for key, value in values.items() if key[0] == "streams_group_state"} == {
         ("a", "Stable"): 1,
         ("b", "NotReady"): 1,
     }
-    assert told["streams_group_description_status", "b", "FAILED"] == 1
-    of_a = {key[0]: value for key, value in told.items() if key[1:] == ("a",)}
+    assert values["streams_group_description_status", "b", "FAILED"] == 1
+    of_a = {key[0]: value for key, value in values.items() if key[1:] == ("a",)}
     assert of_a.pop("streams_group_state_since_timestamp_seconds") == pytest.approx(SINCE.timestamp())
     assert of_a == {
         "streams_group_epoch": 7,
@@ -107,13 +109,13 @@ def test_the_values_of_a_group_are_those_of_its_row(scrape: Scrape) -> None:
         "streams_group_unsolicited_descriptions_total": 0,
         "streams_group_solicitable": 0,
     }
-    assert told["streams_group_solicitable", "b"] == 1
-    assert told["streams_group_unsolicited_descriptions_total", "b"] == 2
-    assert 600 <= told["streams_group_description_stale_seconds", "b"] < 3600  # since the scene was made
+    assert values["streams_group_solicitable", "b"] == 1
+    assert values["streams_group_unsolicited_descriptions_total", "b"] == 2
+    assert 600 <= values["streams_group_description_stale_seconds", "b"] < 3600  # seconds since the groups were created
 
 
-def test_the_values_of_the_job_are_those_of_its_health(scrape: Scrape) -> None:
-    told = samples(scrape(health=busy_health(behind=40)))
+def test_the_values_of_the_job_come_from_its_health(scrape: Scrape) -> None:
+    values = samples(scrape(health=busy_health(behind=40)))
     expected = {
         ("streams_groups", "Stable"): 1,
         ("streams_groups", "NotReady"): 1,
@@ -134,51 +136,56 @@ def test_the_values_of_the_job_are_those_of_its_health(scrape: Scrape) -> None:
         ("streams_groups_records_total", "none"): 4,
         ("streams_groups_quarantined_records_total",): 6,
         ("streams_groups_unknown_tags_records_total",): 8,
+        ("streams_groups_self_check_runs_total",): 3,
+        ("streams_groups_self_check_failures_total",): 1,
+        ("streams_groups_self_check_differing_groups",): 2,
+        ("streams_groups_self_check_repaired_groups_total",): 5,
         ("streams_groups_alerts", "StreamsGroupNotReady", "critical", "firing"): 2,
         ("streams_groups_alerts", "StreamsGroupsJobBehind", "critical", "pending"): 1,
         ("streams_groups_notifications_total", "sent", "pager"): 5,
         ("streams_groups_notifications_total", "failed", "pager"): 2,
         ("streams_groups_notifications_waiting", "mail"): 0,
     }
-    assert {key: told[key] for key in expected} == expected
-    assert ("streams_groups", "Dead") not in told
-    sent_at = told["streams_groups_notifications_last_success_timestamp_seconds", "pager"]
+    assert {key: values[key] for key in expected} == expected
+    assert ("streams_groups", "Dead") not in values
+    checked_at = values["streams_groups_self_check_last_run_timestamp_seconds",]
+    assert checked_at == pytest.approx(SINCE.timestamp())
+    sent_at = values["streams_groups_notifications_last_success_timestamp_seconds", "pager"]
     assert sent_at == pytest.approx(NOW.timestamp())
-    assert ("streams_groups_notifications_last_success_timestamp_seconds", "mail") not in told
+    assert ("streams_groups_notifications_last_success_timestamp_seconds", "mail") not in values
 
 
-def test_what_is_not_known_has_no_series(scrape: Scrape) -> None:
-    bare = group("a", "Unknown", state_since=None, group_epoch=None, assignment_epoch=None, topology_epoch=None)
-    told = samples(scrape([bare], health=Health()))
-    assert ("streams_group_members", "a") in told
+def test_an_unknown_value_has_no_series(scrape: Scrape) -> None:
+    unknown = group("a", "Unknown", state_since=None, group_epoch=None, assignment_epoch=None, topology_epoch=None)
+    values = samples(scrape([unknown], health=Health()))
+    assert ("streams_group_members", "a") in values
     for name in ("state_since_timestamp_seconds", "epoch", "assignment_epoch", "topology_epoch"):
-        assert (f"streams_group_{name}", "a") not in told
-    assert ("streams_groups_last_success_timestamp_seconds",) not in told
-    assert told["streams_groups_caught_up",] == 0
-    assert not any(key[0] == "streams_groups_lag_offsets" for key in told)
-    assert not any(math.isnan(value) for value in told.values())
+        assert (f"streams_group_{name}", "a") not in values
+    assert ("streams_groups_last_success_timestamp_seconds",) not in values
+    assert ("streams_groups_self_check_last_run_timestamp_seconds",) not in values
+    assert values["streams_groups_caught_up",] == 0
+    assert not any(key[0] == "streams_groups_lag_offsets" for key in values)
+    assert not any(math.isnan(value) for value in values.values())
 
 
-def test_openmetrics_is_given_to_who_asks_for_it_and_is_valid(scrape: Scrape) -> None:
+def test_openmetrics_is_returned_on_request_and_is_valid(scrape: Scrape) -> None:
     text = scrape(accept="application/openmetrics-text; version=1.0.0")
     assert text.endswith("# EOF\n")
-    families: dict[str, Family] = {family.name: family for family in parse_openmetrics(text)}
+    families: dict[str, MetricFamily] = {family.name: family for family in parse_openmetrics(text)}
     assert families["streams_groups_build"].type == "info"
     assert families["streams_group_rebalances"].type == "counter"
 
 
-def test_promtool_finds_nothing_to_say(scrape: Scrape) -> None:
+def test_promtool_finds_no_problem(scrape: Scrape) -> None:
     try:
         promtool = debian_tool("prometheus", "promtool")
     except MissingToolError as missing:
         pytest.skip(str(missing))
-    checked = subprocess.run(
-        [promtool, "check", "metrics"], input=scrape(), capture_output=True, text=True, check=False
-    )
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    result = subprocess.run([promtool, "check", "metrics"], input=scrape(), capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def shown(text: str) -> list[str]:
+def groups_with_series(text: str) -> list[str]:
     return sorted(key[1] for key in samples(text) if key[0] == "streams_group_members")
 
 
@@ -197,29 +204,29 @@ MANY = [group(f"s{number}") for number in range(5)] + [group("z-moving", "Assign
     ],
     ids=str,
 )
-def test_series_are_for_allowed_groups_up_to_the_bound_and_those_in_trouble_come_first(
+def test_matching_groups_have_series_up_to_the_maximum_and_groups_that_are_not_stable_come_first(
     scrape: Scrape, settings: MetricsSettings, expected: list[str], dropped: int
 ) -> None:
     text = scrape(MANY, settings)
-    assert shown(text) == expected
+    assert groups_with_series(text) == expected
     assert samples(text)["streams_groups_series_dropped",] == dropped
     assert samples(text)["streams_groups", "Stable"] == 5
-    assert shown(scrape(MANY[::-1], settings)) == expected
+    assert groups_with_series(scrape(MANY[::-1], settings)) == expected
 
 
-def test_names_that_prometheus_must_quote_arrive_whole(scrape: Scrape) -> None:
+def test_names_that_need_escapes_are_returned_unchanged(scrape: Scrape) -> None:
     name = 'a "quoted"\\ group\nüber'
-    assert shown(scrape([group(name)])) == [name]
+    assert groups_with_series(scrape([group(name)])) == [name]
 
 
-def test_the_mirror_is_what_the_collector_asks(tmp_path: Path) -> None:
-    mirror: AnyGroups = Mirror(tmp_path, "default", timedelta(hours=1))
-    assert mirror.groups() == {}
-    assert mirror.rebalances_total("a") == 0
+def test_the_group_cache_is_a_source_of_groups(tmp_path: Path) -> None:
+    cache: GroupSource = GroupCache(tmp_path, "default", timedelta(hours=1))
+    assert cache.groups() == {}
+    assert cache.rebalances_total("a") == 0
 
 
-def test_the_page_of_all_metrics_is_as_the_tables_say() -> None:
+def test_the_page_of_all_metrics_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page(), "python -m streaming_app.metrics.document"
-    named = [line.split("`")[1] for line in page().splitlines() if line.startswith("| `")]
-    assert named == [metric.name for metric in (*JOB_METRICS, *GROUP_METRICS)]
-    assert len(named) == len(set(named))
+    names = [line.split("`")[1] for line in page().splitlines() if line.startswith("| `")]
+    assert names == [metric.name for metric in (*JOB_METRICS, *GROUP_METRICS)]
+    assert len(names) == len(set(names))

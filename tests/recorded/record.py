@@ -1,9 +1,9 @@
-"""Records what real brokers of older releases write and say, into `<version>.jsonl.gz` beside this file.
+"""Records the log and the group descriptions of real brokers of several releases, in `<version>.jsonl.gz` next to this.
 
     python -m tests.recorded.record [VERSION ...]
 
-Each line is one record of `__consumer_offsets`, in the order of its partition; the last one is what the broker said of
-all groups when the log was at rest.
+Each line is one record of `__consumer_offsets`, in the order of its partition; the last one has the broker's
+descriptions of all groups after the last record.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
-from streaming_app.local.broker import LocalBroker
-from streaming_app.protocol.client import StreamsGroupClient
-from streaming_app.protocol.errors import GroupError
-from streaming_app.protocol.member import Member, settle
-from streaming_app.protocol.messages import Fields
-from streaming_app.protocol.topology import internal_topic, subtopology, topology
-from tests.history.log import LogReader, Raw
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.errors import GroupError
+from streaming_app.kafka.messages import Fields
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.topology import internal_topic, subtopology, topology
+from tests.history.log import LogReader, RawRecord
 
 VERSIONS = ("4.1.2", "4.2.1", "4.3.1", "4.4.0")
 _HERE = Path(__file__).parent
 _IN = topology(subtopology("0", source_topics=["in"]))
 
 
-def record(version: str, file: Path, say: Callable[[str], None]) -> None:
-    """Run a broker, let groups live on it, and write down its log and what it says of them."""
+def record(version: str, file: Path, progress: Callable[[str], None]) -> None:
+    """Start a broker, run every scenario on it, and write its log and its descriptions of the groups."""
     with (
         tempfile.TemporaryDirectory() as directory,
-        LocalBroker(Path(directory) / "broker", version=version, progress=say) as broker,
+        LocalBroker(Path(directory) / "broker", version=version, progress=progress) as broker,
         StreamsGroupClient(broker.bootstrap_server) as client,
     ):
-        live(client, broker.bootstrap_server)
+        run_scenarios(client, broker.bootstrap_server)
         with LogReader(broker.bootstrap_server) as reader:
             records = reader.read()
-        known = sorted({raw.group_id for raw in records if raw.record_type >= 17})
-        described = client.describe(known)
-    write(file, records, described)
-    say(f"{file.name}: {len(records)} records, {len(described)} groups, {file.stat().st_size:,} bytes")
+        group_ids = sorted({raw.group_id for raw in records if raw.record_type >= 17})
+        descriptions = client.describe(group_ids)
+    write(file, records, descriptions)
+    progress(f"{file.name}: {len(records)} records, {len(descriptions)} groups, {file.stat().st_size:,} bytes")
 
 
-def write(file: Path, records: list[Raw], described: list[Fields]) -> None:
+def write(file: Path, records: list[RawRecord], descriptions: list[Fields]) -> None:
     lines = [
         {
             "p": raw.partition,
@@ -60,38 +60,48 @@ def write(file: Path, records: list[Raw], described: list[Fields]) -> None:
         }
         for raw in sorted(records)
     ]
-    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [*lines, {"described": described}])
-    with file.open("wb") as out, gzip.GzipFile("", "wb", 9, out, mtime=0) as packed:
-        packed.write(text.encode())
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [*lines, {"described": descriptions}])
+    with file.open("wb") as output, gzip.GzipFile("", "wb", 9, output, mtime=0) as compressed:
+        compressed.write(text.encode())
 
 
-def read(file: Path) -> tuple[list[Raw], list[Fields]]:
-    with gzip.open(file, "rt", encoding="utf-8") as opened:
-        *lines, last = map(json.loads, opened)
+def read(file: Path) -> tuple[list[RawRecord], list[Fields]]:
+    with gzip.open(file, "rt", encoding="utf-8") as stream:
+        *lines, last = map(json.loads, stream)
     records = [
-        Raw(line["p"], line["o"], line["t"], bytes.fromhex(line["k"]), line["v"] and bytes.fromhex(line["v"]))
+        RawRecord(line["p"], line["o"], line["t"], bytes.fromhex(line["k"]), line["v"] and bytes.fromhex(line["v"]))
         for line in lines
     ]
     return records, last["described"]
 
 
-def live(client: StreamsGroupClient, server: str) -> None:
-    """One group after another goes through what groups go through."""
+def run_scenarios(client: StreamsGroupClient, server: str) -> None:
+    """Run each scenario with a group of its own. The group ids are those in the stored logs."""
     for name, partitions in (("in", 6), ("other", 6), ("narrow", 2)):
         client.create_topic(name, partitions)
-    for scene in (grown_and_shrunk, emptied, deleted, born_again, not_ready, static, holding_on, stateful, mixed):
-        scene(client)
-    classic_before_and_after(client, server)
+    for scenario in (
+        scale_up_and_down,
+        remove_all_members,
+        delete_group,
+        recreate_group,
+        omit_source_topics,
+        use_static_members,
+        delay_revocation,
+        use_state_stores,
+        mix_topology_epochs,
+    ):
+        scenario(client)
+    convert_classic_groups(client, server)
 
 
-def joined(
-    client: StreamsGroupClient, group_id: str, count: int, wanted: Fields = _IN, **settings: Any
-) -> list[Member]:
+def join_members(
+    client: StreamsGroupClient, group_id: str, count: int, group_topology: Fields = _IN, **settings: Any
+) -> list[SimulatedMember]:
     members = [
-        Member(
+        SimulatedMember(
             client,
             group_id,
-            wanted,
+            group_topology,
             process_id=f"{group_id}-{number}",
             rack_id=f"rack-{number}",
             client_tags={"zone": f"z{number}", "ümlaut": "ß"},
@@ -101,91 +111,92 @@ def joined(
     ]
     for member in members:
         member.join()
-    rest(members)
+    wait_until_stable(members)
     return members
 
 
-def rest(members: list[Member]) -> None:
-    """A 4.1 broker never says Stable, so the members' own tasks tell: all taken, and none given any more."""
-    quiet = 0
+def wait_until_stable(members: list[SimulatedMember]) -> None:
+    """Wait until every member keeps its tasks: the state of a group in 4.1 is never Stable."""
+    unchanged = 0
 
-    def at_rest() -> bool:
-        nonlocal quiet
-        quiet = quiet + 1 if all(one.settled and any(one.assignment.values()) for one in members) else 0
-        return quiet > 5  # beats without news
+    def is_stable() -> bool:
+        nonlocal unchanged
+        has_tasks = all(member.settled and any(member.assignment.values()) for member in members)
+        unchanged = unchanged + 1 if has_tasks else 0
+        return unchanged > 5  # heartbeats in a row
 
-    settle(members, until=at_rest)
+    settle(members, until=is_stable)
 
 
-def grown_and_shrunk(client: StreamsGroupClient) -> None:
-    members = joined(client, "grown-and-shrunk", 3, user_endpoint=("host.example", 8080))
+def scale_up_and_down(client: StreamsGroupClient) -> None:
+    members = join_members(client, "grown-and-shrunk", 3, user_endpoint=("host.example", 8080))
     members[1].leave()
-    rest([members[0], members[2]])
+    wait_until_stable([members[0], members[2]])
 
 
-def emptied(client: StreamsGroupClient) -> None:
-    for member in joined(client, "emptied", 2):
+def remove_all_members(client: StreamsGroupClient) -> None:
+    for member in join_members(client, "emptied", 2):
         client.commit_offsets("emptied", {("in", 0): 7}, member.member_id, member.epoch)
         member.leave()
 
 
-def deleted(client: StreamsGroupClient) -> None:
-    for member in joined(client, "deleted", 1):
+def delete_group(client: StreamsGroupClient) -> None:
+    for member in join_members(client, "deleted", 1):
         member.leave()
     client.delete_group("deleted")
 
 
-def born_again(client: StreamsGroupClient) -> None:
-    for member in joined(client, "born-again", 2):
+def recreate_group(client: StreamsGroupClient) -> None:
+    for member in join_members(client, "born-again", 2):
         member.leave()
     client.delete_group("born-again")
-    joined(client, "born-again", 1)
+    join_members(client, "born-again", 1)
 
 
-def not_ready(client: StreamsGroupClient) -> None:
-    member = Member(client, "not-ready", topology(subtopology("0", source_topics=["in", "gone"])))
+def omit_source_topics(client: StreamsGroupClient) -> None:
+    member = SimulatedMember(client, "not-ready", topology(subtopology("0", source_topics=["in", "gone"])))
     member.join()
     member.step()
-    never = Member(client, "never-ready", topology(subtopology("0", source_topics=["gone"])))
+    never = SimulatedMember(client, "never-ready", topology(subtopology("0", source_topics=["gone"])))
     never.join()
 
 
-def static(client: StreamsGroupClient) -> None:
-    """Static members; before 4.4 there are none."""
-    members = [Member(client, "static", _IN, instance_id=f"i{number}") for number in range(3)]
+def use_static_members(client: StreamsGroupClient) -> None:
+    """Use static members, which brokers before 4.4 do not support."""
+    members = [SimulatedMember(client, "static", _IN, instance_id=f"i{number}") for number in range(3)]
     try:
         members[0].join()
-    except GroupError as refusal:
-        if "not yet supported" not in refusal.message:
+    except GroupError as error:
+        if "not yet supported" not in error.message:
             raise
         return
     for member in members[1:]:
         member.join()
-    rest(members)
-    members[0].leave(for_a_while=True)
-    members[1].leave(for_a_while=True)
-    again = Member(client, "static", _IN, instance_id="i1")
-    again.join()
-    again.step()
+    wait_until_stable(members)
+    members[0].leave(temporarily=True)
+    members[1].leave(temporarily=True)
+    rejoined = SimulatedMember(client, "static", _IN, instance_id="i1")
+    rejoined.join()
+    rejoined.step()
 
 
-def holding_on(client: StreamsGroupClient) -> None:
-    first, second = Member(client, "holding-on", _IN), Member(client, "holding-on", _IN)
+def delay_revocation(client: StreamsGroupClient) -> None:
+    first, second = SimulatedMember(client, "holding-on", _IN), SimulatedMember(client, "holding-on", _IN)
     first.join()
-    rest([first])
-    first.holds_on = True
+    wait_until_stable([first])
+    first.keeps_revoked_tasks = True
     second.join()
     for _ in range(10):
         first.step()
         second.step()
 
 
-def stateful(client: StreamsGroupClient) -> None:
+def use_state_stores(client: StreamsGroupClient) -> None:
     name = "stateful"
     client.configure_group(name, {"streams.num.standby.replicas": 1})
     store = [internal_topic(f"{name}-store-changelog", configs={"cleanup.policy": "compact"})]
     by_key = f"{name}-by-key-repartition"
-    parts = [
+    subtopologies = [
         subtopology(
             "0",
             source_topics=["in", "other"],
@@ -195,33 +206,33 @@ def stateful(client: StreamsGroupClient) -> None:
         ),
         subtopology("1", source_topics=["narrow"], repartition_source_topics=[internal_topic(by_key, 3)]),
     ]
-    joined(client, name, 2, topology(*parts))
+    join_members(client, name, 2, topology(*subtopologies))
 
 
-def mixed(client: StreamsGroupClient) -> None:
-    """Members of two topology epochs; a name of many alphabets."""
+def mix_topology_epochs(client: StreamsGroupClient) -> None:
+    """Join members with two topology epochs to a group whose id has characters of several alphabets."""
     name = 'mixed "ünï" 🎉'
-    members = joined(client, name, 1, topology(subtopology("0", source_topics=["in"]), epoch=2))
-    stale = Member(client, name, topology(subtopology("0", source_topics=["in"]), epoch=2), topology_epoch=1)
+    members = join_members(client, name, 1, topology(subtopology("0", source_topics=["in"]), epoch=2))
+    stale = SimulatedMember(client, name, topology(subtopology("0", source_topics=["in"]), epoch=2), topology_epoch=1)
     with suppress(GroupError):
         stale.join()
     members[0].step()
 
 
-def classic_before_and_after(client: StreamsGroupClient, server: str) -> None:
-    """A group id goes from a classic group to a streams group, and another one the way back; 4.1 refuses both."""
-    with classic(server, "was-classic"):
+def convert_classic_groups(client: StreamsGroupClient, server: str) -> None:
+    """Convert a classic group to a streams group, and another one back; 4.1 rejects both."""
+    with classic_member(server, "was-classic"):
         pass
     with suppress(GroupError):
-        joined(client, "was-classic", 1)
-    for member in joined(client, "is-classic", 1):
+        join_members(client, "was-classic", 1)
+    for member in join_members(client, "is-classic", 1):
         member.leave()
-    with suppress(KafkaError), classic(server, "is-classic"):
+    with suppress(KafkaError), classic_member(server, "is-classic"):
         pass
 
 
 @contextmanager
-def classic(server: str, group_id: str) -> Iterator[None]:
+def classic_member(server: str, group_id: str) -> Iterator[None]:
     consumer = KafkaConsumer("in", bootstrap_servers=server, group_id=group_id)
     try:
         for _ in range(50):
@@ -234,5 +245,5 @@ def classic(server: str, group_id: str) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or VERSIONS:
-        record(chosen, _HERE / f"{chosen}.jsonl.gz", print)
+    for release in sys.argv[1:] or VERSIONS:
+        record(release, _HERE / f"{release}.jsonl.gz", print)

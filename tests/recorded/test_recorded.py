@@ -1,4 +1,4 @@
-"""Logs that brokers of four releases wrote, folded, against what those brokers said of the groups at the end."""
+"""The folded logs of brokers of four releases, compared with the group descriptions that those brokers returned."""
 
 from __future__ import annotations
 
@@ -8,85 +8,88 @@ from typing import Any
 
 import pytest
 
-from streaming_app.verify.compare import GROUP_ID_NOT_FOUND, differences, tells_state
-from tests.history.log import Folded, Raw
+from streaming_app.kafka.messages import Fields
+from streaming_app.verify.compare import GROUP_ID_NOT_FOUND, differences, has_known_state
+from tests.history.log import FoldedLog, RawRecord
 from tests.recorded.record import VERSIONS, read
 
 _HERE = Path(__file__).parent
-_OF_4_1 = "4.1.2"  # keeps in memory whether a group is ready, so the log does not tell its state
+_KAFKA_4_1 = "4.1.2"  # this release does not write whether a group is ready, so the log does not have its state
 
 
-def folded(records: list[Raw], cuts: Random | None = None) -> Folded:
-    """The log in one batch, or in batches of one record to many."""
-    made = Folded()
+def fold_log(records: list[RawRecord], random: Random | None = None) -> FoldedLog:
+    """Fold the log in one batch, or with `random` in batches of different sizes."""
+    log = FoldedLog()
     while records:
-        size = cuts.choice((1, 1, 2, 3, 10, 40)) if cuts else len(records)
-        made.add(records[:size])
+        size = random.choice((1, 1, 2, 3, 10, 40)) if random else len(records)
+        log.add(records[:size])
         records = records[size:]
-    return made
+    return log
+
+
+def all_differences(rows: dict[str, dict[str, Any]], descriptions: list[Fields]) -> list[str]:
+    return [
+        str(one) for group in descriptions for one in differences(group["group_id"], rows.get(group["group_id"]), group)
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_tables_say_what_the_broker_said(version: str) -> None:
-    records, described = read(_HERE / f"{version}.jsonl.gz")
-    rows = folded(records).rows
-    assert [
-        str(one) for told in described for one in differences(told["group_id"], rows.get(told["group_id"]), told)
-    ] == []
-    assert {told["group_id"] for told in described} == rows.keys()
-    living = [told for told in described if told["error_code"] != GROUP_ID_NOT_FOUND]
-    assert len(living) >= 8
-    assert sum(len(told["members"]) for told in living) >= 10
-    stateless = {told["group_id"] for told in living if not tells_state(rows[told["group_id"]])}
-    with_members = {told["group_id"] for told in living if told["members"]}
-    assert stateless == (with_members if version == _OF_4_1 else set())
+def test_the_tables_match_the_descriptions_of_the_broker(version: str) -> None:
+    records, descriptions = read(_HERE / f"{version}.jsonl.gz")
+    rows = fold_log(records).rows
+    assert all_differences(rows, descriptions) == []
+    assert {group["group_id"] for group in descriptions} == rows.keys()
+    existing = [group for group in descriptions if group["error_code"] != GROUP_ID_NOT_FOUND]
+    assert len(existing) >= 8
+    assert sum(len(group["members"]) for group in existing) >= 10
+    without_state = {group["group_id"] for group in existing if not has_known_state(rows[group["group_id"]])}
+    with_members = {group["group_id"] for group in existing if group["members"]}
+    assert without_state == (with_members if version == _KAFKA_4_1 else set())
 
 
-def test_a_4_1_log_does_not_tell_the_state_of_groups_with_members() -> None:
-    records, described = read(_HERE / f"{_OF_4_1}.jsonl.gz")
-    rows = folded(records).rows
-    told = {one["group_id"]: one["group_state"] for one in described if one["error_code"] != GROUP_ID_NOT_FOUND}
-    assert set(told.values()) == {"NotReady", "Reconciling", "Stable", "Empty"}
-    assert {rows[group_id]["state"] for group_id, state in told.items() if state != "Empty"} == {"Unknown"}
-    assert {rows[group_id]["state"] for group_id, state in told.items() if state == "Empty"} == {"Empty"}
+def test_groups_with_members_in_a_4_1_log_are_of_unknown_state() -> None:
+    records, descriptions = read(_HERE / f"{_KAFKA_4_1}.jsonl.gz")
+    rows = fold_log(records).rows
+    states = {one["group_id"]: one["group_state"] for one in descriptions if one["error_code"] != GROUP_ID_NOT_FOUND}
+    assert set(states.values()) == {"NotReady", "Reconciling", "Stable", "Empty"}
+    assert {rows[group_id]["state"] for group_id, state in states.items() if state != "Empty"} == {"Unknown"}
+    assert {rows[group_id]["state"] for group_id, state in states.items() if state == "Empty"} == {"Empty"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("seed", range(5))
-def test_where_the_log_is_cut_into_batches_changes_neither_rows_nor_events(version: str, seed: int) -> None:
+def test_how_the_log_is_split_into_batches_changes_neither_rows_nor_events(version: str, seed: int) -> None:
     records, _ = read(_HERE / f"{version}.jsonl.gz")
-    whole, cut = folded(records), folded(records, Random(seed))  # noqa: S311 - no secret
-    assert {group_id: unordered(row) for group_id, row in cut.rows.items()} == {
-        group_id: unordered(row) for group_id, row in whole.rows.items()
+    whole, split = fold_log(records), fold_log(records, Random(seed))  # noqa: S311 - no secret
+    assert {group_id: sort_lists(row) for group_id, row in split.rows.items()} == {
+        group_id: sort_lists(row) for group_id, row in whole.rows.items()
     }
     for group_id, events in whole.events.items():
-        assert sorted(map(str, cut.events[group_id])) == sorted(map(str, events))
+        assert sorted(map(str, split.events[group_id])) == sorted(map(str, events))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_reading_a_log_again_changes_nothing(version: str) -> None:
     records, _ = read(_HERE / f"{version}.jsonl.gz")
-    made = folded(records)
-    rows, events = dict(made.rows), {group_id: list(of) for group_id, of in made.events.items()}
-    made.add(records)
-    assert (made.rows, made.events) == (rows, events)
+    log = fold_log(records)
+    rows, events = dict(log.rows), {group_id: list(listed) for group_id, listed in log.events.items()}
+    log.add(records)
+    assert (log.rows, log.events) == (rows, events)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_compacted_log_gives_the_same_answers(version: str, seed: int) -> None:
-    """Of every key only the newest record, any tombstone perhaps gone."""
-    records, described = read(_HERE / f"{version}.jsonl.gz")
+def test_a_compacted_log_gives_the_same_rows(version: str, seed: int) -> None:
+    """Keep only the newest record of every key, and of the tombstones some or none."""
+    records, descriptions = read(_HERE / f"{version}.jsonl.gz")
     newest = {raw.key: raw for raw in records}
     random = Random(seed)  # noqa: S311 - no secret
     kept = [raw for raw in records if newest[raw.key] is raw and (raw.value is not None or random.random() < seed / 2)]
     assert len(kept) < len(records)
-    rows = folded(kept, random).rows
-    assert [
-        str(one) for told in described for one in differences(told["group_id"], rows.get(told["group_id"]), told)
-    ] == []
+    rows = fold_log(kept, random).rows
+    assert all_differences(rows, descriptions) == []
 
 
-def unordered(row: dict[str, Any]) -> dict[str, Any]:
-    """Members, tasks and changes have no order."""
+def sort_lists(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with sorted lists: members, tasks and changes have no order."""
     return {name: sorted(value, key=str) if isinstance(value, list) else value for name, value in row.items()}

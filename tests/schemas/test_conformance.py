@@ -1,6 +1,6 @@
-"""The definitions against the message schemas in Kafka's jars. A jar that cannot be had is an error, never a skip.
+"""The definitions against the message schemas in Kafka's jars. A missing jar is an error, never a skip.
 
-KAFKA_RELEASES names further releases ("4.5.0"): the test fails with what they add, line by line.
+KAFKA_RELEASES lists further releases ("4.5.0"): the test fails with what they add, line by line.
 """
 
 import json
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.conformance import differences, kafka_facts, main, own_facts
-from streaming_app.local.jars import resolve
+from schemas.conformance import describe_definitions, describe_jar, differences, main
+from streaming_app.jvm.jars import resolve
 
 RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0"]
 
@@ -22,31 +22,31 @@ def jar_of(release: str) -> Path:
 
 
 @pytest.mark.parametrize("release", RELEASES + os.environ.get("KAFKA_RELEASES", "").split())
-def test_the_definitions_say_what_the_schemas_in_the_jar_say(release: str) -> None:
-    found = differences(jar_of(release), release)
+def test_the_definitions_match_the_schemas_in_the_jar(release: str) -> None:
+    lines = differences(jar_of(release), release)
 
-    assert not found, "\n".join(["", *found])
+    assert not lines, "\n".join(["", *lines])
 
 
 @pytest.mark.parametrize(("release", "fields"), [("4.0.1", 80), ("4.1.2", 160), ("4.4.0", 170)])
-def test_there_is_much_to_compare(release: str, fields: int) -> None:
-    assert len(kafka_facts(jar_of(release))) == len(own_facts(release)) > fields
+def test_all_fields_of_a_release_are_compared(release: str, fields: int) -> None:
+    assert len(describe_jar(jar_of(release))) == len(describe_definitions(release)) > fields
 
 
-def test_what_a_release_adds_is_named_field_by_field() -> None:
-    found = differences(jar_of("4.4.0"), "4.3.1")
+def test_what_a_release_adds_is_reported_field_by_field() -> None:
+    lines = differences(jar_of("4.4.0"), "4.3.1")
 
-    assert [line.split(":")[0] for line in found] == [
+    assert [line.split(":")[0] for line in lines] == [
         "17 StreamsGroupMetadata value.FailedDescriptionTopologyEpoch",
         "17 StreamsGroupMetadata value.StoredDescriptionTopologyEpoch",
     ]
-    assert "int32, versions [0], tag 3, default -1, nullable False, ignorable False" in found[0]
+    assert "int32, versions [0], tag 3, default -1, nullable False, ignorable False" in lines[0]
 
 
-def test_what_a_release_does_not_have_yet_is_named_too() -> None:
-    found = differences(jar_of("4.2.1"), "4.3.1")
+def test_what_a_release_does_not_have_yet_is_reported_too() -> None:
+    lines = differences(jar_of("4.2.1"), "4.3.1")
 
-    assert [line.split(":")[0] for line in found if line.endswith("nullable False, ignorable True")] == [
+    assert [line.split(":")[0] for line in lines if line.endswith("nullable False, ignorable True")] == [
         "6 ConsumerGroupTargetAssignmentMetadata value.AssignmentTimestamp",
         "12 ShareGroupTargetAssignmentMetadata value.AssignmentTimestamp",
         "20 StreamsGroupTargetAssignmentMetadata value.AssignmentTimestamp",
@@ -59,21 +59,21 @@ def message(name: str, fields: list[dict[str, object]], **settings: object) -> t
     return f"common/message/{name}.json", json.dumps(schema | settings)
 
 
-def test_a_new_record_and_a_type_never_seen_before_are_named_too(tmp_path: Path) -> None:
+def test_a_new_record_and_an_unknown_type_are_reported_too(tmp_path: Path) -> None:
     flag = {"name": "Flag", "type": "bool", "versions": "0+", "taggedVersions": "0+", "tag": 0, "default": "true"}
     inner = {"name": "Share", "type": "float64", "versions": "0+", "default": "0.5"}
     parts = {"name": "Parts", "type": "[]Part", "versions": "0+", "fields": [inner]}
     jar = tmp_path / "kafka-group-coordinator-4.5.0.jar"
-    with zipfile.ZipFile(jar_of("4.4.0")) as known, zipfile.ZipFile(jar, "w") as made:
-        for name in known.namelist():
+    with zipfile.ZipFile(jar_of("4.4.0")) as original, zipfile.ZipFile(jar, "w") as modified:
+        for name in original.namelist():
             if name.startswith("common/message/"):
-                made.writestr(name, known.read(name))
-        made.writestr(*message("NewThingKey", [{"name": "GroupId", "type": "string", "versions": "0"}], apiKey=24))
-        made.writestr(*message("NewThingValue", [parts, flag]))
+                modified.writestr(name, original.read(name))
+        modified.writestr(*message("NewThingKey", [{"name": "GroupId", "type": "string", "versions": "0"}], apiKey=24))
+        modified.writestr(*message("NewThingValue", [parts, flag]))
 
-    found = differences(jar, "4.5.0")
+    lines = differences(jar, "4.5.0")
 
-    assert [line.split(":")[0] for line in found] == [
+    assert [line.split(":")[0] for line in lines] == [
         "24 NewThing key",
         "24 NewThing key.GroupId",
         "24 NewThing value",
@@ -81,12 +81,12 @@ def test_a_new_record_and_a_type_never_seen_before_are_named_too(tmp_path: Path)
         "24 NewThing value.Parts",
         "24 NewThing value.Parts.Share",
     ]
-    assert [line for line in found if not line.endswith(", the definitions have nothing")] == []
+    assert [line for line in lines if not line.endswith(", the definitions have nothing")] == []
 
 
-@pytest.mark.parametrize(("release", "status", "lines"), [("4.4.0", 0, 0), ("4.3.1", 1, 2)])
-def test_the_command_prints_the_differences_and_says_so_in_its_status(
-    release: str, status: int, lines: int, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("release", "status", "count"), [("4.4.0", 0, 0), ("4.3.1", 1, 2)])
+def test_the_command_prints_the_differences_and_exits_1_if_there_are_any(
+    release: str, status: int, count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(jar_of("4.4.0")), release]) == status
-    assert len(capsys.readouterr().out.splitlines()) == lines
+    assert len(capsys.readouterr().out.splitlines()) == count

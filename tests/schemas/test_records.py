@@ -6,13 +6,13 @@ from schemas import DefinitionError, Field, RecordDefinition, Versions, document
 from schemas.records_loader import _record
 
 
-def definition(**changes: object) -> RecordDefinition:
+def load_definition(**changes: object) -> RecordDefinition:
     data = {
         "type": 99,
-        "name": "Made",
+        "name": "Example",
         "since": "9.9",
         "kip": 1,
-        "about": "Made up.",
+        "about": "An example.",
         "key": {"fields": [{"name": "GroupId", "type": "string", "about": "The group."}]},
         "value": {"versions": "0-1", "flexible": "1+", "fields": []},
     }
@@ -21,9 +21,9 @@ def definition(**changes: object) -> RecordDefinition:
 
 def all_fields() -> list[tuple[str, Field]]:
     return [
-        (f"{made.type} {field.name}", field)
-        for made in records().values()
-        for fields in (made.key.fields, made.value.fields, *made.structs.values())
+        (f"{definition.type} {field.name}", field)
+        for definition in records().values()
+        for fields in (definition.key.fields, definition.value.fields, *definition.structs.values())
         for field in fields
     ]
 
@@ -36,32 +36,32 @@ def test_there_is_a_definition_for_every_type_up_to_23() -> None:
 
 
 def test_only_type_18_is_planned() -> None:
-    assert [made.type for made in records().values() if made.planned] == [18]
+    assert [definition.type for definition in records().values() if definition.planned] == [18]
 
 
 def test_a_type_without_a_file_has_no_definition() -> None:
     assert record(24) is None
 
 
-@pytest.mark.parametrize(("where", "field"), FIELDS, ids=[where for where, _ in FIELDS])
-def test_every_field_says_what_it_is_and_since_when(where: str, field: Field) -> None:
-    assert field.about.endswith("."), where
-    assert field.since.replace(".", "").isdigit(), where
+@pytest.mark.parametrize(("field_id", "field"), FIELDS, ids=[field_id for field_id, _ in FIELDS])
+def test_every_field_has_a_description_and_a_release(field_id: str, field: Field) -> None:
+    assert field.about.endswith("."), field_id
+    assert field.since.replace(".", "").isdigit(), field_id
 
 
-@pytest.mark.parametrize("made", records().values(), ids=lambda made: made.name)
-def test_every_struct_that_is_named_is_defined_and_every_one_defined_is_used(made: RecordDefinition) -> None:
-    bodies = [made.key, made.value, *made.layouts.values()]
-    fields = [f for body in bodies for f in body.fields] + [f for struct in made.structs.values() for f in struct]
-    named = {f.element for f in fields if f.element[0].isupper()}
+@pytest.mark.parametrize("definition", records().values(), ids=lambda definition: definition.name)
+def test_every_struct_that_is_used_is_defined_and_every_defined_one_is_used(definition: RecordDefinition) -> None:
+    bodies = [definition.key, definition.value, *definition.layouts.values()]
+    fields = [f for body in bodies for f in body.fields] + [f for struct in definition.structs.values() for f in struct]
+    used = {f.element for f in fields if f.element[0].isupper()}
 
-    assert named == set(made.structs)
+    assert used == set(definition.structs)
 
 
-def test_one_line_adds_a_field() -> None:
+def test_one_line_in_a_definition_adds_a_field() -> None:
     line = {"name": "NewThing", "type": "int32", "tag": 0, "default": -1, "since": "9.10", "about": "New."}
 
-    [field] = definition(value={"versions": "0", "flexible": "0+", "fields": [line]}).value.fields
+    [field] = load_definition(value={"versions": "0", "flexible": "0+", "fields": [line]}).value.fields
 
     assert (field.name, field.camel, field.snake) == ("NewThing", "newThing", "new_thing")
     assert (field.tag, field.default, field.since, field.kip) == (0, -1, "9.10", 1)
@@ -78,13 +78,13 @@ def test_one_line_adds_a_field() -> None:
     ],
 )
 def test_names_are_derived_from_kafkas(name: str, snake: str, camel: str) -> None:
-    made = definition(key={"fields": [{"name": name, "type": "string", "about": "It."}]})
+    loaded = load_definition(key={"fields": [{"name": name, "type": "string", "about": "It."}]})
 
-    assert (made.key.fields[0].snake, made.key.fields[0].camel) == (snake, camel)
+    assert (loaded.key.fields[0].snake, loaded.key.fields[0].camel) == (snake, camel)
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "default"),
+    ("kind", "declared", "default"),
     [
         ("int32", {}, 0),
         ("int32", {"default": -1}, -1),
@@ -95,35 +95,37 @@ def test_names_are_derived_from_kafkas(name: str, snake: str, camel: str) -> Non
         ("[]int32", {"nullable": True}, ""),
     ],
 )
-def test_a_default_is_what_the_line_says_or_the_types_zero(kind: str, given: dict[str, Any], default: object) -> None:
-    made = definition(key={"fields": [{"name": "X", "type": kind, "about": "It."} | given]})
+def test_a_default_is_the_declared_one_or_zero_for_the_type(
+    kind: str, declared: dict[str, Any], default: object
+) -> None:
+    loaded = load_definition(key={"fields": [{"name": "X", "type": kind, "about": "It."} | declared]})
 
-    assert made.key.fields[0].default == default
+    assert loaded.key.fields[0].default == default
 
 
-def test_a_misspelt_key_in_a_line_is_refused() -> None:
-    with pytest.raises(DefinitionError, match=r"Made.X: unknown \['defualt'\]"):
-        definition(key={"fields": [{"name": "X", "type": "int32", "about": "It.", "defualt": 1}]})
+def test_an_unknown_key_of_a_field_is_an_error() -> None:
+    with pytest.raises(DefinitionError, match=r"Example.X: unknown keys: \['defualt'\]"):
+        load_definition(key={"fields": [{"name": "X", "type": "int32", "about": "It.", "defualt": 1}]})
 
 
 @pytest.mark.parametrize("kind", ["int31", "[]int31", "TaskIds", "[][]int32", ""])
-def test_a_type_that_is_not_there_is_refused(kind: str) -> None:
-    with pytest.raises(DefinitionError, match=r"Made.X: neither a type nor a struct: "):
-        definition(key={"fields": [{"name": "X", "type": kind, "about": "It."}]})
+def test_an_unknown_type_is_an_error(kind: str) -> None:
+    with pytest.raises(DefinitionError, match=r"Example.X: no such type or struct: "):
+        load_definition(key={"fields": [{"name": "X", "type": kind, "about": "It."}]})
 
 
-def test_a_dialect_of_a_field_that_is_not_there_is_refused() -> None:
-    with pytest.raises(DefinitionError, match=r"Made, dialect other: no such fields: \['Epok'\]"):
-        definition(dialects={"other": {"about": "Other tags.", "tags": {"Epok": 3}}})
+def test_a_dialect_with_an_unknown_field_is_an_error() -> None:
+    with pytest.raises(DefinitionError, match=r"Example, dialect other: no such fields: \['Epok'\]"):
+        load_definition(dialects={"other": {"about": "Other tags.", "tags": {"Epok": 3}}})
 
 
-def test_a_file_under_the_number_of_another_type_is_refused() -> None:
+def test_a_file_named_after_another_type_is_an_error() -> None:
     with pytest.raises(DefinitionError, match="the file of type 99 defines type 98"):
-        definition(type=98)
+        load_definition(type=98)
 
 
 @pytest.mark.parametrize(
-    ("text", "within", "without", "printed"),
+    ("text", "included", "excluded", "printed"),
     [
         ("0", [0], [-1, 1], "0"),
         ("0-4", [0, 4], [-1, 5], "0-4"),
@@ -131,28 +133,29 @@ def test_a_file_under_the_number_of_another_type_is_refused() -> None:
         ("none", [], [0, -1], "none"),
     ],
 )
-def test_ranges_of_versions_are_read_and_printed(
-    text: str, within: list[int], without: list[int], printed: str
+def test_ranges_of_versions_are_parsed_and_printed(
+    text: str, included: list[int], excluded: list[int], printed: str
 ) -> None:
     versions = Versions.parse(text)
 
-    assert [v in versions for v in within] == [True] * len(within)
-    assert [v in versions for v in without] == [False] * len(without)
+    assert [v in versions for v in included] == [True] * len(included)
+    assert [v in versions for v in excluded] == [False] * len(excluded)
     assert str(versions) == printed
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-", "-1", "1..2", "1+2"])
-def test_what_is_no_range_of_versions_is_refused(text: str) -> None:
+def test_an_invalid_range_of_versions_is_an_error(text: str) -> None:
     with pytest.raises(DefinitionError, match="not a range"):
         Versions.parse(text)
 
 
-def test_the_written_page_is_what_the_definitions_say() -> None:
+def test_the_stored_page_matches_the_definitions() -> None:
     assert document.PAGE.read_text(encoding="utf-8") == document.page(), "run `python -m schemas.document`"
 
 
-def test_the_written_page_names_every_record_and_field() -> None:
+def test_the_page_lists_every_record_and_field() -> None:
     page = document.page()
 
-    assert [made.name for made in records().values() if f"\n## {made.type} {made.name}\n" not in page] == []
-    assert [where for where, field in FIELDS if f"{field.name}`" not in page] == []
+    headings = {definition.name: f"\n## {definition.type} {definition.name}\n" for definition in records().values()}
+    assert [name for name, heading in headings.items() if heading not in page] == []
+    assert [field_id for field_id, field in FIELDS if f"{field.name}`" not in page] == []

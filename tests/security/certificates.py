@@ -1,4 +1,4 @@
-"""Makes authorities and certificates in a moment: an elliptic key each, valid for a day unless told otherwise."""
+"""Certificate authorities, certificates and stores, created fast: elliptic-curve keys, valid for a day by default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAY = dt.timedelta(days=1)
 STORE_PASSWORD, KEY_PASSWORD = "store-s3cret", "key-s3cret"
 
 
-class Identity(NamedTuple):
+class KeyAndCertificate(NamedTuple):
     """A key and its certificate, each also as PEM."""
 
     key: ec.EllipticCurvePrivateKey
@@ -35,55 +35,66 @@ class Identity(NamedTuple):
         return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def authority(name: str = "authority") -> Identity:
-    return _signed(name, None, x509.BasicConstraints(ca=True, path_length=None))
+def create_authority(name: str = "authority") -> KeyAndCertificate:
+    return _create(name, None, x509.BasicConstraints(ca=True, path_length=None))
 
 
-def signed(by: Identity, name: str, *, host: str | None = None, expired: bool = False) -> Identity:
-    """A certificate of an authority. `host` is an address or name that it is for."""
-    return _signed(name, by, x509.BasicConstraints(ca=False, path_length=None), host=host, expired=expired)
+def create_certificate(
+    issuer: KeyAndCertificate, name: str, *, host: str | None = None, expired: bool = False
+) -> KeyAndCertificate:
+    """Create a certificate signed by `issuer`. `host` is its subject alternative name, an address or a host name."""
+    return _create(name, issuer, x509.BasicConstraints(ca=False, path_length=None), host=host, expired=expired)
 
 
-def _signed(
-    name: str, by: Identity | None, basic: x509.BasicConstraints, *, host: str | None = None, expired: bool = False
-) -> Identity:
+def _create(
+    name: str,
+    issuer: KeyAndCertificate | None,
+    constraints: x509.BasicConstraints,
+    *,
+    host: str | None = None,
+    expired: bool = False,
+) -> KeyAndCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    ends = dt.datetime.now(dt.timezone.utc) + (-_DAY if expired else _DAY)
-    made = (
+    not_after = dt.datetime.now(dt.timezone.utc) + (-_DAY if expired else _DAY)
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(by.certificate.subject if by else subject)
+        .issuer_name(issuer.certificate.subject if issuer else subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(ends - 3 * _DAY)
-        .not_valid_after(ends)
-        .add_extension(basic, critical=True)
+        .not_valid_before(not_after - 3 * _DAY)
+        .not_valid_after(not_after)
+        .add_extension(constraints, critical=True)
     )
     if host:
         try:
-            named: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+            general_name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
-            named = x509.DNSName(host)
-        made = made.add_extension(x509.SubjectAlternativeName([named]), critical=False)
-    return Identity(key, made.sign(by.key if by else key, hashes.SHA256()))
+            general_name = x509.DNSName(host)
+        builder = builder.add_extension(x509.SubjectAlternativeName([general_name]), critical=False)
+    return KeyAndCertificate(key, builder.sign(issuer.key if issuer else key, hashes.SHA256()))
 
 
-def pem_store(path: Path, *, of: Identity | None = None, trusted: Identity | None = None) -> Path:
-    """Key and certificate, or the certificate of an authority, as Kafka wants them in one PEM file."""
-    path.write_text((of.key_pem + of.pem if of else "") + (trusted.pem if trusted else ""), "ascii")
+def write_pem_store(
+    path: Path, *, own: KeyAndCertificate | None = None, trusted: KeyAndCertificate | None = None
+) -> Path:
+    """Write key and certificate, or the certificate of an authority, into one PEM file as Kafka requires."""
+    path.write_text((own.key_pem + own.pem if own else "") + (trusted.pem if trusted else ""), "ascii")
     return path
 
 
-def pkcs12_store(path: Path, of: Identity, by: Identity) -> Path:
-    """Key and chain, under STORE_PASSWORD."""
-    hidden = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
-    path.write_bytes(pkcs12.serialize_key_and_certificates(b"job", of.key, of.certificate, [by.certificate], hidden))
+def write_pkcs12_store(path: Path, own: KeyAndCertificate, issuer: KeyAndCertificate) -> Path:
+    """Write key and certificate chain, encrypted with STORE_PASSWORD."""
+    encryption = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
+    path.write_bytes(
+        pkcs12.serialize_key_and_certificates(b"job", own.key, own.certificate, [issuer.certificate], encryption)
+    )
     return path
 
 
-def keytool(*arguments: object) -> None:
-    """Run Java's keytool with STORE_PASSWORD in `PASS`."""
+def run_keytool(*arguments: object) -> None:
+    """Run Java's keytool with STORE_PASSWORD in `PASS` and KEY_PASSWORD in `KEY`."""
     subprocess.run(
         ["keytool", *map(str, arguments)],
         env={**os.environ, "PASS": STORE_PASSWORD, "KEY": KEY_PASSWORD},
@@ -93,19 +104,19 @@ def keytool(*arguments: object) -> None:
     )
 
 
-def java_trust_store(path: Path, kind: str, trusted: Identity) -> Path:
-    """The certificate of an authority in a store that keytool makes; `kind` is JKS or PKCS12."""
-    certificate = pem_store(path.with_suffix(".pem"), trusted=trusted)
-    keytool(
-        "-importcert", "-noprompt", "-alias", "ca", "-file", certificate, "-keystore", path, "-storetype", kind,
+def create_java_trust_store(path: Path, store_type: str, trusted: KeyAndCertificate) -> Path:
+    """Create a store with the certificate of an authority by keytool; `store_type` is JKS or PKCS12."""
+    certificate = write_pem_store(path.with_suffix(".pem"), trusted=trusted)
+    run_keytool(
+        "-importcert", "-noprompt", "-alias", "ca", "-file", certificate, "-keystore", path, "-storetype", store_type,
         "-storepass:env", "PASS",
     )  # fmt: skip
     return path
 
 
-def jks_store(path: Path, pkcs12: Path) -> Path:
-    """A PKCS12 store's key and chain as JKS, the key under a password of its own, KEY_PASSWORD."""
-    keytool(
+def create_jks_store(path: Path, pkcs12: Path) -> Path:
+    """Convert a PKCS12 store to JKS, with the key under a password of its own, KEY_PASSWORD."""
+    run_keytool(
         "-importkeystore", "-noprompt", "-srckeystore", pkcs12, "-srcstorepass:env", "PASS", "-srcalias", "job",
         "-destkeystore", path, "-deststoretype", "JKS", "-deststorepass:env", "PASS", "-destkeypass:env", "KEY",
     )  # fmt: skip

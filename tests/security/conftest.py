@@ -1,4 +1,4 @@
-"""One guarded broker for all of these tests, and the client properties of each mechanism."""
+"""One secured broker for all tests of this package, and the client configuration of each mechanism."""
 
 from __future__ import annotations
 
@@ -8,94 +8,96 @@ from typing import NamedTuple
 
 import pytest
 
-from streaming_app.protocol.member import Member
-from streaming_app.protocol.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember
+from streaming_app.sandbox.topology import subtopology, topology
 from tests.security.certificates import (
     KEY_PASSWORD,
     STORE_PASSWORD,
-    java_trust_store,
-    jks_store,
-    pem_store,
-    pkcs12_store,
+    create_java_trust_store,
+    create_jks_store,
+    write_pem_store,
+    write_pkcs12_store,
 )
-from tests.security.scene import PASSWORD, USER, Scene, guarded_broker
-from tests.security.tokens import CLIENT, SECRET, token_endpoint
+from tests.security.security_harness import PASSWORD, USER, SecurityHarness, start_secure_broker
+from tests.security.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
 
 _MODULES = "org.apache.kafka.common.security"
 _OAUTH = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"
 
 
-class Access(NamedTuple):
-    """A listener of the guarded broker and the properties to be let in."""
+class ClientConfig(NamedTuple):
+    """A listener of the secured broker, and client properties with which it accepts a connection."""
 
     listener: str
     properties: Mapping[str, str]
 
-    def but(self, **others: str) -> Access:
+    def with_properties(self, **properties: str) -> ClientConfig:
         """The same with other properties: `ssl_keystore_type` for `ssl.keystore.type`."""
-        changed = {name.replace("_", "."): value for name, value in others.items()}
-        return Access(self.listener, {**self.properties, **changed})
+        changed = {name.replace("_", "."): value for name, value in properties.items()}
+        return ClientConfig(self.listener, {**self.properties, **changed})
 
 
 @pytest.fixture(scope="session")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """The broker, with a group that is not ready."""
-    with guarded_broker(tmp_path_factory.mktemp("guarded")) as running:
-        Member(running.client, "g", topology(subtopology("0", source_topics=["missing"]))).join()
-        yield running
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurityHarness]:
+    """The broker, with the group `g`, which is NotReady."""
+    with start_secure_broker(tmp_path_factory.mktemp("secured")) as harness:
+        SimulatedMember(harness.client, "g", topology(subtopology("0", source_topics=["missing"]))).join()
+        yield harness
 
 
 @pytest.fixture(scope="session")
-def ways(scene: Scene) -> Iterator[Mapping[str, Access]]:
-    """Every way in, by name."""
-    directory, signs = scene.directory, scene.authority
+def client_configs(secured: SecurityHarness) -> Iterator[Mapping[str, ClientConfig]]:
+    """A client configuration for every mechanism, by name."""
+    directory, keys = secured.directory, secured.keys
     trust = {
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(pem_store(directory / "trust.pem", trusted=signs.ca)),
+        "ssl.truststore.location": str(write_pem_store(directory / "trust.pem", trusted=keys.ca)),
     }
-    own = pkcs12_store(directory / "job.p12", signs.client, signs.ca)
+    pkcs12_store = write_pkcs12_store(directory / "job.p12", keys.client, keys.ca)
     quoted = PASSWORD.replace('"', '\\"')
 
-    def sasl(mechanism: str, module: str, options: str, **more: str) -> Access:
-        line = {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{module} required {options};"}
-        return Access("SECURE", {"security.protocol": "SASL_SSL", **line, **trust, **more})
+    def sasl(mechanism: str, module: str, options: str, **more: str) -> ClientConfig:
+        login = {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{module} required {options};"}
+        return ClientConfig("SECURE", {"security.protocol": "SASL_SSL", **login, **trust, **more})
 
-    def by_token(url: str, options: str) -> Access:
+    def oauth(url: str, options: str) -> ClientConfig:
         handler = f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
-        way = {"sasl.login.callback.handler.class": handler, "sasl.oauthbearer.token.endpoint.url": url}
-        return sasl("OAUTHBEARER", _OAUTH, options, **way)
+        source = {"sasl.login.callback.handler.class": handler, "sasl.oauthbearer.token.endpoint.url": url}
+        return sasl("OAUTHBEARER", _OAUTH, options, **source)
 
-    def mutual(kind: str, trusted: Path, keys: Path, **passwords: str) -> Access:
-        stores = {"truststore": trusted, "keystore": keys}
-        located = {f"ssl.{store}.location": str(path) for store, path in stores.items()}
-        kinds = {f"ssl.{store}.type": kind for store in stores}
-        given = {name.replace("_", "."): value for name, value in passwords.items()}
-        return Access("MUTUAL", {"security.protocol": "SSL", **kinds, **located, **given})
+    def mutual_tls(store_type: str, trust_store: Path, key_store: Path, **passwords: str) -> ClientConfig:
+        stores = {"truststore": trust_store, "keystore": key_store}
+        locations = {f"ssl.{store}.location": str(path) for store, path in stores.items()}
+        types = {f"ssl.{store}.type": store_type for store in stores}
+        config = ClientConfig("MUTUAL", {"security.protocol": "SSL", **types, **locations})
+        return config.with_properties(**passwords)
 
     passwords = {"ssl_truststore_password": STORE_PASSWORD, "ssl_keystore_password": STORE_PASSWORD}
     user = f'username="{USER}" password="{quoted}"'
     token = directory / "token"
-    token.write_text(signs.token(), "utf-8")
+    token.write_text(keys.create_token(), "utf-8")
     unsecured = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
     unsecured["sasl.jaas.config"] = f'{_OAUTH} required unsecuredLoginStringClaim_sub="{USER}";'
-    with token_endpoint(signs.token) as endpoint:
+    with token_endpoint(keys.create_token) as endpoint:
         yield {
             "PLAIN": sasl("PLAIN", f"{_MODULES}.plain.PlainLoginModule", user),
             "SCRAM-SHA-256": sasl("SCRAM-SHA-256", f"{_MODULES}.scram.ScramLoginModule", user),
             "SCRAM-SHA-512": sasl("SCRAM-SHA-512", f"{_MODULES}.scram.ScramLoginModule", user),
-            "token of an endpoint": by_token(endpoint, f'clientId="{CLIENT}" clientSecret="{SECRET}" scope="kafka"'),
-            "token of a file": by_token(token.as_uri(), ""),
-            "token of nobody": Access("SASL", unsecured),
-            "certificate in PEM": mutual(
-                "PEM", Path(trust["ssl.truststore.location"]), pem_store(directory / "job.pem", of=signs.client)
+            "token from an endpoint": oauth(
+                endpoint, f'clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}" scope="kafka"'
             ),
-            "certificate in PKCS12": mutual(
-                "PKCS12", java_trust_store(directory / "trust.p12", "PKCS12", signs.ca), own, **passwords
+            "token from a file": oauth(token.as_uri(), ""),
+            "unsecured token": ClientConfig("SASL", unsecured),
+            "certificate in PEM": mutual_tls(
+                "PEM", Path(trust["ssl.truststore.location"]), write_pem_store(directory / "job.pem", own=keys.client)
             ),
-            "certificate in JKS": mutual(
+            "certificate in PKCS12": mutual_tls(
+                "PKCS12", create_java_trust_store(directory / "trust.p12", "PKCS12", keys.ca), pkcs12_store, **passwords
+            ),
+            "certificate in JKS": mutual_tls(
                 "JKS",
-                java_trust_store(directory / "trust.jks", "JKS", signs.ca),
-                jks_store(directory / "job.jks", own),
+                create_java_trust_store(directory / "trust.jks", "JKS", keys.ca),
+                create_jks_store(directory / "job.jks", pkcs12_store),
                 **passwords,
                 ssl_key_password=KEY_PASSWORD,
             ),

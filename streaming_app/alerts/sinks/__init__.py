@@ -1,1 +1,1 @@
-"""Where notifications go: one module for each kind of receiver, and what they share."""
+"""The sinks: one module for each kind of receiver of notifications, and what they share."""

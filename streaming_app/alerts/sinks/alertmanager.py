@@ -1,8 +1,8 @@
 """Prometheus Alertmanager, by its API version 2.
 
-Alertmanager forgets an alert that is not sent again, and every alert when it restarts. So, like Prometheus, this sends
-all that fire again and again, each time with an end a little ahead; Alertmanager tells people only once. A job that is
-away for longer than four times `resend` therefore lets its alerts end there.
+Alertmanager drops an alert that is not sent again, and all alerts when it restarts. So, like Prometheus, this sink
+resends all firing alerts regularly, each time with an `endsAt` a little ahead; Alertmanager notifies only once. If the
+job is down for longer than four times `resend`, its alerts therefore end there.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints
 
 from streaming_app.alerts.durations import Duration
+from streaming_app.alerts.rules.alert import FIRING, RESOLVED, Alert
 from streaming_app.alerts.sinks.base import Sink, SinkError
-from streaming_app.alerts.sinks.posting import AuthSettings, check_url, post
-from streaming_app.alerts.sinks.wording import as_json, plain, utc
-from streaming_app.core.alert import FIRING, RESOLVED, Alert
+from streaming_app.alerts.sinks.http_post import AuthSettings, check_url, post
+from streaming_app.alerts.sinks.message import dump_json, format_utc, format_value, shorten
 
-_RESENDS_AHEAD = 4  # Prometheus's own margin
-_AT_ONCE = 200
-_ANYTHING = re.compile(".+")  # its answers hold no secrets of ours
+_RESENDS_AHEAD = 4  # as Prometheus does
+_BATCH_SIZE = 200
+_MAX_DETAILS = 10_000  # characters; it passes annotations on to chats and pagers, and keeps them in memory
+_ANYTHING = re.compile(".+")  # its responses contain no secrets of ours
 
 _Label = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 _Url = Annotated[str, AfterValidator(check_url)]
@@ -35,21 +36,25 @@ class AlertmanagerSettings(AuthSettings):
 
     type: Literal["alertmanager"]
     urls: Annotated[tuple[_Url, ...], Field(min_length=1)]
-    """Every member of a cluster of Alertmanagers: all are told, one that takes it is enough."""
+    """Every member of an Alertmanager cluster: alerts are sent to all; one that accepts them is enough."""
     resend: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
-    """How often alerts that fire are sent again; they end there when they were not for four times as long."""
+    """How often firing alerts are sent again; they end there if they are not sent for four times as long."""
     labels: Mapping[_Label, str] = {}
-    """Further labels for every alert, to route by."""
+    """Additional labels for every alert, for routing."""
     generator_url: str | None = None
-    """Where an alert's link leads to."""
+    """The target of an alert's link."""
 
     def sink(self) -> AlertmanagerSink:
-        """Make the sink."""
+        """Return a new sink."""
         return AlertmanagerSink(self)
 
 
 class AlertmanagerSink(Sink):
-    """Labels: alertname, severity, cluster, group, and what is configured. They name an alert, so none ever changes."""
+    """Sends to all members of an Alertmanager cluster.
+
+    The labels are alertname, severity, cluster, group, and the configured ones. They identify an alert, so they never
+    change.
+    """
 
     def __init__(
         self, settings: AlertmanagerSettings, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
@@ -58,51 +63,56 @@ class AlertmanagerSink(Sink):
         self.resend_seconds: float = settings.resend
         self._settings = settings
         self._now = now
-        self._put_aside: dict[str, float] = {}
+        self._skipped_until: dict[str, float] = {}
 
     def send(self, alert: Alert, event: str) -> None:
-        """Tell every member; raises SinkError if none took it."""
-        self._post([self._spelled(alert, event)])
+        """Send to every member. Raises SinkError if none accepted it."""
+        self._post([self._to_api_alert(alert, event)])
 
     def resend(self, alerts: Sequence[Alert]) -> None:
-        """Tell again of all that fire, many at a time."""
-        left = iter(alerts)
-        while some := list(islice(left, _AT_ONCE)):
-            self._post([self._spelled(alert, FIRING) for alert in some])
+        """Send the firing alerts again, in batches."""
+        remaining = iter(alerts)
+        while batch := list(islice(remaining, _BATCH_SIZE)):
+            self._post([self._to_api_alert(alert, FIRING) for alert in batch])
 
-    def _spelled(self, alert: Alert, event: str) -> dict[str, Any]:
-        own = {"alertname": alert.rule, "severity": alert.severity, "cluster": alert.cluster}
+    def _to_api_alert(self, alert: Alert, event: str) -> dict[str, Any]:
+        own_labels = {"alertname": alert.rule, "severity": alert.severity, "cluster": alert.cluster}
         if alert.group_id is not None:
-            own["group"] = alert.group_id
-        details = "\n".join(f"{name}: {plain(value)}" for name, value in alert.details.items())
-        annotations = {"summary": alert.summary, "details": details, "runbook_url": self._settings.runbook(alert)}
+            own_labels["group"] = alert.group_id
+        details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.details.items())
+        annotations = {
+            "summary": alert.summary,
+            "details": shorten(details, _MAX_DETAILS),
+            "runbook_url": self._settings.runbook_link(alert),
+            "page_url": self._settings.page_link(alert),
+        }
         ahead = self._now() + timedelta(seconds=_RESENDS_AHEAD * self.resend_seconds)
-        ends = (alert.resolved_at or self._now()) if event == RESOLVED else ahead
+        ends_at = (alert.resolved_at or self._now()) if event == RESOLVED else ahead
         return {
-            "labels": {**self._settings.labels, **own},
+            "labels": {**self._settings.labels, **own_labels},
             "annotations": {name: text for name, text in annotations.items() if text},
-            "startsAt": utc(alert.opened_at or alert.pending_since),
-            "endsAt": utc(ends),
+            "startsAt": format_utc(alert.opened_at or alert.pending_since),
+            "endsAt": format_utc(ends_at),
             "generatorURL": self._settings.generator_url or "",
         }
 
     def _post(self, alerts: list[dict[str, Any]]) -> None:
-        """Tell all members, but leave one that failed alone until the next round: it must not hold up the others."""
-        body, headers = as_json(alerts).encode(), self._settings.authorization()
-        aside = [url for url in self._settings.urls if self._put_aside.get(url, 0) > time.monotonic()]
+        """Send to all members, but skip one that failed until the next resend: it must not delay the others."""
+        body, headers = dump_json(alerts).encode(), self._settings.authorization_header()
+        skipped = [url for url in self._settings.urls if self._skipped_until.get(url, 0) > time.monotonic()]
         failures: list[SinkError] = []
-        taken = False
-        for url in [*(url for url in self._settings.urls if url not in aside), *aside]:
-            if taken and url in aside:
+        accepted = False
+        for url in [*(url for url in self._settings.urls if url not in skipped), *skipped]:
+            if accepted and url in skipped:
                 break
             try:
-                post(f"{url.rstrip('/')}/api/v2/alerts", body, headers, self._settings, quote=_ANYTHING)
+                post(f"{url.rstrip('/')}/api/v2/alerts", body, headers, self._settings, quotable=_ANYTHING)
             except SinkError as error:
                 failures.append(error)
-                self._put_aside[url] = time.monotonic() + self.resend_seconds
+                self._skipped_until[url] = time.monotonic() + self.resend_seconds
             else:
-                taken = True
-                self._put_aside.pop(url, None)
-        if not taken:
+                accepted = True
+                self._skipped_until.pop(url, None)
+        if not accepted:
             line = "; ".join(map(str, failures))
             raise SinkError(line, retry=any(error.retry for error in failures))

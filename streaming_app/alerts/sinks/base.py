@@ -1,6 +1,6 @@
-"""What every sink is: its settings, the one method it has, and how it says that something could not be sent.
+"""The base classes of all sinks: settings, sink, and the error for a notification that could not be sent.
 
-A new kind of sink is a module with a subclass of both classes here, and its settings' name in `settings.py`.
+A new kind of sink is a module with a subclass of both classes here, and the name of its settings in `settings.py`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from typing_extensions import Self
 
-from streaming_app.core.alert import FIRING, Alert
+from streaming_app.alerts.rules.alert import FIRING, Alert
+from streaming_app.alerts.sinks.daily_summary import DailySummary, TimeOfDay
+from streaming_app.alerts.sinks.grouped import AlertGroup
+from streaming_app.names import check_name
+
+_MAX_LINK = 2000  # characters; longer ones are not accepted everywhere
 
 
 class SinkError(Exception):
-    """A notification could not be sent. Its text is one line for the operator and holds no secret.
+    """A notification could not be sent. Its text is one line for the operator and contains no secret.
 
-    `retry` tells whether it may mend by itself (the receiver is down, busy, slow). Without it somebody has to mend
-    something first, such as a password: then it is tried again at the slowest pace only, never given up.
-    `after_seconds` is how long the receiver asked to be left alone.
+    `retry`: the error may be transient (the receiver is down, busy, slow). Otherwise an operator has to fix something
+    first, such as a password: then it is only retried at the longest interval, but never dropped. `after_seconds` is
+    how long the receiver asked to wait before the next request.
     """
 
     def __init__(self, line: str, *, retry: bool, after_seconds: float | None = None) -> None:
@@ -32,81 +37,109 @@ class SinkError(Exception):
 
 
 class Sink(ABC):
-    """Somewhere to send notifications to. One thread at a time uses it."""
+    """A receiver of notifications. It is used by one thread at a time."""
 
     resend_seconds: float | None = None
-    """How often the receiver wants to hear of every alert that still fires; None if once is enough."""
+    """How often the receiver needs every alert that still fires again; None if once is enough."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @abstractmethod
     def send(self, alert: Alert, event: str) -> None:
-        """Tell of `firing` or `resolved`, and return once the receiver has it. Raises SinkError."""
+        """Send a `firing` or `resolved` notification, and return once the receiver has it. Raises SinkError."""
 
     def resend(self, alerts: Sequence[Alert]) -> None:
-        """Tell again of alerts that still fire, every `resend_seconds`. Raises SinkError."""
+        """Send alerts that still fire again, every `resend_seconds`. Raises SinkError."""
         for alert in alerts:
             self.send(alert, FIRING)
 
     def close(self) -> None:  # noqa: B027 - most sinks have nothing to close
-        """Give up what it holds."""
+        """Release its resources."""
+
+
+class TextSink(Sink):
+    """A sink whose notifications people read: alerts with one cause come in one notification, and a daily summary."""
+
+    @abstractmethod
+    def send_group(self, group: AlertGroup) -> None:
+        """Send one notification of several alerts, and return once the receiver has it. Raises SinkError."""
+
+    @abstractmethod
+    def send_summary(self, summary: DailySummary) -> None:
+        """Send the daily summary, and return once the receiver has it. Raises SinkError."""
 
 
 class BaseSettings(BaseModel):
-    """What every sink can be told."""
+    """The settings that every sink has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     secrets: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold a secret; each may be given in a file instead, under the same name and `_file`."""
+    """Fields that contain a secret; each may be given in a file instead, under the same name and `_file`."""
 
     type: str
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")] = Field(
-        default_factory=lambda told: told.get("type", "")
-    )
-    """Tells sinks of one type apart; the type, if not given."""
+    name: Annotated[str, AfterValidator(check_name)] = Field(default_factory=lambda values: values.get("type", ""))
+    """Distinguishes sinks of one type; default: the type."""
     runbook_url: str | None = None
-    """Where to read what to do; `{rule}` in it becomes the name of the rule."""
+    """A link to the runbook; `{rule}` in it is replaced by the name of the rule."""
+    page_url: str | None = None
+    """A link to a page about the group; `{cluster}`, `{group}` and `{rule}` in it are replaced."""
 
     def sink(self) -> Sink:
-        """Make the sink. It connects when it sends."""
+        """Return a new sink. It connects when it sends."""
         raise NotImplementedError
 
-    def runbook(self, alert: Alert) -> str | None:
-        """Where to read what to do about this alert."""
+    def runbook_link(self, alert: Alert) -> str | None:
+        """Return the link to the runbook for this alert."""
         return self.runbook_url and self.runbook_url.replace("{rule}", quote(alert.rule))
 
-    def revealed(self, name: str) -> str | None:
-        """A secret, from its file if it is in one: read anew each time, so that it can be changed without a restart.
+    def page_link(self, alert: Alert) -> str | None:
+        """Return the link to the page for this alert; None if it would need a group, or would be too long."""
+        link = self.page_url
+        if link is None or (alert.group_id is None and "{group}" in link):
+            return None
+        for name, value in (("cluster", alert.cluster), ("rule", alert.rule), ("group", alert.group_id or "")):
+            link = link.replace(f"{{{name}}}", quote(value, safe="", errors="replace"))
+        return link if len(link) <= _MAX_LINK else None
 
-        Raises SinkError when the file cannot be read.
+    def read_secret(self, name: str) -> str | None:
+        """Return a secret, from its file if there is one: read each time, so that it can be changed without a restart.
+
+        Raises SinkError when it is empty or the file cannot be read.
         """
-        given: SecretStr | None = getattr(self, name)
+        value: SecretStr | None = getattr(self, name)
         file: Path | None = getattr(self, f"{name}_file")
         if file is None:
-            if given is not None and not given.get_secret_value():
+            if value is not None and not value.get_secret_value():
                 raise SinkError(f"{name} is empty", retry=False)
-            return None if given is None else given.get_secret_value()
+            return None if value is None else value.get_secret_value()
         try:
-            read = file.read_text("utf-8").strip()
+            content = file.read_text("utf-8").strip()
         except (OSError, UnicodeError) as error:
             raise SinkError(f"{name}_file {file}: {getattr(error, 'strerror', None) or error}", retry=False) from None
-        if not read:
+        if not content:
             raise SinkError(f"{name}_file {file} is empty", retry=False)
-        return read
+        return content
 
     @model_validator(mode="after")
     def _secrets_are_given_once(self) -> Self:
         for name in self.secrets:
             if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
-                raise ValueError(f"give {name} or {name}_file, not both")
-            checked(self.revealed, name)
+                raise ValueError(f"set {name} or {name}_file, not both")
+            check_setting(self.read_secret, name)
         return self
 
 
-def checked(check: Callable[..., object], *arguments: str) -> None:
-    """Call what raises SinkError where pydantic expects a ValueError: what is wrong is better known at the start."""
+class TextSettings(BaseSettings):
+    """The settings that every `TextSink` has."""
+
+    summary: TimeOfDay | None = None
+    """When the daily summary is sent; None: never."""
+
+
+def check_setting(check: Callable[..., object], *arguments: str) -> None:
+    """Call what raises SinkError in a pydantic validator, which needs ValueError: errors should show at the start."""
     try:
         check(*arguments)
     except SinkError as error:

@@ -1,4 +1,4 @@
-"""An end for a conversation over sockets, however slowly the other side goes on."""
+"""A limit on the total time of an exchange over sockets, however slowly the other side sends."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing_extensions import Self
 
 
 class Deadline:
-    """Shuts the watched sockets down when the time is up, so that whoever reads from them wakes up.
+    """Shuts the watched sockets down when the time is up, which unblocks the thread that reads from them.
 
-    A socket's own time-out starts again with each byte; a receiver that sends one now and then would hold its caller
-    for ever. What happens before there is a socket, looking the name up and connecting, is bounded by the system's
-    resolver and by the socket's time-out for each of the name's addresses.
+    A socket's own timeout restarts with each byte; a receiver that sends one from time to time would block its caller
+    for ever. The name lookup and the connect, before there is a socket to watch, are limited by the system's resolver
+    and by the socket's timeout for each of the name's addresses.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.passed = False
+        self.expired = False
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._timer = threading.Timer(seconds, self._pass)
+        self._timer = threading.Timer(seconds, self._expire)
         self._timer.daemon = True
 
     def watch(self, connected: socket.socket) -> None:
-        """Include this socket. TLS may be wrapped around it later: what is watched is a duplicate of it."""
+        """Include this socket. It may be wrapped in TLS later: a duplicate of it is watched."""
         with self._lock:
             self._sockets.append(connected.dup())
-        if self.passed:
+        if self.expired:
             self._shut_down()
 
     def __enter__(self) -> Self:
@@ -40,16 +40,16 @@ class Deadline:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._timer.cancel()
         with self._lock:
-            for one in self._sockets:
-                one.close()
+            for watched in self._sockets:
+                watched.close()
             self._sockets.clear()
 
-    def _pass(self) -> None:
-        self.passed = True
+    def _expire(self) -> None:
+        self.expired = True
         self._shut_down()
 
     def _shut_down(self) -> None:
         with self._lock:
-            for one in self._sockets:
-                with contextlib.suppress(OSError):  # the other side was faster
-                    one.shutdown(socket.SHUT_RDWR)
+            for watched in self._sockets:
+                with contextlib.suppress(OSError):  # the other side has closed it already
+                    watched.shutdown(socket.SHUT_RDWR)

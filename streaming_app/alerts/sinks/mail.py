@@ -1,4 +1,4 @@
-"""E-mail by SMTP: plain text, the message of the end as an answer to the one of the beginning."""
+"""E-mail by SMTP: plain text; the resolved message is a reply to the firing message."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import smtplib
 import socket
 import ssl
+from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
 from pathlib import Path
@@ -17,15 +18,17 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.durations import Duration
-from streaming_app.alerts.sinks.base import Sink, SinkError
+from streaming_app.alerts.rules.alert import FIRING, RESOLVED, Alert
+from streaming_app.alerts.sinks.base import SinkError, TextSettings, TextSink
+from streaming_app.alerts.sinks.daily_summary import DailySummary, format_summary_text, format_summary_title
 from streaming_app.alerts.sinks.deadline import Deadline
-from streaming_app.alerts.sinks.tls import TlsSettings, refused
-from streaming_app.alerts.sinks.wording import identity, message, one_line, repeat, title
-from streaming_app.core.alert import FIRING, RESOLVED, Alert
+from streaming_app.alerts.sinks.grouped import AlertGroup, format_group_message, format_group_title
+from streaming_app.alerts.sinks.message import format_message, format_title, notification_id, one_line, repeat_number
+from streaming_app.alerts.sinks.tls import TlsSettings, tls_error
 
 _PORTS = {"starttls": 587, "smtps": 465, "none": 25}
-_FOR_GOOD = 500  # replies from here on will be the same next time
-_SAID_CHARACTERS = 200
+_PERMANENT = 500  # replies from here on are permanent errors
+_MAX_REPLY_CHARACTERS = 200
 _log = logging.getLogger(__name__)
 
 
@@ -38,7 +41,7 @@ def _address(text: str) -> str:
 _Address = Annotated[str, AfterValidator(_address)]
 
 
-class MailSettings(TlsSettings):
+class MailSettings(TextSettings, TlsSettings):
     """`type: email`."""
 
     secrets: ClassVar[tuple[str, ...]] = ("password",)
@@ -54,116 +57,147 @@ class MailSettings(TlsSettings):
     password: SecretStr | None = None
     password_file: Path | None = None
     timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
-    """How long one try may take, from connecting to the server's last word."""
+    """The limit for one attempt, from connecting to the server's last reply."""
 
     def sink(self) -> MailSink:
-        """Make the sink."""
+        """Return a new sink."""
         return MailSink(self)
 
     @model_validator(mode="after")
-    def _login_is_whole_and_safe(self) -> Self:
+    def _login_is_complete_and_encrypted(self) -> Self:
         if (self.username is None) != (self.password is None and self.password_file is None):
-            raise ValueError("username and password go together")
+            raise ValueError("username and password must be set together")
         if self.username is not None and self.tls == "none":
-            raise ValueError("a password is not sent without TLS: set tls to starttls or smtps")
+            raise ValueError("a password cannot be sent without TLS: set tls to starttls or smtps")
         return self
 
 
-class MailSink(Sink):
-    """Connects for each message: a few an hour are not worth a connection that the server may have closed."""
+class MailSink(TextSink):
+    """Sends each message over a new connection: for a few per hour it is not worth keeping one open."""
 
     def __init__(self, settings: MailSettings) -> None:
         super().__init__(settings.name)
         self._settings = settings
 
     def send(self, alert: Alert, event: str) -> None:
-        """Hand the message to the server. Raises SinkError unless the server takes it for at least one recipient."""
+        """Send a message about one alert. Raises SinkError unless the server accepts it for any recipient."""
+        self._send(compose(alert, event, self._settings))
+
+    def send_group(self, group: AlertGroup) -> None:
+        """Send one message about several alerts. Raises SinkError unless the server accepts it for any recipient."""
+        self._send(compose_group(group, self._settings))
+
+    def send_summary(self, summary: DailySummary) -> None:
+        """Send the daily summary. Raises SinkError unless the server accepts it for any recipient."""
+        own = f"summary-{summary.cluster}-{summary.at:%Y%m%d%H%M}"
+        mail = _new_message(self._settings, format_summary_title(summary), summary.at, own)
+        mail.set_content(format_summary_text(summary) + "\n")
+        self._send(mail)
+
+    def _send(self, mail: EmailMessage) -> None:
         settings = self._settings
-        mail = compose(alert, event, settings)
         server = f"{settings.host}:{settings.port or _PORTS[settings.tls]}"
-        password = settings.revealed("password")
+        password = settings.read_secret("password")
         with Deadline(settings.timeout) as deadline:
             try:
                 self._deliver(mail, password, deadline)
             except ssl.SSLError as error:
-                raise _late(server, deadline) or refused(server, error) from None
+                raise _timeout_error(server, deadline) or tls_error(server, error) from None
             except (OSError, smtplib.SMTPException) as error:
-                raise _late(server, deadline) or _failure(server, error) from None
+                raise _timeout_error(server, deadline) or _smtp_error(server, error) from None
 
     def _deliver(self, mail: EmailMessage, password: str | None, deadline: Deadline) -> None:
         settings = self._settings
-        context = None if settings.tls == "none" else settings.context()
-        smtp = _Watched(settings, deadline, context)
+        context = None if settings.tls == "none" else settings.ssl_context()
+        smtp = _SmtpConnection(settings, deadline, context)
         try:
             if settings.tls == "starttls":
                 smtp.starttls(context=context)
             if settings.username is not None:
                 smtp.login(settings.username, password or "")
-            refused_by = smtp.send_message(mail)
-            if refused_by:
-                _log.warning("%s: the server refuses the recipients %s", self.name, ", ".join(refused_by))
-            with contextlib.suppress(OSError, smtplib.SMTPException):  # the message is taken: its farewell may fail
+            rejected_recipients = smtp.send_message(mail)
+            if rejected_recipients:
+                _log.warning("%s: the server rejects the recipients %s", self.name, ", ".join(rejected_recipients))
+            with contextlib.suppress(OSError, smtplib.SMTPException):  # the message is accepted: QUIT may fail
                 smtp.quit()
         finally:
             smtp.close()
 
 
 def compose(alert: Alert, event: str, settings: MailSettings) -> EmailMessage:
-    """Write the message. Its id tells doubles, and lets mail programs show both messages of an alert together."""
-    domain = parseaddr(settings.sender)[1].rpartition("@")[2]
-    first = f"<{identity(alert, FIRING)}@{domain}>"
-    own = f"<{identity(alert, event, repeat(alert, event, settings.name))}@{domain}>"
-    mail = EmailMessage()
-    mail["Subject"] = title(alert, event)
-    mail["From"] = settings.sender
-    mail["To"] = ", ".join(settings.to)
+    """Return the message. Its id identifies duplicates, and threads both messages of an alert in mail programs."""
+    first = notification_id(alert, FIRING)
+    own = notification_id(alert, event, repeat_number(alert, event, settings.name))
     at = alert.resolved_at if event == RESOLVED else alert.opened_at
-    mail["Date"] = format_datetime(at or alert.pending_since)
-    mail["Message-ID"] = own
-    if own != first:
-        mail["In-Reply-To"] = mail["References"] = first
-    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no automatic answers, please
-    mail.set_content(message(alert, event, settings.runbook(alert)) + "\n")
+    mail = _new_message(settings, format_title(alert, event), at or alert.pending_since, own, first)
+    links = settings.runbook_link(alert), settings.page_link(alert)
+    mail.set_content(format_message(alert, event, *links) + "\n")
     return mail
 
 
-class _Watched(smtplib.SMTP):
-    """A connection that ends with its deadline. TLS from the start is here, too, as smtplib's own cannot be watched."""
+def compose_group(group: AlertGroup, settings: MailSettings) -> EmailMessage:
+    """Return the message about several alerts. Its id is the same for each attempt to send the same alerts."""
+    own, first = group.notification_id(group.event), group.notification_id(FIRING)
+    mail = _new_message(settings, format_group_title(group), group.at, own, first)
+    mail.set_content(format_group_message(group, settings.runbook_link(group.first), settings.page_link) + "\n")
+    return mail
+
+
+def _new_message(
+    settings: MailSettings, subject: str, at: datetime, own: str, first: str | None = None
+) -> EmailMessage:
+    """Return a message without a text; `own` and `first` are the ids of it and of the message that it replies to."""
+    domain = parseaddr(settings.sender)[1].rpartition("@")[2]
+    mail = EmailMessage()
+    mail["Subject"] = subject
+    mail["From"] = settings.sender
+    mail["To"] = ", ".join(settings.to)
+    mail["Date"] = format_datetime(at)
+    mail["Message-ID"] = f"<{own}@{domain}>"
+    if first not in (None, own):
+        mail["In-Reply-To"] = mail["References"] = f"<{first}@{domain}>"
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: prevents automatic replies
+    return mail
+
+
+class _SmtpConnection(smtplib.SMTP):
+    """A connection that is closed at its deadline. Implicit TLS is also here, as smtplib's own cannot be watched."""
 
     def __init__(self, settings: MailSettings, deadline: Deadline, context: ssl.SSLContext | None) -> None:
         self._deadline = deadline
-        self._at_once = context if settings.tls == "smtps" else None
+        self._implicit_tls = context if settings.tls == "smtps" else None
         super().__init__(settings.host, settings.port or _PORTS[settings.tls], timeout=settings.timeout)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         connected = socket.create_connection((host, port), timeout)
         self._deadline.watch(connected)
-        return self._at_once.wrap_socket(connected, server_hostname=host) if self._at_once else connected
+        return self._implicit_tls.wrap_socket(connected, server_hostname=host) if self._implicit_tls else connected
 
 
-def _late(server: str, deadline: Deadline) -> SinkError | None:
-    return SinkError(f"{server} did not finish within {deadline.seconds:g} s", retry=True) if deadline.passed else None
+def _timeout_error(server: str, deadline: Deadline) -> SinkError | None:
+    line = f"{server} did not complete the delivery within {deadline.seconds:g} s"
+    return SinkError(line, retry=True) if deadline.expired else None
 
 
-def _failure(server: str, error: Exception) -> SinkError:
+def _smtp_error(server: str, error: Exception) -> SinkError:
     if isinstance(error, smtplib.SMTPAuthenticationError):
-        return SinkError(f"{server} refuses the login ({error.smtp_code}): check the credentials", retry=False)
+        return SinkError(f"{server} rejects the login ({error.smtp_code}): check the credentials", retry=False)
     if isinstance(error, smtplib.SMTPNotSupportedError):
-        return SinkError(f"{server}: {_said(str(error))}: check tls and username", retry=False)
+        return SinkError(f"{server}: {_reply_text(str(error))}: check tls and username", retry=False)
     if isinstance(error, smtplib.SMTPRecipientsRefused):
-        code, said = next(iter(error.recipients.values()))
-        return SinkError(f"{server} refuses the recipients ({code} {_said(said)})", retry=code < _FOR_GOOD)
+        code, reply = next(iter(error.recipients.values()))
+        return SinkError(f"{server} rejects the recipients ({code} {_reply_text(reply)})", retry=code < _PERMANENT)
     if isinstance(error, smtplib.SMTPResponseException):
-        line = f"{server} answered {error.smtp_code} {_said(error.smtp_error)}"
-        return SinkError(line, retry=error.smtp_code < _FOR_GOOD)
+        line = f"{server} replied {error.smtp_code} {_reply_text(error.smtp_error)}"
+        return SinkError(line, retry=error.smtp_code < _PERMANENT)
     if isinstance(error, smtplib.SMTPException):
-        why = "closed the connection without an answer"
+        why = "closed the connection without a reply"
     elif isinstance(error, TimeoutError):
-        why = "did not answer in time"
+        why = "did not reply in time"
     else:
         why = f"cannot be reached: {getattr(error, 'strerror', None) or 'no connection'}"
     return SinkError(f"{server} {why}", retry=True)
 
 
-def _said(text: bytes | str) -> str:
-    return one_line(text if isinstance(text, str) else text.decode("utf-8", "replace"))[:_SAID_CHARACTERS]
+def _reply_text(text: bytes | str) -> str:
+    return one_line(text if isinstance(text, str) else text.decode("utf-8", "replace"))[:_MAX_REPLY_CHARACTERS]

@@ -1,4 +1,4 @@
-"""The sinks there are. A new one is a module beside this one, and its settings' name here."""
+"""All kinds of sinks. A new one is a module in this package, and the name of its settings here."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from streaming_app.alerts.sinks.webhook import WebhookSettings
 SinkSettings = Annotated[
     AlertmanagerSettings | LogSettings | MailSettings | SlackSettings | WebhookSettings, Field(discriminator="type")
 ]
-"""What a configuration says of one sink; `type` tells which kind. Its `sink()` makes it."""
+"""The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
 
 
-def _named_apart(sinks: Sequence[SinkSettings]) -> Sequence[SinkSettings]:
+def _check_unique_names(sinks: Sequence[SinkSettings]) -> Sequence[SinkSettings]:
     names = [sink.name for sink in sinks]
-    if doubles := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two sinks have the name {', '.join(doubles)}: give each a name of its own")
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two sinks have the name {', '.join(duplicates)}: give each a different name")
     return sinks
 
 
-SinkList = Annotated[tuple[SinkSettings, ...], AfterValidator(_named_apart)]
-"""The sinks of a configuration, each with a name that no other has.
+SinkList = Annotated[tuple[SinkSettings, ...], AfterValidator(_check_unique_names)]
+"""The sinks of a configuration, with unique names.
 
-Whoever validates it sets `hide_input_in_errors`, as pydantic asks only the outermost model whether to repeat secrets.
+A model that contains it must set `hide_input_in_errors`: pydantic uses the setting of the outermost model, and its
+errors would otherwise show secrets.
 """

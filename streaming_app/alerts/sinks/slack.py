@@ -1,59 +1,105 @@
-"""Slack's incoming webhooks, and those of Mattermost and Rocket.Chat, which take the same messages."""
+"""Slack's incoming webhooks, and those of Mattermost and Rocket.Chat, which accept the same messages."""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from streaming_app.alerts.sinks.base import Sink
-from streaming_app.alerts.sinks.posting import SecretUrlSettings, post
-from streaming_app.alerts.sinks.wording import as_json, message, title
-from streaming_app.core.alert import CRITICAL, RESOLVED, WARNING, Alert
+from streaming_app.alerts.rules.alert import CRITICAL, RESOLVED, WARNING, Alert
+from streaming_app.alerts.sinks.base import TextSettings, TextSink
+from streaming_app.alerts.sinks.daily_summary import DailySummary, format_summary_text, format_summary_title
+from streaming_app.alerts.sinks.grouped import AlertGroup, format_group_message, format_group_title
+from streaming_app.alerts.sinks.http_post import SecretUrlSettings, post
+from streaming_app.alerts.sinks.message import (
+    dump_json,
+    escape_chat,
+    format_code,
+    format_code_block,
+    format_message,
+    format_summary,
+    format_title,
+    shorten,
+)
 
 _COLOURS = {CRITICAL: "#d00000", WARNING: "#e8a200"}
-_OTHER, _GOOD = "#808080", "#2eb67d"
+_OTHER_COLOUR, _RESOLVED_COLOUR = "#808080", "#2eb67d"
 _MARKS = {CRITICAL: ":red_circle:", WARNING: ":warning:"}
-_MOST = 3000  # characters; more than anyone reads in a chat
-_CODE_WORD = re.compile(r"[a-z_]{1,60}")  # Slack says why by a word such as no_service; anything else may hold the URL
+_MAX_CHARACTERS = 2900  # a longer message is not readable in a chat
+_PAGES = 5  # links below a message about several groups
+_ERROR_CODE = re.compile(r"[a-z_]{1,60}")  # Slack's error codes, such as no_service; any other text may contain the URL
 
 
-class SlackSettings(SecretUrlSettings):
+class SlackSettings(TextSettings, SecretUrlSettings):
     """`type: slack`. The URL is the secret."""
 
     type: Literal["slack"]
 
     def sink(self) -> SlackSink:
-        """Make the sink."""
+        """Return a new sink."""
         return SlackSink(self)
 
 
-class SlackSink(Sink):
-    """Posts one message for each event."""
+class SlackSink(TextSink):
+    """Posts messages. Slack's error says how long to wait when there were too many: SinkError has it."""
 
     def __init__(self, settings: SlackSettings) -> None:
         super().__init__(settings.name)
         self._settings = settings
 
     def send(self, alert: Alert, event: str) -> None:
-        """Post it. Raises SinkError, with the time to wait when Slack says that there were too many."""
-        good = event == RESOLVED
-        mark = ":large_green_circle:" if good else _MARKS.get(alert.severity, ":information_source:")
-        headline = escaped(title(alert, event))
-        text = escaped(shortened(message(alert, event, self._settings.runbook(alert))))
+        """Post a message about one alert. Raises SinkError."""
+        self._post(
+            _mark(alert.severity, event),
+            format_title(alert, event, format_code),
+            format_message(alert, event, None),
+            {"runbook": [self._settings.runbook_link(alert)], "page": [self._settings.page_link(alert)]},
+            format_summary(alert),
+        )
+
+    def send_group(self, group: AlertGroup) -> None:
+        """Post one message about several alerts. Raises SinkError."""
+        title = format_group_title(group)
+        pages = dict.fromkeys(self._settings.page_link(alert) for alert in group.alerts[: group.max_named])
+        self._post(
+            _mark(group.severity, group.event),
+            title,
+            format_group_message(group, max_characters=_MAX_CHARACTERS),
+            {"runbook": [self._settings.runbook_link(group.first)], "page": [*pages][:_PAGES]},
+            title,
+        )
+
+    def send_summary(self, summary: DailySummary) -> None:
+        """Post the daily summary. Raises SinkError."""
+        title = format_summary_title(summary)
+        self._post(_Mark(":bar_chart:", _OTHER_COLOUR), title, format_summary_text(summary), {}, title)
+
+    def _post(
+        self, mark: _Mark, title: str, text: str, links: Mapping[str, Sequence[str | None]], fallback: str
+    ) -> None:
+        lines = [format_code_block(shorten(text, _MAX_CHARACTERS))]
+        lines += [f"{name}: {escape_chat(url)}" for name, urls in links.items() for url in urls if url]
         attachment = {
-            "color": _GOOD if good else _COLOURS.get(alert.severity, _OTHER),
-            "fallback": escaped(alert.summary),
-            "text": text,
+            "color": mark.colour,
+            "fallback": escape_chat(fallback),
+            "text": "\n".join(lines),
+            "mrkdwn_in": ["text"],
         }
-        body = as_json({"text": f"{mark} {headline}", "attachments": [attachment]}).encode()
-        post(self._settings.address(), body, {}, self._settings, quote=_CODE_WORD)
+        body = {
+            "text": f"{mark.emoji} {title}",
+            "attachments": [attachment],
+            "unfurl_links": False,
+            "unfurl_media": False,
+        }
+        post(self._settings.read_url(), dump_json(body).encode(), {}, self._settings, quotable=_ERROR_CODE)
 
 
-def escaped(text: str) -> str:
-    """Spell the three characters that mean something to Slack; the others are not to be changed."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+class _Mark(NamedTuple):
+    emoji: str
+    colour: str
 
 
-def shortened(text: str) -> str:
-    """As much as anyone reads."""
-    return text if len(text) <= _MOST else text[: _MOST - 2] + " …"
+def _mark(severity: str, event: str) -> _Mark:
+    if event == RESOLVED:
+        return _Mark(":large_green_circle:", _RESOLVED_COLOUR)
+    return _Mark(_MARKS.get(severity, ":information_source:"), _COLOURS.get(severity, _OTHER_COLOUR))

@@ -1,17 +1,18 @@
-"""Any receiver of JSON by HTTP, signed as standardwebhooks.com says, so that its libraries can check the signature.
+"""Any receiver of JSON over HTTP, signed as specified by standardwebhooks.com, whose libraries can verify it.
 
 The body, version 1:
 
     {"version": 1,
      "type": "alert.firing" or "alert.resolved",
      "timestamp": when it fired or was resolved,
-     "data": {"fingerprint": names this alert for ever; a group that has the same trouble again gets another,
+     "data": {"fingerprint": identifies this alert; a later alert of the same rule and group has a different one,
               "cluster", "group_id": null for alerts about the job or the cluster, "rule", "severity", "state",
               "pending_since", "opened_at", "resolved_at": null while it fires,
-              "summary": one line, "details": what else to know, an object, "runbook_url": null if there is none}}
+              "summary": one line, "details": an object with further context,
+              "runbook_url", "page_url": null if there is none}}
 
-Times are ISO 8601 in UTC. New fields may come; a change of what is there would be another version. The header
-`webhook-id` is the same for every try of a notification, and no two notifications share one: tell doubles by it.
+Times are ISO 8601 in UTC. Fields may be added; an incompatible change would increase the version. The header
+`webhook-id` is the same for every attempt to send a notification and unique to it: use it to deduplicate.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import SecretStr, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.sinks.base import Sink, SinkError, checked
-from streaming_app.alerts.sinks.posting import AuthSettings, SecretUrlSettings, post
-from streaming_app.alerts.sinks.wording import as_json, identity, repeat, utc
-from streaming_app.core.alert import RESOLVED, Alert
+from streaming_app.alerts.rules.alert import RESOLVED, Alert
+from streaming_app.alerts.sinks.base import Sink, SinkError, check_setting
+from streaming_app.alerts.sinks.http_post import AuthSettings, SecretUrlSettings, post
+from streaming_app.alerts.sinks.message import dump_json, format_utc, notification_id, repeat_number
 
 VERSION = 1
 _PREFIX = "whsec_"
@@ -47,22 +48,22 @@ class WebhookSettings(AuthSettings, SecretUrlSettings):
 
     type: Literal["webhook"]
     secret: SecretStr | None = None
-    """`whsec_` and base64 of 24 to 64 random bytes. Several, with spaces between them, while one replaces another."""
+    """`whsec_` and base64 of 24 to 64 random bytes. During a rotation several, separated by spaces."""
     secret_file: Path | None = None
     headers: Mapping[str, SecretStr] = {}
-    """Further headers."""
+    """Additional headers."""
 
     def sink(self) -> WebhookSink:
-        """Make the sink."""
+        """Return a new sink."""
         return WebhookSink(self)
 
-    def keys(self) -> list[bytes]:
-        """What to sign with; nothing if there is no secret. Raises SinkError for a secret of no use."""
-        return [_key(secret) for secret in (self.revealed("secret") or "").split()]
+    def signing_keys(self) -> list[bytes]:
+        """Return the keys to sign with; none if there is no secret. Raises SinkError for an invalid secret."""
+        return [_decode_key(secret) for secret in (self.read_secret("secret") or "").split()]
 
     @field_validator("headers")
     @classmethod
-    def _may_be_sent(cls, headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+    def _headers_are_valid(cls, headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
         for name, value in headers.items():
             if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
                 raise ValueError(f"{name!r} cannot be set here")
@@ -71,8 +72,8 @@ class WebhookSettings(AuthSettings, SecretUrlSettings):
         return headers
 
     @model_validator(mode="after")
-    def _can_sign(self) -> Self:
-        checked(self.keys)
+    def _secret_is_valid(self) -> Self:
+        check_setting(self.signing_keys)
         return self
 
 
@@ -87,23 +88,24 @@ class WebhookSink(Sink):
         self._now = now
 
     def send(self, alert: Alert, event: str) -> None:
-        """Post it. Raises SinkError unless the answer is 2xx."""
-        body = as_json(payload(alert, event, self._settings.runbook(alert))).encode()
-        telling = repeat(alert, event, self.name)
-        message_id, sent_at = f"msg_{identity(alert, event, telling)}", int(self._now().timestamp())
+        """Post the notification. Raises SinkError unless the response status is 2xx."""
+        links = self._settings.runbook_link(alert), self._settings.page_link(alert)
+        body = dump_json(payload(alert, event, *links)).encode()
+        repeat = repeat_number(alert, event, self.name)
+        message_id, sent_at = f"msg_{notification_id(alert, event, repeat)}", int(self._now().timestamp())
         headers = {
             **{name: value.get_secret_value() for name, value in self._settings.headers.items()},
-            **self._settings.authorization(),
+            **self._settings.authorization_header(),
             "webhook-id": message_id,
             "webhook-timestamp": str(sent_at),
         }
-        if keys := self._settings.keys():
+        if keys := self._settings.signing_keys():
             headers["webhook-signature"] = " ".join(signature(key, message_id, sent_at, body) for key in keys)
-        post(self._settings.address(), body, headers, self._settings)
+        post(self._settings.read_url(), body, headers, self._settings)
 
 
-def payload(alert: Alert, event: str, runbook: str | None = None) -> dict[str, Any]:
-    """Put an alert into the form that the module's docstring documents."""
+def payload(alert: Alert, event: str, runbook: str | None = None, page: str | None = None) -> dict[str, Any]:
+    """Return the body for an alert, as documented in the module's docstring."""
     at = alert.resolved_at if event == RESOLVED else alert.opened_at
     data = {
         "fingerprint": alert.fingerprint,
@@ -112,28 +114,36 @@ def payload(alert: Alert, event: str, runbook: str | None = None) -> dict[str, A
         "rule": alert.rule,
         "severity": alert.severity,
         "state": alert.state,
-        "pending_since": utc(alert.pending_since),
-        "opened_at": alert.opened_at and utc(alert.opened_at),
-        "resolved_at": alert.resolved_at and utc(alert.resolved_at),
+        "pending_since": format_utc(alert.pending_since),
+        "opened_at": alert.opened_at and format_utc(alert.opened_at),
+        "resolved_at": alert.resolved_at and format_utc(alert.resolved_at),
         "summary": alert.summary,
         "details": dict(alert.details),
         "runbook_url": runbook,
+        "page_url": page,
     }
-    return {"version": VERSION, "type": f"alert.{event}", "timestamp": utc(at or alert.pending_since), "data": data}
+    return {
+        "version": VERSION,
+        "type": f"alert.{event}",
+        "timestamp": format_utc(at or alert.pending_since),
+        "data": data,
+    }
 
 
 def signature(key: bytes, message_id: str, sent_at: int, body: bytes) -> str:
-    """Sign as Standard Webhooks 1.0.0: HMAC-SHA256 over `id.seconds.body`."""
+    """Return the signature of Standard Webhooks 1.0.0: HMAC-SHA256 over `id.seconds.body`."""
     signed = hmac.digest(key, f"{message_id}.{sent_at}.".encode() + body, "sha256")
     return "v1," + base64.b64encode(signed).decode()
 
 
-def _key(secret: str) -> bytes:
+def _decode_key(secret: str) -> bytes:
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if not secret.startswith(_PREFIX) or len(key) not in _KEY_BYTES:
-        line = "secret must be whsec_ and base64 of 24 to 64 bytes: make one by echo whsec_$(openssl rand -base64 32)"
+        line = (
+            "secret must be whsec_ and base64 of 24 to 64 bytes: create one with echo whsec_$(openssl rand -base64 32)"
+        )
         raise SinkError(line, retry=False)
     return key

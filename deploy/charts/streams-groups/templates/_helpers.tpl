@@ -43,18 +43,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{- /* The job's file: the values' own, with what the chart knows filled in. */ -}}
+{{- /* The job's configuration file: `config` of the values, merged over the keys that the chart derives. */ -}}
 {{- define "streams-groups.config" -}}
-{{- $known := dict "metrics" (dict "listen" (printf "0.0.0.0:%d" (int .Values.metrics.port))) -}}
+{{- $derived := dict "metrics" (dict "listen" (printf "0.0.0.0:%d" (int .Values.metrics.port))) -}}
 {{- if .Values.warehouse.persistence.enabled -}}
-{{- $_ := set $known "warehouse" .Values.warehouse.path -}}
+{{- $_ := set $derived "warehouse" .Values.warehouse.path -}}
 {{- end -}}
 {{- if hasKey .Values.secrets.files "client.properties" -}}
-{{- $_ := set $known "command_config" "/run/secrets/streams-groups/client.properties" -}}
+{{- $_ := set $derived "command_config" "/run/secrets/streams-groups/client.properties" -}}
 {{- end -}}
 {{- $spark := ternary "streams-groups.executors" "streams-groups.local" .Values.executors.enabled -}}
-{{- $_ := set $known "conf" (include $spark . | fromYaml) -}}
-{{- mustMergeOverwrite $known (deepCopy .Values.config) | toYaml -}}
+{{- $_ := set $derived "conf" (include $spark . | fromYaml) -}}
+{{- mustMergeOverwrite $derived (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
 {{- define "streams-groups.local" -}}
@@ -62,7 +62,7 @@ spark.master: local[{{ .Values.cores }}]
 spark.sql.shuffle.partitions: {{ .Values.cores | quote }}
 {{- end -}}
 
-{{- /* Settings of Spark for executors in pods; where the driver is, only its pod knows: see the Deployment. */ -}}
+{{- /* Spark settings for executors in pods. The Deployment adds the address of the driver, which only its pod knows. */ -}}
 {{- define "streams-groups.executors" -}}
 {{- $executors := .Values.executors -}}
 spark.master: k8s://https://kubernetes.default.svc

@@ -1,0 +1,210 @@
+"""Kafka's arrays, nullable structs and tagged fields as Constructs: types with fields or elements. Scalars: `wire`."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+from construct import Adapter, Construct, FormatFieldError, Struct, Subconstruct
+
+from offsets_decoder.record import UnknownTag
+from offsets_decoder.wire import (
+    LayoutError,
+    read_exactly,
+    read_length,
+    read_uvarint,
+    remaining,
+    write_length,
+    write_uvarint,
+)
+
+TAGS = "_tags"  # no field name of Kafka's starts with an underscore
+_PRESENT = 0x01
+NULL = 0xFF
+NULL_IN_TAG = 0x00  # in a tagged field the byte is a varint, as in ConsumerGroupMemberMetadataValue (4.4.0)
+
+
+def check_count(stream: BytesIO, count: int, size: int, path: str, start: int) -> None:
+    """Raise `LayoutError` for more elements than the remaining bytes can hold, before a list is created for them."""
+    if count * size > remaining(stream):
+        raise LayoutError(f"{count} elements expected, {remaining(stream)} bytes remaining", path, start)
+
+
+def read_presence(stream: BytesIO, path: str, null: int) -> bool:
+    """Read the byte before a nullable struct. Kafka accepts other values than these two, but never writes them."""
+    start = stream.tell()
+    byte = read_exactly(stream, 1, path)[0]
+    if byte not in {null, _PRESENT}:
+        raise LayoutError(f"a byte that means neither null nor present: {byte:#04x}", path, start)
+    return byte == _PRESENT
+
+
+class Array(Subconstruct):  # type: ignore[misc]  # Construct has no types
+    """An array behind its length; `size` is the minimum size of an element in bytes."""
+
+    def __init__(self, subcon: Construct, prefix: str, *, nullable: bool, size: int) -> None:
+        super().__init__(subcon)
+        self.prefix = prefix
+        self.nullable = nullable
+        self.size = size
+
+    def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
+        start = stream.tell()
+        count = read_length(stream, path, self.prefix, nullable=self.nullable)
+        if count is None:
+            return None
+        check_count(stream, count, self.size, path, start)
+        return [self.subcon._parsereport(stream, context, f"{path}[{i}]") for i in range(count)]  # noqa: SLF001
+
+    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
+        if not (isinstance(obj, list | tuple) or (obj is None and self.nullable)):
+            raise FormatFieldError(f"not a list: {obj!r}", path=path)
+        write_length(stream, -1 if obj is None else len(obj), self.prefix)
+        for i, element in enumerate(obj or ()):
+            self.subcon._build(element, stream, context, f"{path}[{i}]")  # noqa: SLF001
+        return obj
+
+    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
+        name = f"array_{code.allocateId()}"
+        element = self.subcon._compileparse(code)  # noqa: SLF001
+        code.append("from offsets_decoder.compound_types import check_count, read_length")
+        code.append(f"""
+            def {name}(io, this):
+                count = read_length(io, '', {self.prefix!r}, nullable={self.nullable})
+                if count is None:
+                    return None
+                check_count(io, count, {self.size}, '', 0)
+                return [{element} for _ in range(count)]
+        """)
+        return f"{name}(io, this)"
+
+
+class NullableStruct(Subconstruct):  # type: ignore[misc]
+    """A struct behind a byte that tells whether it is present; `null` is the byte for null."""
+
+    def __init__(self, subcon: Construct, null: int) -> None:
+        super().__init__(subcon)
+        self.null = null
+
+    def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
+        present = read_presence(stream, path, self.null)
+        return self.subcon._parsereport(stream, context, path) if present else None  # noqa: SLF001
+
+    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
+        stream.write(bytes((self.null if obj is None else _PRESENT,)))
+        return None if obj is None else self.subcon._build(obj, stream, context, path)  # noqa: SLF001
+
+    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
+        code.append("from offsets_decoder.compound_types import read_presence")
+        return f"({self.subcon._compileparse(code)} if read_presence(io, '', {self.null}) else None)"  # noqa: SLF001
+
+
+class TaggedFields(Construct):  # type: ignore[misc]
+    """The section of tagged fields at the end of a flexible struct: `known` is (name, construct, default) by tag.
+
+    It parses to the fields that are present, by name. Unknown ones are appended to the list `unknown` that is passed
+    to the parsing methods.
+    """
+
+    def __init__(self, known: dict[int, tuple[str, Construct, Any]]) -> None:
+        super().__init__()
+        self.known = known
+
+    def _parse(self, stream: BytesIO, context: Any, path: str) -> dict[str, Any]:  # noqa: ANN401
+        readers = {tag: (name, subcon._parsereport) for tag, (name, subcon, _) in self.known.items()}  # noqa: SLF001
+        return read_tagged_fields(stream, context, path, readers)
+
+    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
+        written = [(t, n, c) for t, (n, c, default) in sorted(self.known.items()) if obj[n] != default]
+        write_uvarint(stream, len(written))
+        for tag, name, subcon in written:
+            inner = BytesIO()
+            subcon._build(obj[name], inner, context, f"{path} -> {name}")  # noqa: SLF001
+            write_uvarint(stream, tag)
+            write_uvarint(stream, len(inner.getvalue()))
+            stream.write(inner.getvalue())
+        return obj
+
+    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
+        table = f"tags_{code.allocateId()}"
+        entries = []
+        for tag, (name, subcon, _) in self.known.items():
+            expression = subcon._compileparse(code)  # noqa: SLF001
+            entries.append(f"{tag}: ({name!r}, lambda io, this, path: {expression})")
+        code.append("from offsets_decoder.compound_types import read_tagged_fields")
+        code.append(f"{table} = {{{', '.join(entries)}}}")
+        return f"read_tagged_fields(io, this, '', {table})"
+
+
+def read_tagged_fields(
+    stream: BytesIO,
+    context: Any,  # noqa: ANN401
+    path: str,
+    readers: dict[int, Any],
+) -> dict[str, Any]:
+    """Return tagged fields by name; `readers` is (name, function of stream, context and path) by tag."""
+    fields: dict[str, Any] = {}
+    previous = -1
+    for _ in range(read_uvarint(stream, path)):
+        tag_offset = stream.tell()
+        tag = read_uvarint(stream, path)
+        if tag <= previous:
+            raise LayoutError(f"tag {tag} after tag {previous}", path, tag_offset)
+        previous = tag
+        size = read_uvarint(stream, path)
+        start = stream.tell()
+        if size > remaining(stream):
+            raise LayoutError(f"{size} bytes expected in tag {tag}, {remaining(stream)} remaining", path, start)
+        if tag not in readers:
+            context["_params"]["unknown"].append(UnknownTag(field_path(path), tag, stream.read(size)))
+            continue
+        name, reader = readers[tag]
+        fields[name] = reader(stream, context, f"{path} -> {name}")
+        actual = stream.tell() - start
+        if actual != size:
+            raise LayoutError(f"tag {tag} has {size} bytes, its field {actual}", f"{path} -> {name}", start)
+    return fields
+
+
+def field_path(path: str) -> str:
+    """Convert Construct's path, "(parsing) -> activeTasks[0] -> _tags", to ours: "activeTasks[0]"."""
+    return ".".join(part for part in path.split(" -> ")[1:] if part != TAGS)
+
+
+class DictAdapter(Adapter):  # type: ignore[misc]
+    """Converts Construct's Container to a dict: without `_io`, tagged fields in order, absent ones at their defaults.
+
+    `names` is (name of the field, key in the dict, function that returns the default or None where the field is always
+    encoded).
+    """
+
+    def __init__(self, subcon: Struct, names: list[tuple[str, str, Any]], tagged: frozenset[str]) -> None:
+        super().__init__(subcon)
+        self.names = names
+        self.tagged = tagged
+
+    def _decode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ANN401, ARG002
+        return container_to_dict(obj, self.names)
+
+    def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ANN401, ARG002
+        fields = {name: obj[snake] for name, snake, _ in self.names}
+        return fields | {TAGS: {name: fields[name] for name in self.tagged}}
+
+    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
+        names = f"names_{code.allocateId()}"
+        entries = (f"({n!r}, {s!r}, {f'lambda: {d()!r}' if d else None})" for n, s, d in self.names)
+        code.append("from offsets_decoder.compound_types import container_to_dict")
+        code.append(f"{names} = [{', '.join(entries)}]")
+        return f"container_to_dict({self.subcon._compileparse(code)}, {names})"  # noqa: SLF001
+
+
+def container_to_dict(obj: Any, names: list[tuple[str, str, Any]]) -> dict[str, Any]:  # noqa: ANN401
+    """Return the dict that `DictAdapter` describes, from a Container."""
+    tagged = obj.get(TAGS) or {}
+    result = {}
+    for name, snake, default in names:
+        if default is None:
+            result[snake] = obj[name]
+        else:
+            result[snake] = tagged[name] if name in tagged else default()
+    return result

@@ -1,0 +1,177 @@
+"""What generated readers call for the rare cases: long varints, nulls, unknown tags. See `generator`.
+
+The functions are named after Kafka's types. They take the buffer and a position and return a value and the position
+after it. None of them checks that a slice is complete: a position past the end makes the next read, or the check at
+the end, fail.
+"""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from offsets_decoder.record import UnknownTag
+from offsets_decoder.scalars import MAX_STRING, MAX_UVARINT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ONE_BYTE = 0x7F  # the largest varint of one byte
+_UVARINT_BYTES = 5
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+class Rejected(ValueError):  # noqa: N818 - internal: the reference decoder then finds the error to report
+    """The fast path does not read these bytes."""
+
+
+def uvarint(buf: bytes, p: int) -> tuple[int, int]:
+    """Read an unsigned varint in its shortest form."""
+    value = 0
+    for i in range(_UVARINT_BYTES):
+        byte = buf[p + i]
+        value |= (byte & ONE_BYTE) << (7 * i)
+        if byte <= ONE_BYTE:
+            if (i and not byte) or value > MAX_UVARINT:
+                break
+            return value, p + i + 1
+    raise Rejected
+
+
+def compact_length(buf: bytes, p: int) -> tuple[int, int]:
+    """Read the length of a compact type, plus one as it is encoded; it may not be null."""
+    value, p = uvarint(buf, p)
+    if not value:
+        raise Rejected
+    return value, p
+
+
+def compact_string(buf: bytes, p: int) -> tuple[str, int]:
+    """Read a compact string."""
+    length, p = compact_length(buf, p)
+    if length > MAX_STRING + 1:
+        raise Rejected
+    end = p + length - 1
+    return buf[p:end].decode(), end
+
+
+def compact_nullable_string(buf: bytes, p: int) -> tuple[str | None, int]:
+    """Read a compact string or null."""
+    return compact_string(buf, p) if buf[p] else (None, p + 1)
+
+
+def compact_bytes(buf: bytes, p: int) -> tuple[bytes, int]:
+    """Read compact bytes."""
+    length, p = compact_length(buf, p)
+    end = p + length - 1
+    return bytes(buf[p:end]), end
+
+
+def compact_nullable_bytes(buf: bytes, p: int) -> tuple[bytes | None, int]:
+    """Read compact bytes or null."""
+    return compact_bytes(buf, p) if buf[p] else (None, p + 1)
+
+
+def nullable_length(buf: bytes, p: int, size: int) -> tuple[int, int]:
+    """Read a length of 2 or 4 bytes, as versions that are not flexible have it; -1 is null."""
+    length = int.from_bytes(buf[p : p + size], "big", signed=True)
+    if length < -1 or p + size > len(buf):
+        raise Rejected
+    return length, p + size
+
+
+def nullable_string(buf: bytes, p: int) -> tuple[str | None, int]:
+    """Read a string with a length of two bytes, or null."""
+    length, p = nullable_length(buf, p, 2)
+    return (None, p) if length < 0 else (buf[p : p + length].decode(), p + length)
+
+
+def non_nullable_bytes(buf: bytes, p: int) -> tuple[bytes, int]:
+    """Read bytes with a length of four bytes."""
+    data, p = nullable_bytes(buf, p)
+    if data is None:
+        raise Rejected
+    return data, p
+
+
+def nullable_bytes(buf: bytes, p: int) -> tuple[bytes | None, int]:
+    """Read bytes with a length of four bytes, or null."""
+    length, p = nullable_length(buf, p, 4)
+    return (None, p) if length < 0 else (bytes(buf[p : p + length]), p + length)
+
+
+def array_length(buf: bytes, p: int) -> tuple[int, int]:
+    """Read the length of an array from four bytes and return it plus one, as `compact_length` does."""
+    length, p = nullable_array_length(buf, p)
+    if not length:
+        raise Rejected
+    return length, p
+
+
+def nullable_array_length(buf: bytes, p: int) -> tuple[int, int]:
+    """Read the length of an array or null from four bytes and return it plus one; 0 is null."""
+    length, p = nullable_length(buf, p, 4)
+    return length + 1, p
+
+
+def is_present(byte: int, null: int) -> bool:
+    """Return whether a nullable struct is present, from the byte before it."""
+    if byte not in {1, null}:
+        raise Rejected
+    return byte == 1
+
+
+def uuid(data: bytes) -> str:
+    """Return sixteen bytes as Kafka prints a uuid."""
+    return b2a_base64(data, newline=False)[:22].translate(_URL_SAFE).decode()
+
+
+def compact_numbers(buf: bytes, p: int, code: str) -> tuple[list[int], int]:
+    """Read a compact array of numbers; `code` is their `struct` format code."""
+    length, p = compact_length(buf, p)
+    numbers = Struct(f">{length - 1}{code}")
+    if p + numbers.size > len(buf):
+        raise Rejected
+    return list(numbers.unpack_from(buf, p)), p + numbers.size
+
+
+def compact_nullable_numbers(buf: bytes, p: int, code: str) -> tuple[list[int] | None, int]:
+    """Read a compact array of numbers or null."""
+    return compact_numbers(buf, p, code) if buf[p] else (None, p + 1)
+
+
+def number_unpackers(code: str) -> list[Callable[..., tuple[Any, ...]]]:
+    """Return the `unpack_from` functions of arrays of numbers by their compact length: item n reads n - 1 of them."""
+    return [Struct(f">{max(0, n - 1)}{code}").unpack_from for n in range(ONE_BYTE + 1)]
+
+
+def tag_header(buf: bytes, p: int, previous: int) -> tuple[int, int, int]:
+    """Read a tag greater than `previous` and its size; returns the tag and where its data starts and ends."""
+    tag = buf[p]
+    p += 1
+    if tag > ONE_BYTE:
+        tag, p = uvarint(buf, p - 1)
+    size = buf[p]
+    p += 1
+    if size > ONE_BYTE:
+        high = buf[p]
+        if 0 < high <= ONE_BYTE:  # two bytes, as the epochs of 32 to 4,000 tasks take
+            size = high << 7 | size & ONE_BYTE
+            p += 1
+        else:
+            size, p = uvarint(buf, p - 1)
+    if tag <= previous:
+        raise Rejected
+    return tag, p, p + size
+
+
+def unknown_tags(buf: bytes, p: int, unknown: list[UnknownTag], path: str) -> int:
+    """Append tagged fields, none of which is known, to `unknown`; returns the position after them."""
+    count, p = uvarint(buf, p)
+    tag = -1
+    for _ in range(count):
+        tag, p, end = tag_header(buf, p, tag)
+        unknown.append(UnknownTag(path, tag, bytes(buf[p:end])))
+        p = end
+    return p

@@ -1,0 +1,73 @@
+"""What an alert is: the data that the rules, the lifecycle, the table and the sinks share. Only data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+WARNING, CRITICAL, INFO = "warning", "critical", "info"
+PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
+
+
+class AlertKey(NamedTuple):
+    """A rule and a group; `group_id` is None for the job or the cluster. At most one alert per key is open."""
+
+    rule: str
+    group_id: str | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a rule whose condition holds: since when, and the context."""
+
+    since: datetime
+    summary: str
+    """One line for an operator who was just woken: what is wrong, with what, and why."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Further context, as JSON: numbers, names, times as ISO 8601 text. No value is null."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The state of one notification of an alert to one sink; `event` is `firing` or `resolved`."""
+
+    sink: str
+    event: str
+    sent_at: datetime | None = None
+    attempts: int = 0
+    error: str | None = None
+    """Why the last attempt failed; None once it was sent."""
+    repeat: int = 0
+    """The number of the repetition, with `repeat_after`: 0 for the first notification."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A row of `alerts`."""
+
+    cluster: str
+    group_id: str | None
+    rule: str
+    severity: str
+    state: str
+    pending_since: datetime
+    """Since when the condition has held: the broker's time, where the log has it."""
+    opened_at: datetime | None
+    """When it fired; None while pending."""
+    resolved_at: datetime | None
+    summary: str
+    details: Mapping[str, Any]
+    deliveries: tuple[Delivery, ...] = ()
+
+    @property
+    def key(self) -> AlertKey:
+        """The rule and the group of the alert."""
+        return AlertKey(self.rule, self.group_id)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies this alert across restarts: `cluster/rule/group_id/opened_at`. Receivers deduplicate by it."""
+        opened = self.opened_at.isoformat() if self.opened_at else ""
+        return "/".join((self.cluster, self.rule, self.group_id or "", opened))

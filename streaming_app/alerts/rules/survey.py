@@ -1,0 +1,88 @@
+"""What the rules about one group need to know of the other groups of the cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import NONE
+
+_NEW_FOR = timedelta(days=8)  # longer than an application runs under two ids
+_NEW_GROUPS = 1_000
+_RUNS = frozenset({"Assigning", "Reconciling", "Stable"})
+_PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
+
+
+@dataclass(frozen=True)
+class ClusterSurvey:
+    """The streams groups of a cluster at one time."""
+
+    described: int = 0
+    """How many groups with members have, or once had, a topology description."""
+    undescribed: int = 0
+    """How many groups with members never had one, as far as their records show."""
+    newest_push_at: datetime | None = None
+    """When a description was last pushed, or cleaned up: the brokers had a plugin then."""
+    newest_first_description_at: datetime | None = None
+    """When a group last got its first description: while clients are upgraded, this goes on."""
+    plugin_since: datetime | None = None
+    """The earliest time for which the groups' records prove a plugin."""
+    new_groups: Mapping[str, Sequence[tuple[datetime, str]]] = field(default_factory=dict)
+    """When the groups were created that run and are not older than eight days, and their ids, newest first, at most a
+    thousand for each hash of the topics that they read."""
+
+
+NO_SURVEY = ClusterSurvey()
+
+
+def survey_cluster(groups: Iterable[GroupSnapshot], now: datetime) -> ClusterSurvey:
+    """Survey all groups of a cluster."""
+    described = undescribed = 0
+    pushes: list[datetime] = []
+    first_descriptions: list[datetime] = []
+    evidence: list[datetime] = []
+    new_groups: dict[str, list[tuple[datetime, str]]] = {}
+    new_since = now - _NEW_FOR
+    for group in groups:
+        if had_description(group):
+            described += bool(group.member_count)
+            evidence.append(_evidence_since(group))
+            if group.first_described_at:
+                first_descriptions.append(group.first_described_at)
+            if group.description_status in _PUSHED and group.description_since:
+                pushes.append(group.description_since)
+            if group.last_unsolicited_push_at:
+                pushes.append(group.last_unsolicited_push_at)
+        else:
+            undescribed += bool(group.member_count)
+        if group.first_seen_at and group.first_seen_at > new_since and group.state in _RUNS and group.sources_hash:
+            new_groups.setdefault(group.sources_hash, []).append((group.first_seen_at, group.group_id))
+    return ClusterSurvey(
+        described,
+        undescribed,
+        max(pushes, default=None),
+        max(first_descriptions, default=None),
+        min(evidence, default=None),
+        {sources: sorted(those, reverse=True)[:_NEW_GROUPS] for sources, those in new_groups.items()},
+    )
+
+
+def had_description(group: GroupSnapshot) -> bool:
+    """Tell whether the group's records prove that a description of it was ever pushed.
+
+    One that was stored, failed or started, or was unsolicited, also proves that the brokers had a plugin.
+    """
+    return (
+        group.stored_description_epoch != NONE
+        or group.first_described_at is not None
+        or group.failed_description_epoch != NONE
+        or group.unsolicited_pushes > 0
+    )
+
+
+def _evidence_since(group: GroupSnapshot) -> datetime:
+    """Return the time of the proof; a record without a timestamp counts as 1970."""
+    return group.first_described_at or group.description_since or group.first_seen_at or _EPOCH

@@ -1,0 +1,19 @@
+"""`streams-groups demo`: the job with a local broker and groups."""
+
+from __future__ import annotations
+
+import click
+
+from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.tables.location import Location
+
+
+@click.command()
+@warehouse_options
+@click.option("--seconds", default=0.0, type=click.FloatRange(min=0), help="Keep the groups running this much longer.")
+@handle_errors
+def demo(warehouse: Location, cluster: str, seconds: float) -> None:
+    """Start a local Kafka broker, streams groups and the job, print the tables, then stop them all."""
+    from streaming_app.sandbox.demo import run_demo  # noqa: PLC0415 - not loaded by --help
+
+    run_demo(warehouse, cluster, click.echo, extra_seconds=seconds)

@@ -1,0 +1,34 @@
+"""`streams-groups list`: the groups and their states."""
+
+from __future__ import annotations
+
+import click
+
+from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.tables.location import Location
+
+
+@click.command("list")
+@warehouse_options
+@click.option(
+    "--state",
+    "states",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[STATE,...]",
+    help="Show the state of each group; with STATE, only groups in one of these states.",
+)
+@handle_errors
+def list_groups(warehouse: Location, cluster: str, states: str | None) -> None:
+    """List the streams groups, like kafka-streams-groups.sh --list."""
+    from streaming_app.queries import groups, output  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
+
+    wanted = [state for state in (states or "").split(",") if state.strip()]
+    rows = groups.list_groups(WarehouseReader(warehouse), cluster, wanted)
+    if states is None:
+        for row in rows:
+            click.echo(output.cell(row["GROUP"]))
+    elif rows:
+        click.echo(output.columns(rows))

@@ -1,0 +1,29 @@
+"""`streams-groups run`: the job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from streaming_app.cli.options import handle_errors, job_options, require_server
+from streaming_app.escapes import escape
+
+if TYPE_CHECKING:
+    from streaming_app.config.load import LoadedConfig
+
+
+@click.command()
+@job_options
+@click.option("--once", is_flag=True, help="Process the records that are in the topic, then exit.")
+@click.option(
+    "--reset", is_flag=True, help="Delete this cluster's groups and read the topic from the beginning; history is kept."
+)
+@handle_errors
+def run(loaded: LoadedConfig, once: bool, reset: bool) -> None:
+    """Run the job: read the offsets topic and update the tables. SIGTERM or Ctrl-C stops it cleanly."""
+    require_server(loaded.settings.bootstrap_server)
+    from streaming_app.config.job_config import JobConfig  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.job.run import run as run_job  # noqa: PLC0415
+
+    run_job(JobConfig(once=once, reset=reset, **dict(loaded.settings)), lambda line: click.echo(escape(line)))

@@ -1,0 +1,131 @@
+"""`streams-groups silence`: keeps alerts of some groups from being sent for a while."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import os
+from datetime import datetime, timezone
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.escapes import escape
+from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from streaming_app.alerts.silences import Silence
+
+
+class _RefusedSilence(click.UsageError):
+    """Wrong usage, printed as one line without the usage of the command."""
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """Print the line."""
+        self.ctx = None  # click prints the usage of a command that it knows
+        super().show(file)
+
+
+@click.group()
+def silence() -> None:
+    """Keep alerts of some groups from being sent for a while. They fire, and are in the table, all the same."""
+
+
+@silence.command()
+@warehouse_options
+@click.option("--group", metavar="REGEX", required=True, help="Groups whose whole id matches.")
+@click.option("--rule", metavar="NAME", help="Only this rule; required to silence an alert about the job.")
+@click.option("--for", "duration", metavar="DURATION", help="How long, such as 90s, 2h or 1d; at most 30d.")
+@click.option("--comment", metavar="TEXT", required=True, help="Why; people see it in the list.")
+@handle_errors
+def add(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location, cluster: str, group: str, rule: str | None, duration: str | None, comment: str
+) -> None:
+    """Silence the alerts of some groups from now on. An alert that still fires at the end is then sent."""
+    from streaming_app.alerts.silences import SilenceStore, new_silence  # noqa: PLC0415 - not loaded by --help
+
+    if duration is None:
+        raise _RefusedSilence("Give --for, such as --for 2h: every silence ends, after 30d at the latest.")
+    _check_rule(rule)
+    now = datetime.now(timezone.utc)
+    try:
+        new = new_silence(group=group, rule=rule, duration=duration, comment=comment, created_by=_user(), now=now)
+    except ValueError as error:
+        raise _RefusedSilence(escape(" ".join(str(error).split()))) from None
+    SilenceStore(warehouse, cluster).add(new)
+    click.echo(escape(f"{new.id} until {new.ends_at:%Y-%m-%d %H:%M:%SZ}: {_matches(warehouse, cluster, new)}"))
+
+
+@silence.command("list")
+@warehouse_options
+@click.option("--all", "with_ended", is_flag=True, help="Also those that ended in the last 30 days.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@handle_errors
+def list_silences(warehouse: Location, cluster: str, with_ended: bool, as_json: bool) -> None:
+    """List the silences, the first to end first."""
+    from streaming_app.alerts.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import output  # noqa: PLC0415
+
+    now = datetime.now(timezone.utc)
+    found = [one for one in SilenceStore(warehouse, cluster).all() if with_ended or now < one.ends_at]
+    if as_json:
+        click.echo(output.as_json([one.model_dump(mode="json") for one in found]))
+    elif found:
+        rows = [
+            {
+                "ID": one.id,
+                "STATE": "active" if now < one.ends_at else "ended",
+                "ENDS": one.ends_at,
+                "GROUP": one.group.pattern,
+                "RULE": one.rule,
+                "CREATED-BY": one.created_by,
+                "COMMENT": one.comment,
+            }
+            for one in found
+        ]
+        click.echo(output.columns(rows))
+    else:
+        click.echo("No silences.")
+
+
+@silence.command()
+@warehouse_options
+@click.argument("silence_id", metavar="ID")
+@handle_errors
+def expire(warehouse: Location, cluster: str, silence_id: str) -> None:
+    """End a silence now. What still fires is then sent."""
+    from streaming_app.alerts.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
+
+    ended = SilenceStore(warehouse, cluster).expire(silence_id, datetime.now(timezone.utc))
+    click.echo(escape(f"{ended.id} has ended."))
+
+
+def _check_rule(rule: str | None) -> None:
+    from streaming_app.alerts.rules.evaluate import RULES  # noqa: PLC0415 - not loaded by --help
+
+    if rule is not None and rule not in RULES:
+        close = difflib.get_close_matches(rule, RULES, 1)
+        suggestion = f"; did you mean {close[0]}?" if close else ""
+        raise _RefusedSilence(escape(f"--rule {rule!r} is not a rule{suggestion}"))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container with a user id that has no name
+        return f"user {os.getuid()}"
+
+
+def _matches(warehouse: Location, cluster: str, new: Silence) -> str:
+    """Return what the silence is about now, so that a pattern that matches too much, or nothing, is noticed."""
+    from streaming_app.alerts.rules.alert import FIRING  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.alerts.store import read_alerts  # noqa: PLC0415
+    from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
+
+    reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"
+    groups = reader.query(f"SELECT group_id FROM groups WHERE {own} AND deleted_at IS NULL")["group_id"].to_pylist()  # noqa: S608 - quoted
+    firing = read_alerts(reader, f"{own} AND state = {quote(FIRING)}")
+    matching = sum(1 for group_id in groups if new.group.fullmatch(group_id))
+    silenced = sum(1 for alert in firing if new.matches(alert))
+    return f"{matching:,} of {len(groups):,} groups match, {silenced:,} of {len(firing):,} firing alerts are silenced"

@@ -1,0 +1,10 @@
+"""The defaults of the configuration, for the --help of the commands and for `Settings`. Constants only."""
+
+WAREHOUSE = "warehouse"
+CLUSTER = "default"
+TOPIC = "__consumer_offsets"
+DIALECT = "shipped"
+TRIGGER_SECONDS = 0.5
+MAX_OFFSETS_PER_TRIGGER = 10_000_000
+RETENTION_DAYS = 30.0
+MAX_RETENTION_DAYS = 36_500.0

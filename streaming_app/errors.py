@@ -1,0 +1,47 @@
+"""The errors that end a command or the job. The text of each is one clear line that says what to do.
+
+Errors of a single package (a location that cannot be parsed, a sink that fails) stay in that package.
+"""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """An error that the user can fix. The command line prints its text as one line and exits with 1."""
+
+
+class JobError(UserError):
+    """The job cannot start or continue."""
+
+
+class UnreachableError(JobError):
+    """No broker answers."""
+
+
+class MissingTopicError(JobError):
+    """The brokers answer, and have no topic of this name."""
+
+
+class NotAuthorizedError(JobError):
+    """An ACL that the job needs is missing."""
+
+
+class OtherTopicError(JobError):
+    """The topic is not the one that the tables are of."""
+
+
+class SetupError(UserError):
+    """Something that a broker or Spark needs is missing on this machine: Java, a jar, a free port."""
+
+
+class WarehouseError(UserError):
+    """The tables cannot be read."""
+
+
+def java_error_message(error: Exception) -> str:
+    """Return the first line of the message of the innermost cause of a Spark or Java error."""
+    java = getattr(error, "java_exception", None)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    message = str((java.getMessage() or java.getClass().getName()) if java is not None else error)
+    return next(iter(message.splitlines()), type(error).__name__)

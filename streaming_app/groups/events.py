@@ -1,0 +1,150 @@
+"""The values of a group and its members that are compared before and after an operation, and the events of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from operator import attrgetter
+
+from streaming_app.groups.causes import UNKNOWN as UNKNOWN_CAUSE
+from streaming_app.groups.causes import ValueChanges, causes_of, join_causes, split_causes
+from streaming_app.groups.group import ROLES, Group, Member, Tasks
+from streaming_app.groups.state import Change, Event
+
+Subject = tuple[str, str | None]
+"""The name of a value that can change, and the member that it belongs to, if any."""
+Values = dict[Subject, str | None]
+
+UNKNOWN_STATE = "Unknown"
+"""Never in an event: the records that determine the state have not been read yet."""
+CLIENT_HOST, INSTANCE_ID = "client_host", "instance_id"
+CAUSES = "causes"
+"""The `what` of the change of `causes_since_assignment`."""
+
+# The attributes compared before and after an operation, besides the members.
+_GROUP_VALUES: Mapping[str, Callable[[Group], object]] = {
+    "group_epoch": attrgetter("group_epoch"),
+    "assignment_epoch": attrgetter("reported_assignment_epoch"),
+    "topology_epoch": attrgetter("topology_epoch"),
+    "validated_topology_epoch": attrgetter("validated_topology_epoch"),
+    "stored_description_epoch": attrgetter("stored_description_epoch"),
+    "failed_description_epoch": attrgetter("failed_description_epoch"),
+    "description_status": attrgetter("description_status"),
+    "state": attrgetter("state"),
+    "metadata_hash": attrgetter("metadata_hash"),
+    "assignment_configs": lambda group: ",".join(f"{k}={v}" for k, v in sorted(group.assignment_configs.items())),
+}
+# Of these the ones that come from record 17: until it is read, they hold defaults and not what the group has.
+_OF_METADATA = frozenset(
+    {
+        "validated_topology_epoch",
+        "stored_description_epoch",
+        "failed_description_epoch",
+        "description_status",
+        "metadata_hash",
+        "assignment_configs",
+    }
+)
+_WITHOUT_EVENT = frozenset({"metadata_hash", "assignment_configs", CLIENT_HOST, INSTANCE_ID, CAUSES})
+"""Compared only for the causes, and to describe a member that joined or left."""
+
+# (what changed, how) -> kind of event; the kind of any other event is the name of what changed
+_EVENT_KINDS = {
+    ("group", "added"): "created",
+    ("group", "removed"): "deleted",
+    ("member", "added"): "member_joined",
+    ("member", "removed"): "member_left",
+}
+
+
+def group_values(group: Group, *, exists: bool) -> Values:
+    """Return the values of the group; None where no record has been read."""
+    values: Values = {("group", None): group.group_type if exists and not group.deleted else None}
+    for name, value_of in _GROUP_VALUES.items():
+        is_read = exists and (group.group_epoch is not None or name not in _OF_METADATA)
+        values[name, None] = _to_text(value_of(group)) if is_read else None
+    return values
+
+
+def member_values(member_id: str, member: Member | None, *, with_identity: bool) -> Values:
+    """Return the values of a member, which may not exist; `with_identity` also those that only record 19 changes."""
+    values: Values = {
+        ("member", member_id): (member.client_id or "") if member else None,
+        ("assignment", member_id): _format_tasks(member.current) if member and member.current else None,
+    }
+    if with_identity:
+        values[CLIENT_HOST, member_id] = member.client_host if member else None
+        values[INSTANCE_ID, member_id] = member.instance_id if member else None
+    return values
+
+
+def values_changed(before: Mapping[Subject, str | None], after: Mapping[Subject, str | None]) -> ValueChanges:
+    """Return what differs, as values before and after. That a member's client id was read later is no change."""
+    return {
+        subject: (old, after[subject])
+        for subject, old in before.items()
+        if old != after[subject] and not (subject[0] == "member" and None not in (old, after[subject]))
+    }
+
+
+def collect_causes(group: Group, changes: ValueChanges) -> tuple[str | None, str | None]:
+    """Return the causes of the operation's new group epoch, and those of its new assignment; None for no new one.
+
+    It also updates the causes that the group keeps for the next assignment.
+    """
+    _, epoch = changes.get(("group_epoch", None), (None, None))
+    was_assigned, assigned = changes.get(("assignment_epoch", None), (None, None))
+    if group.deleted:
+        group.causes_since_assignment = None
+        return None, None
+    of_epoch: str | None = None
+    if epoch is not None:
+        was_known = changes["group_epoch", None][0] is not None
+        of_epoch = join_causes(causes_of(changes)) or (UNKNOWN_CAUSE if was_known else None)
+        pending = split_causes(group.causes_since_assignment) | split_causes(of_epoch)
+        group.causes_since_assignment = join_causes(pending)
+    if None in (was_assigned, assigned):
+        return of_epoch, None
+    of_assignment = group.causes_since_assignment or UNKNOWN_CAUSE
+    if group.assignment_epoch_or_first >= (group.group_epoch or 0):
+        group.causes_since_assignment = None
+    return of_epoch, of_assignment
+
+
+def make_events(
+    at: datetime | None, offset: int, changes: ValueChanges, causes: tuple[str | None, str | None]
+) -> Iterator[Event]:
+    """Yield an event for each change that has one; `causes` as `collect_causes` returns them."""
+    cause_of = dict(zip(("group_epoch", "assignment_epoch"), causes, strict=True))
+    for (what, member_id), (old, new) in changes.items():
+        if what in _WITHOUT_EVENT:
+            continue
+        event = Event(at, _event_kind(what, old, new), member_id, old, new, offset, cause_of.get(what))
+        if what == "member":
+            host, instance = (changes.get((name, member_id), (None, None)) for name in (CLIENT_HOST, INSTANCE_ID))
+            event = event._replace(client_host=host[0] or host[1], instance_id=instance[0] or instance[1])
+        yield event
+
+
+def retract(at: datetime | None, changes: Iterable[Change]) -> list[Event]:
+    """Return the events that were emitted for these changes; of their values only those that identify them are set."""
+    return [
+        Event(at, _event_kind(change.what, change.old, None), change.member_id, change.old, None, change.offset)
+        for change in changes
+        if change.what not in _WITHOUT_EVENT
+    ]
+
+
+def _to_text(value: object) -> str | None:
+    return None if value in (None, UNKNOWN_STATE) else str(value)
+
+
+def _format_tasks(tasks: Tasks) -> str:
+    """Return tasks in the notation of Kafka's logs: ``active 0_0,0_1; standby 1_2``."""
+    by_role = ((role, sorted((s, p) for r, s, p in tasks if r == role)) for role in ROLES)
+    return "; ".join(f"{role} " + ",".join(f"{s}_{p}" for s, p in ids) for role, ids in by_role if ids)
+
+
+def _event_kind(what: str, old: str | None, new: str | None) -> str:
+    how = "added" if old is None else "removed" if new is None else "changed"
+    return _EVENT_KINDS.get((what, how), what)

@@ -1,0 +1,312 @@
+"""One streams group as its records describe it, and the effect of each record on it. Events and history are in `fold`.
+
+A record may arrive before the records that it depends on (compaction may keep them in any order), so every value
+creates the group or the member that it names, and a tombstone for an unknown group or member has no effect.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from streaming_app.groups.state_rules import MEMBER_STATES, NONE, STABLE_MEMBER, description_status, state_of
+
+ROLES = ("active", "standby", "warmup")
+LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
+
+TaskId = tuple[str, str, int]  # role, subtopology id, partition
+Tasks = dict[TaskId, int]  # task -> assignment epoch; 0 where the record has none
+
+
+@dataclass(slots=True)
+class Member:
+    """A member: records 19 (its description) and 22 (its epoch and tasks); None where that record has not been read."""
+
+    member_id: str
+    joined_at: datetime | None = None
+    member_epoch: int | None = None
+    previous_member_epoch: int | None = None
+    member_state: str | None = None
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    process_id: str | None = None
+    topology_epoch: int | None = None
+    user_endpoint: str | None = None
+    client_tags: dict[str, str] = field(default_factory=dict)
+    rebalance_timeout_ms: int | None = None
+    updated_at: datetime | None = None
+    current: Tasks = field(default_factory=dict)
+    pending_revocation: Tasks = field(default_factory=dict)
+
+    @property
+    def state_and_epoch(self) -> tuple[str | None, int | None]:
+        """The member's state and epoch, which together decide whether the group is Stable."""
+        return self.member_state, self.member_epoch
+
+    @property
+    def is_active(self) -> bool:
+        """The member sends heartbeats: it has not left, and is not a static member that left temporarily."""
+        return self.member_epoch is None or self.member_epoch >= 0
+
+
+@dataclass(slots=True)
+class Group:
+    """A streams group. A `deleted` group keeps its last known epochs."""
+
+    group_id: str
+    group_type: str = "streams"
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+    assigned_at: datetime | None = None
+    metadata_hash: int | None = None
+    topology_epoch: int | None = None
+    validated_topology_epoch: int = NONE
+    stored_description_epoch: int = NONE
+    failed_description_epoch: int = NONE
+    assignment_configs: dict[str, str] = field(default_factory=dict)
+    subtopologies: list[dict[str, Any]] = field(default_factory=list)
+    topology_epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    readiness_recorded: bool = False
+    causes_since_assignment: str | None = None
+    deleted: bool = False
+    members: dict[str, Member] = field(default_factory=dict)
+    targets: dict[str, Tasks] = field(default_factory=dict)
+    _members_in: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
+    """Number of members by state and epoch, so that `all_members_stable` need not visit every member."""
+
+    @property
+    def has_members(self) -> bool:
+        """Any member, static members that left temporarily included, as the broker counts."""
+        return bool(self.members)
+
+    @property
+    def assignment_epoch_or_first(self) -> int:
+        """The assignment epoch; without a record 20 that of a new group: 1, and 0 in releases 4.1 and 4.2.
+
+        Both give the same state, because the group epoch of the first record 17 is one higher in either case.
+        """
+        if self.assignment_epoch is not None:
+            return self.assignment_epoch
+        return 1 if (self.group_epoch or 0) > 1 else 0
+
+    @property
+    def reported_assignment_epoch(self) -> int | None:
+        """The assignment epoch as StreamsGroupDescribe reports it; None until a record contains one."""
+        return self.assignment_epoch if self.group_epoch is None else self.assignment_epoch_or_first
+
+    @property
+    def all_members_stable(self) -> bool:
+        """Every member is STABLE at the assignment epoch."""
+        return self._members_in[STABLE_MEMBER, self.assignment_epoch_or_first] == len(self.members)
+
+    @property
+    def state(self) -> str:
+        """The state of the group, see `state_rules`."""
+        return state_of(self)
+
+    @property
+    def description_status(self) -> str:
+        """The status of the topology description, see `state_rules`."""
+        return description_status(self.topology_epoch, self.stored_description_epoch, self.failed_description_epoch)
+
+    def get_or_add_member(self, member_id: str, at: datetime | None) -> Member:
+        """Return the member with this id; an unknown one is added as a member that joined at `at`."""
+        if member_id not in self.members:
+            self.add_member(Member(member_id, joined_at=at))
+        return self.members[member_id]
+
+    def add_member(self, member: Member) -> None:
+        """Add a member that is not in the group yet."""
+        self.members[member.member_id] = member
+        self._members_in[member.state_and_epoch] += 1
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member; an unknown one is ignored."""
+        if member := self.members.pop(member_id, None):
+            self._members_in[member.state_and_epoch] -= 1
+
+    def set_member_state(self, member: Member, state: str | None, epoch: int | None) -> None:
+        """Set a member's state and epoch."""
+        self._members_in[member.state_and_epoch] -= 1
+        member.member_state, member.member_epoch = state, epoch
+        self._members_in[member.state_and_epoch] += 1
+
+    def create_again(self, joined: Collection[str]) -> Group:
+        """Return the group as a new one with this topology and, of its members, the ones that `joined` now."""
+        group = Group(self.group_id, topology_epoch=self.topology_epoch, subtopologies=self.subtopologies)
+        for member_id in joined:
+            if member := self.members.get(member_id):
+                group.add_member(
+                    replace(
+                        member,
+                        member_epoch=None,
+                        previous_member_epoch=None,
+                        member_state=None,
+                        current={},
+                        pending_revocation={},
+                    )
+                )
+        return group
+
+    def was_description_stored(self, topology_epoch: int | None) -> bool:
+        """Return whether the description of a topology epoch was stored before, whatever became of it since."""
+        return topology_epoch is not None and "description_stored_at" in self.topology_epochs.get(topology_epoch, {})
+
+    def set_topology_epoch_time(self, epoch: int, column: str, at: datetime | None) -> None:
+        """Set when a topology epoch was first seen, validated, stored or failed, unless that time is already set."""
+        if epoch < 0:
+            return
+        times = self.topology_epochs.setdefault(epoch, {"first_seen_at": at})
+        times.setdefault(column, at)
+
+
+def apply(
+    group: Group, record_type: int, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None
+) -> None:
+    """Apply one record of a type in `RECORD_TYPES` to the group, as the broker's `replay` methods do."""
+    _APPLY[record_type](group, key, value, at)
+
+
+def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    if value is None:
+        for member_id in list(group.members):
+            group.remove_member(member_id)
+        group.targets.clear()
+        group.deleted = True
+        return
+    configs = value["last_assignment_configs"]
+    group.group_epoch = value["epoch"]
+    group.metadata_hash = value["metadata_hash"]
+    group.validated_topology_epoch = value["validated_topology_epoch"]
+    group.stored_description_epoch = value["stored_description_topology_epoch"]
+    group.failed_description_epoch = value["failed_description_topology_epoch"]
+    group.assignment_configs = _pairs(configs or [])
+    # A 4.1 broker writes no tagged field at all; later releases write at least the number of standby replicas.
+    group.readiness_recorded = bool(configs) or any(
+        epoch != NONE
+        for epoch in (group.validated_topology_epoch, group.stored_description_epoch, group.failed_description_epoch)
+    )
+    group.set_topology_epoch_time(group.validated_topology_epoch, "validated_at", at)
+    group.set_topology_epoch_time(group.stored_description_epoch, "description_stored_at", at)
+    group.set_topology_epoch_time(group.failed_description_epoch, "description_failed_at", at)
+
+
+def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    if value is None:
+        group.remove_member(key["member_id"])
+        return
+    member = group.get_or_add_member(key["member_id"], at)
+    member.updated_at = at
+    for name in (
+        "instance_id",
+        "rack_id",
+        "client_id",
+        "client_host",
+        "rebalance_timeout_ms",
+        "topology_epoch",
+        "process_id",
+    ):
+        setattr(member, name, value[name])
+    endpoint = value["user_endpoint"]
+    member.user_endpoint = endpoint and f"{endpoint['host']}:{endpoint['port']}"
+    member.client_tags = _pairs(value["client_tags"])
+
+
+def _assignment_epoch(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    group.assignment_epoch = value["assignment_epoch"] if value else None
+    assigned_ms = value["assignment_timestamp"] if value else 0  # since 4.3; 0 after the last member left
+    group.assigned_at = (
+        datetime.fromtimestamp(assigned_ms / 1000, timezone.utc) if assigned_ms else at if value else None
+    )
+
+
+def _target(group: Group, key: dict[str, Any], value: dict[str, Any] | None, _at: datetime | None) -> None:
+    if value is None:
+        group.targets.pop(key["member_id"], None)
+    else:
+        group.targets[key["member_id"]] = _tasks(value, "{}_tasks")
+
+
+def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    if value is not None:
+        member = group.get_or_add_member(key["member_id"], at)
+        group.set_member_state(member, MEMBER_STATES.get(value["state"], "UNKNOWN"), value["member_epoch"])
+        member.updated_at = at
+        member.previous_member_epoch = value["previous_member_epoch"]
+        member.current = _tasks(value, "{}_tasks")
+        member.pending_revocation = _tasks(value, "{}_tasks_pending_revocation")
+    elif known := group.members.get(key["member_id"]):
+        group.set_member_state(known, known.member_state, LEFT_EPOCH)
+        known.updated_at = at
+        known.previous_member_epoch = LEFT_EPOCH
+        known.current, known.pending_revocation = {}, {}
+
+
+def _topology(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    if value is None:
+        group.topology_epoch, group.subtopologies = None, []
+        return
+    group.topology_epoch = value["epoch"]
+    group.subtopologies = [_subtopology(value["epoch"], subtopology) for subtopology in value["subtopologies"]]
+    group.set_topology_epoch_time(value["epoch"], "first_seen_at", at)
+
+
+_APPLY: dict[int, Callable[[Group, dict[str, Any], dict[str, Any] | None, datetime | None], None]] = {
+    17: _metadata,
+    19: _member,
+    20: _assignment_epoch,
+    21: _target,
+    22: _current,
+    23: _topology,
+}
+RECORD_TYPES = frozenset(_APPLY)
+
+
+def _pairs(entries: list[dict[str, str]]) -> dict[str, str]:
+    return {entry["key"]: entry["value"] for entry in entries}
+
+
+def _tasks(value: dict[str, Any], field_name: str) -> Tasks:
+    return {task: epoch for role in ROLES for task, epoch in _role_tasks(role, value[field_name.format(role)], value)}
+
+
+def _role_tasks(role: str, task_ids: list[dict[str, Any]], value: dict[str, Any]) -> Iterator[tuple[TaskId, int]]:
+    for ids in task_ids:
+        partitions, epochs = ids["partitions"], ids.get("assignment_epochs")
+        if epochs is None or len(epochs) != len(partitions):  # as in the broker: the member's epoch
+            epochs = [value.get("member_epoch", 0)] * len(partitions)
+        for partition, epoch in zip(partitions, epochs, strict=True):
+            yield (role, ids["subtopology_id"], partition), epoch
+
+
+def _subtopology(epoch: int, value: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "topology_epoch": epoch,
+        "subtopology_id": value["subtopology_id"],
+        "source_topics": value["source_topics"],
+        "source_topic_regex": value["source_topic_regex"],
+        "repartition_sink_topics": value["repartition_sink_topics"],
+        "repartition_source_topics": [_internal_topic(topic) for topic in value["repartition_source_topics"]],
+        "state_changelog_topics": [_internal_topic(topic) for topic in value["state_changelog_topics"]],
+        "copartition_groups": [_names(value, group) for group in value["copartition_groups"]],
+    }
+
+
+def _internal_topic(topic: dict[str, Any]) -> dict[str, Any]:
+    return {**topic, "topic_configs": list(_pairs(topic["topic_configs"]).items())}  # pairs, as in an Arrow map
+
+
+def _names(subtopology: dict[str, Any], copartition_group: dict[str, list[int]]) -> list[str]:
+    """Return the names for the indexes of a copartition group; an index out of range is shown as such, not dropped."""
+    names = []
+    for kind in ("source_topics", "source_topic_regex", "repartition_source_topics"):
+        topics = subtopology[kind]
+        for index in copartition_group[kind]:
+            topic = topics[index] if 0 <= index < len(topics) else f"{kind}[{index}]"
+            names.append(topic if isinstance(topic, str) else topic["name"])
+    return names

@@ -1,0 +1,19 @@
+"""Which partition of the offsets topic holds a group's records: Kafka's own rule, on Java's hash of a string."""
+
+_BITS = 1 << 32
+_SIGN = 1 << 31
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    """Return the partition with a group's records in an offsets topic with this number of partitions."""
+    value = hash_code(group_id)
+    return 0 if value == -_SIGN else abs(value) % partitions  # Integer.MIN_VALUE has no absolute value; Kafka uses 0
+
+
+def hash_code(text: str) -> int:
+    """Return Java's `String.hashCode`: over UTF-16 code units, overflowing as a Java int does."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) % _BITS
+    return value - _BITS if value >= _SIGN else value

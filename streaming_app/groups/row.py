@@ -1,0 +1,139 @@
+"""Converts a `GroupState` to a row of `groups` and back. The columns are those of `schemas/tables/groups.toml`.
+
+A field of `Group`, `GroupState` or `Member` with the name of a column is copied; only what is nested needs code here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from datetime import datetime
+from operator import itemgetter
+from typing import Any
+
+from streaming_app.groups.group import Group, Member, TaskId
+from streaming_app.groups.state import Change, GroupState
+from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
+from streaming_app.groups.topology import sources_hash
+
+_NESTED = ("deleted", "assignment_configs", "topology_epochs", "members", "targets")  # of Group: converted below
+_GROUP_SCALARS = tuple(f.name for f in fields(Group) if f.init and f.name not in _NESTED and not f.name.startswith("_"))
+_STATE_SCALARS = tuple(f.name for f in fields(GroupState) if f.name not in ("group", "last_changes"))
+_MEMBER_SCALARS = tuple(
+    f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation")
+)
+_EPOCH_STEPS = ("first_seen_at", "validated_at", "description_stored_at", "description_failed_at")
+
+
+def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
+    """Return the row of `groups`. Nested values are lists and dicts, maps are lists of pairs, as in Arrow."""
+    group = state.group
+    row = {name: getattr(group, name) for name in _GROUP_SCALARS}
+    row.update({name: getattr(state, name) for name in _STATE_SCALARS})
+    stale = {m.member_id for m in group.members.values() if is_stale(group, m)}
+    epochs = [
+        {"topology_epoch": epoch, **{step: times.get(step) for step in _EPOCH_STEPS}}
+        for epoch, times in sorted(group.topology_epochs.items())
+    ]
+    row |= {
+        "cluster": cluster,
+        "assignment_epoch": group.reported_assignment_epoch,
+        "description_stale_since": description_stale_since(state),
+        "first_described_at": min(filter(None, map(itemgetter("description_stored_at"), epochs)), default=None),
+        "sources_hash": sources_hash(group.subtopologies),
+        "solicitable": is_solicitable(group),
+        "member_count": len(group.members),
+        "members_since": min((m.joined_at for m in group.members.values() if m.joined_at), default=None),
+        "stale_member_count": len(stale),
+        "assignment_configs": list(group.assignment_configs.items()),
+        "members": [_member_row(member, stale=member.member_id in stale) for member in group.members.values()],
+        "assignments": list(_assignment_rows(group)),
+        "topology_epochs": epochs,
+        "last_changes": [change._asdict() for change in state.last_changes],
+    }
+    return row
+
+
+def from_row(row: dict[str, Any]) -> GroupState:
+    """Return the `GroupState` of a row of `groups`: the inverse of `to_row`."""
+    group = Group(**_present(row, _GROUP_SCALARS))
+    group.deleted = row["deleted_at"] is not None or row["state"] == "Dead"
+    group.assignment_configs = dict(row["assignment_configs"] or ())
+    for stored in row["members"]:
+        member = Member(**_present(stored, _MEMBER_SCALARS))
+        member.client_tags = dict(stored["client_tags"] or ())
+        group.add_member(member)
+    for task in row["assignments"]:
+        _add_task(group, task)
+    for step in row["topology_epochs"]:
+        times = {name: step[name] for name in _EPOCH_STEPS if step[name] is not None}
+        group.topology_epochs[step["topology_epoch"]] = times
+    state = GroupState(group, **_present(row, _STATE_SCALARS))
+    state.last_changes = [Change(**change) for change in row["last_changes"]]
+    return state
+
+
+def _present(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the columns that hold a value: in a row of an older release, a new field keeps its default."""
+    return {name: row[name] for name in names if row[name] is not None}
+
+
+def is_stale(group: Group, member: Member) -> bool:
+    """Return whether the member runs an older topology than the group (the broker's STALE_TOPOLOGY)."""
+    return None not in (group.topology_epoch, member.topology_epoch) and member.topology_epoch < group.topology_epoch  # type: ignore[operator]
+
+
+def description_stale_since(state: GroupState) -> datetime | None:
+    """Return since when the topology epoch has been without a stored description; None if it has one, or needs none.
+
+    That is since the epoch was first seen; if its description was stored before, since the status changed.
+    """
+    if state.description_status in {"CURRENT", "NO_TOPOLOGY", None}:
+        return None
+    times = state.group.topology_epochs.get(state.group.topology_epoch or 0, {})
+    return state.description_since if "description_stored_at" in times else times.get("first_seen_at")
+
+
+def is_solicitable(group: Group) -> bool:
+    """Return whether the broker would ask an active member for the description (KIP-1331).
+
+    That the brokers have a plugin, and that no back-off is active, is assumed: neither is in the log.
+    """
+    return group.description_status in SOLICITABLE_STATUSES and any(
+        member.is_active and not is_stale(group, member) for member in group.members.values()
+    )
+
+
+def _member_row(member: Member, *, stale: bool) -> dict[str, Any]:
+    row = {name: getattr(member, name) for name in _MEMBER_SCALARS}
+    return row | {"stale_topology": stale, "client_tags": list(member.client_tags.items())}
+
+
+def _assignment_rows(group: Group) -> Iterator[dict[str, Any]]:
+    """Yield a row for each member and task. A target may be known before its member is."""
+    for member_id in {**group.members, **group.targets}:
+        member = group.members.get(member_id) or Member(member_id)
+        target = group.targets.get(member_id, {})
+        for task in sorted({**member.current, **member.pending_revocation, **target}):
+            role, subtopology_id, partition = task
+            yield {
+                "member_id": member_id,
+                "role": role,
+                "subtopology_id": subtopology_id,
+                "partition": partition,
+                "current": task in member.current,
+                "target": task in target,
+                "pending_revocation": task in member.pending_revocation,
+                "assignment_epoch": member.current.get(task, member.pending_revocation.get(task)),
+            }
+
+
+def _add_task(group: Group, row: dict[str, Any]) -> None:
+    task: TaskId = (row["role"], row["subtopology_id"], row["partition"])
+    member = group.members.get(row["member_id"])  # without one, another program has changed the row
+    if member and row["current"]:
+        member.current[task] = row["assignment_epoch"]
+    if member and row["pending_revocation"]:
+        member.pending_revocation[task] = row["assignment_epoch"]
+    if row["target"]:
+        group.targets.setdefault(row["member_id"], {})[task] = 0

@@ -1,0 +1,165 @@
+"""A compact form of a group's row, for the alert rules and the metrics.
+
+Only data, and the functions that read it from a row of `groups`. No clock: callers pass the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+REBALANCING = ("Assigning", "Reconciling")
+AWAY_EPOCH = -2
+NOT_REVOKING, AWAY, BEHIND, WAITING = "UNREVOKED_TASKS", "AWAY", "BEHIND", "UNRELEASED_TASKS"
+_NAMED_MEMBERS = 20  # at most, those with the oldest records
+_NAMED_TASKS = 50  # of one member
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
+
+
+class UnsettledMember(NamedTuple):
+    """A member that keeps a group from being Stable, and the tasks that it holds up or waits for."""
+
+    member_id: str
+    state: str
+    """UNREVOKED_TASKS: it is to revoke tasks; AWAY: a static member that left temporarily; BEHIND: it has not taken the
+    newest assignment yet; UNRELEASED_TASKS: it waits for tasks that other members still own."""
+    client_id: str | None
+    client_host: str | None
+    process_id: str | None
+    instance_id: str | None
+    updated_at: datetime | None
+    """Time of its newest record."""
+    rebalance_timeout_ms: int | None
+    tasks: tuple[str, ...]
+    """In the notation of Kafka's logs, such as 0_3; at most 50."""
+    task_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A streams group as in its row of `groups`; the fields are columns of that table.
+
+    The last two are computed from the row's members, and only while the group is in one of the `REBALANCING` states.
+    """
+
+    group_id: str
+    group_type: str
+    state: str
+    state_since: datetime | None
+    group_epoch: int | None
+    assignment_epoch: int | None
+    assigned_at: datetime | None
+    topology_epoch: int | None
+    sources_hash: str | None
+    validated_topology_epoch: int
+    stored_description_epoch: int
+    failed_description_epoch: int
+    description_status: str
+    description_since: datetime | None
+    description_stale_since: datetime | None
+    first_described_at: datetime | None
+    not_ready_reason: str | None
+    solicitable: bool
+    unsolicited_pushes: int
+    last_unsolicited_push_at: datetime | None
+    member_count: int
+    members_since: datetime | None
+    stale_member_count: int
+    first_seen_at: datetime | None
+    updated_at: datetime | None
+    deleted_at: datetime | None
+    last_offset: int
+    unsettled: tuple[UnsettledMember, ...] = ()
+    """The members that are not settled: those that others wait for first, those with the oldest records first."""
+    unsettled_count: int = 0
+    """How many there are: `unsettled` has at most 20."""
+
+
+_FROM_MEMBERS = ("unsettled", "unsettled_count")
+COLUMNS = tuple(f.name for f in fields(GroupSnapshot) if f.name not in _FROM_MEMBERS)
+"""The columns of `groups` that `group_snapshot` needs; also `members` and `assignments`, for groups in a `REBALANCING`
+state: the fields `MEMBER_FIELDS` of unsettled members are enough, and the assignments of those."""
+MEMBER_FIELDS = (
+    "member_id",
+    "member_state",
+    "member_epoch",
+    "client_id",
+    "client_host",
+    "process_id",
+    "instance_id",
+    "updated_at",
+    "rebalance_timeout_ms",
+)
+
+
+def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
+    """Return the snapshot of a row of `groups`, whose `members` and `assignments` may be missing.
+
+    `unsettled_count` is how many members are unsettled, if the row has it and not all of them.
+    """
+    members = (row.get("members") or ()) if row["state"] in REBALANCING else ()
+    unsettled = [member for member in members if not is_settled(member, row["assignment_epoch"])]
+    return GroupSnapshot(
+        **{name: row[name] for name in COLUMNS},
+        unsettled=_describe(unsettled, row.get("assignments") or ()),
+        unsettled_count=row.get("unsettled_count") or len(unsettled),
+    )
+
+
+def is_settled(member: Mapping[str, Any], assignment_epoch: int | None) -> bool:
+    """Return whether a member does not keep its group from being Stable."""
+    return bool(member["member_state"] == "STABLE" and member["member_epoch"] == assignment_epoch)
+
+
+def _describe(
+    members: Iterable[Mapping[str, Any]], assignments: Sequence[Mapping[str, Any]]
+) -> tuple[UnsettledMember, ...]:
+    chosen = sorted(((_state(member), member) for member in members), key=_order)[:_NAMED_MEMBERS]
+    tasks: dict[str, list[Mapping[str, Any]]] = {member["member_id"]: [] for _, member in chosen}
+    for task in assignments:
+        if task["member_id"] in tasks:
+            tasks[task["member_id"]].append(task)
+    return tuple(_unsettled_member(state, member, tasks[member["member_id"]]) for state, member in chosen)
+
+
+def _state(member: Mapping[str, Any]) -> str:
+    if member["member_epoch"] == AWAY_EPOCH:
+        return AWAY
+    state = member["member_state"]
+    return state if state in {NOT_REVOKING, WAITING} else BEHIND
+
+
+_ORDER = (NOT_REVOKING, AWAY, BEHIND, WAITING)
+
+
+def _order(stated: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
+    state, member = stated
+    return _ORDER.index(state), member.get("updated_at") or _EPOCH, member["member_id"]
+
+
+# state of a member -> whether it holds up, or waits for, this task of its
+_HOLDS_UP: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    NOT_REVOKING: lambda task: task["pending_revocation"],
+    AWAY: lambda task: task["current"],
+    BEHIND: lambda task: task["current"] != task["target"],
+    WAITING: lambda task: task["target"] and not task["current"],
+}
+
+
+def _unsettled_member(state: str, member: Mapping[str, Any], tasks: Iterable[Mapping[str, Any]]) -> UnsettledMember:
+    ids = sorted((task["subtopology_id"], task["partition"]) for task in tasks if _HOLDS_UP[state](task))
+    host = member["client_host"]
+    return UnsettledMember(
+        member["member_id"],
+        state,
+        member["client_id"],
+        host and host.lstrip("/"),
+        member["process_id"],
+        member["instance_id"],
+        member.get("updated_at"),
+        member["rebalance_timeout_ms"],
+        tuple(f"{subtopology_id}_{partition}" for subtopology_id, partition in ids[:_NAMED_TASKS]),
+        len(ids),
+    )

@@ -1,0 +1,108 @@
+"""A group's state and the status of its topology description, as two decision tables; the first match wins.
+
+Theory of operation
+-------------------
+The broker never writes a group's state; it derives it from the records
+(`StreamsGroup.maybeUpdateGroupState`, Apache Kafka 4.4.0), and so do we, with the same rules in the same order. Two
+rows are our own: a deleted group is Dead, and a group whose records do not show whether its topics are valid is
+Unknown (a 4.1 broker keeps that in memory only, and a record may not have been read yet).
+
+The description's status compares three epochs (KIP-1331, as implemented in 4.4.0): that of the topology, that of the
+description that the plugin has stored, and that of the description that the plugin permanently rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+NONE = -1  # no epoch: the default of the tagged fields of record 17
+UNCERTAIN = -2  # a plugin call was started and its result is not in the log yet
+
+STABLE_MEMBER = "STABLE"
+MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
+
+
+class GroupView(Protocol):
+    """The attributes of a group that the state rules read."""
+
+    deleted: bool
+    readiness_recorded: bool
+    group_epoch: int | None
+    topology_epoch: int | None
+    validated_topology_epoch: int
+
+    @property
+    def assignment_epoch_or_first(self) -> int:
+        """The assignment epoch, or that of a new group."""
+
+    @property
+    def has_members(self) -> bool:
+        """Any member, static members that left temporarily included."""
+
+    @property
+    def all_members_stable(self) -> bool:
+        """Every member is STABLE at the assignment epoch."""
+
+
+STATE_RULES: tuple[tuple[str, Callable[[GroupView], bool]], ...] = (
+    ("Dead", lambda g: g.deleted),
+    ("Unknown", lambda g: g.group_epoch is None),
+    ("Empty", lambda g: not g.has_members),
+    ("NotReady", lambda g: g.topology_epoch is None),
+    ("Unknown", lambda g: not g.readiness_recorded),
+    ("NotReady", lambda g: g.topology_epoch != g.validated_topology_epoch),
+    ("Assigning", lambda g: (g.group_epoch or 0) > g.assignment_epoch_or_first),
+    ("Reconciling", lambda g: not g.all_members_stable),
+    ("Stable", lambda _: True),
+)
+STATES = tuple(dict.fromkeys(state for state, _ in STATE_RULES))
+
+# (topology epoch, stored epoch, failed epoch) -> status
+DESCRIPTION_STATUS_RULES: tuple[tuple[str, Callable[[int | None, int, int], bool]], ...] = (
+    ("NO_TOPOLOGY", lambda current, _stored, _failed: current is None),
+    ("CURRENT", lambda current, stored, _failed: stored == current),
+    ("FAILED", lambda current, _stored, failed: failed == current),
+    ("UNCERTAIN", lambda _current, stored, _failed: stored == UNCERTAIN),
+    ("NEVER_STORED", lambda _current, stored, _failed: stored == NONE),
+    ("STALE", lambda _current, _stored, _failed: True),
+)
+SOLICITABLE_STATUSES = frozenset({"UNCERTAIN", "NEVER_STORED", "STALE"})
+
+
+def state_of(group: GroupView) -> str:
+    """Return the group's state as StreamsGroupDescribe names it (`Stable`, `NotReady`, ...), or Dead or Unknown."""
+    return next(state for state, matches in STATE_RULES if matches(group))
+
+
+def description_status(topology_epoch: int | None, stored: int, failed: int) -> str:
+    """Return the status of the stored topology description relative to the current topology."""
+    return next(status for status, matches in DESCRIPTION_STATUS_RULES if matches(topology_epoch, stored, failed))
+
+
+def is_unsolicited(
+    topology_epoch: int | None,
+    before: tuple[int, int],
+    stored: int,
+    *,
+    has_members: bool,
+    was_stored_once: bool = False,
+) -> bool:
+    """Return whether a new record 17 shows a description push that the broker had no reason to solicit.
+
+    `before` is the (stored, failed) pair of the record that it replaces; `stored` is that of the new one. The broker
+    solicits a push only while both the stored and the failed epoch differ from the topology's. It accepts any other
+    push as well, and writes stored = -2 before it calls the plugin. Without members the same change of the record
+    means that the group or its description is deleted.
+
+    A failed epoch stays in the record when a later push succeeds. So once the description was stored
+    (`was_stored_once`), stored = -2 followed by the epoch is the end of a push that was counted at its first record.
+    """
+    if not has_members or topology_epoch is None:
+        return False
+    was_stored, had_failed = before
+    pushed_again = was_stored == topology_epoch and stored == UNCERTAIN
+    pushed_after_failure = (
+        had_failed == topology_epoch and was_stored == UNCERTAIN and stored == topology_epoch and not was_stored_once
+    )
+    return pushed_again or pushed_after_failure

@@ -1,0 +1,157 @@
+"""The content of a topology (record 23): what tells two of them apart, a hash over it, and what changed between two.
+
+Theory of operation
+-------------------
+A topology is a set of facts: its subtopologies, and each topic, regular expression and copartition group of one. The
+hash and the list of changes both come from these facts, so two topologies have the same hash if and only if there is
+no change between them. The order of subtopologies, topics and configs means nothing, and neither does the epoch.
+
+The hash is stored and compared with those of later releases: the facts of a topology must stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+_HASH_CHARACTERS = 16  # 64 bits: what is compared are the few topologies of one group
+_TOPICS = ("source_topics", "source_topic_regex", "repartition_sink_topics")
+_INTERNAL_TOPICS = ("repartition_source_topics", "state_changelog_topics")
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+
+KINDS: Mapping[str, str] = {
+    "subtopologies": "subtopology",
+    "source_topics": "source topic",
+    "source_topic_regex": "source topic regex",
+    "repartition_source_topics": "repartition topic",
+    "repartition_sink_topics": "repartition sink topic",
+    "state_changelog_topics": "changelog topic",
+    "copartition_groups": "copartition group",
+}
+"""The columns of a subtopology that make up its content, and what one entry of each is called."""
+
+
+class Fact(NamedTuple):
+    """One entry of a topology; `attributes` are pairs of name and value, sorted."""
+
+    column: str
+    subtopology_id: str
+    name: str
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+class Change(NamedTuple):
+    """What two topologies differ in: an entry that was added or removed, or one of its attributes that changed.
+
+    Of a changed entry, `attribute` is `subtopology`, `partitions`, `replication_factor` or the name of a topic config,
+    after the word `config`, and `old` and `new` are its values, None where it is not set.
+    """
+
+    change: str
+    kind: str
+    subtopology_id: str
+    name: str
+    attribute: str | None = None
+    old: str | None = None
+    new: str | None = None
+
+
+def topology_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str:
+    """Return a hash over the content of a topology, given as the column `subtopologies` of `groups`: 16 hex digits."""
+    return _hash(sorted(_facts(subtopologies)))
+
+
+def sources_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return a hash over the names of the topics that a topology reads: 16 hex digits; None if it reads none.
+
+    Topics that the topology writes itself do not count, as their names contain the application id: an application under
+    another id has the same hash.
+    """
+    names = {
+        f"{column} {name}"
+        for subtopology in subtopologies
+        for column in ("source_topics", "source_topic_regex")
+        for name in subtopology[column] or ()
+    }
+    return _hash(sorted(names)) if names else None
+
+
+def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[Change]:
+    """Return what changed between two topologies: subtopologies first, and the entries of each column by name.
+
+    An entry that is in both, in another subtopology or with other attributes, is changed. It is added and removed
+    instead where several entries of this name make it impossible to say which became which.
+    """
+    old, new = _facts(before), _facts(after)
+    removed, added = old - new, new - old
+    changes: list[Change] = []
+    for key in (_in_subtopology, _anywhere):
+        pairs = list(_pairs(removed, added, key))
+        for one, other in pairs:
+            changes += _attribute_changes(one, other)
+        removed -= {one for one, _ in pairs}
+        added -= {other for _, other in pairs}
+    changes += [_change(REMOVED, fact) for fact in removed]
+    changes += [_change(ADDED, fact) for fact in added]
+    kinds = list(KINDS.values())
+    return sorted(changes, key=lambda one: (kinds.index(one.kind), one.name, *map(str, one)))
+
+
+def _hash(content: Iterable[object]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:_HASH_CHARACTERS]
+
+
+def _facts(subtopologies: Iterable[Mapping[str, Any]]) -> set[Fact]:
+    return {fact for subtopology in subtopologies for fact in _facts_of(subtopology)}
+
+
+def _facts_of(subtopology: Mapping[str, Any]) -> Iterator[Fact]:
+    own = subtopology["subtopology_id"]
+    yield Fact("subtopologies", own, own)
+    for column in _TOPICS:
+        yield from (Fact(column, own, topic) for topic in subtopology[column] or ())
+    for column in _INTERNAL_TOPICS:
+        yield from (Fact(column, own, topic["name"], _attributes(topic)) for topic in subtopology[column] or ())
+    for topics in subtopology["copartition_groups"] or ():
+        names = sorted(set(topics))
+        yield Fact("copartition_groups", own, ", ".join(names), tuple(("topic", name) for name in names))
+
+
+def _attributes(topic: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    configs = dict(topic["topic_configs"] or ())  # a mapping, or its pairs
+    sizes = ((name, str(topic[name])) for name in ("partitions", "replication_factor") if topic[name])
+    return (*sizes, *sorted((f"config {name}", str(value)) for name, value in configs.items()))
+
+
+def _in_subtopology(fact: Fact) -> tuple[str, ...]:
+    return fact[:3]
+
+
+def _anywhere(fact: Fact) -> tuple[str, ...]:
+    return fact.column, fact.name
+
+
+def _pairs(removed: set[Fact], added: set[Fact], key: Callable[[Fact], tuple[str, ...]]) -> Iterator[tuple[Fact, Fact]]:
+    """Yield each entry of `removed` with the one of `added` that has the same key, where both are the only ones."""
+    by_key: defaultdict[tuple[str, ...], tuple[list[Fact], list[Fact]]] = defaultdict(lambda: ([], []))
+    for side, facts in enumerate((removed, added)):
+        for fact in facts:
+            by_key[key(fact)][side].append(fact)
+    for gone, come in by_key.values():
+        if len(gone) == len(come) == 1 and gone[0].column != "copartition_groups":
+            yield gone[0], come[0]
+
+
+def _attribute_changes(old: Fact, new: Fact) -> Iterator[Change]:
+    before = {"subtopology": old.subtopology_id, **dict(old.attributes)}
+    after = {"subtopology": new.subtopology_id, **dict(new.attributes)}
+    for name in dict.fromkeys((*before, *after)):
+        if before.get(name) != after.get(name):
+            yield _change(CHANGED, new)._replace(attribute=name, old=before.get(name), new=after.get(name))
+
+
+def _change(what: str, fact: Fact) -> Change:
+    return Change(what, KINDS[fact.column], fact.subtopology_id, fact.name)

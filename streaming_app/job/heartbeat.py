@@ -1,0 +1,58 @@
+"""The heartbeat file that the job writes into the warehouse while it runs; commands and other jobs read it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from streaming_app.errors import JobError
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming_app.alerts.description_support import DescriptionSupport
+    from streaming_app.alerts.sink_worker import SinkStatus
+    from streaming_app.config.job_config import JobConfig
+    from streaming_app.stream.health import Health
+    from streaming_app.tables.files import Files
+
+_STORE_SECONDS = 30.0  # between writes to an object store, where each request may cost money
+
+
+class Heartbeat:
+    """Writes the file after each evaluation of the rules, and once more when the job ends."""
+
+    def __init__(self, config: JobConfig, files: Files, health: Health, descriptions: DescriptionSupport) -> None:
+        """Prepare; `descriptions` is written, too, so that the next run starts from what this one knows."""
+        self._config, self._files, self._health, self._descriptions = config, files, health, descriptions
+        self._file = heartbeat_path(config.warehouse, config.cluster)
+        self._pause = 0.0 if config.warehouse.is_local else _STORE_SECONDS
+        self._written_at = -self._pause
+
+    def beat(self, sinks: Iterable[SinkStatus]) -> None:
+        """Write the file if it is due. Raises OSError or JobError when it cannot be written."""
+        if time.monotonic() >= self._written_at + self._pause:
+            self._write(sinks, stopped=False)
+
+    def stop(self, sinks: Iterable[SinkStatus]) -> None:
+        """Write that the job ended in an orderly way."""
+        with suppress(OSError, JobError):  # e.g. a full disk: the error that ended the job matters more
+            self._write(sinks, stopped=True)
+
+    def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool) -> None:
+        totals = self._health.totals
+        record = HeartbeatRecord(
+            at=datetime.now(timezone.utc),
+            every_seconds=self._pause + self._config.alerts.interval,
+            facts=self._health.status,
+            records_seen=totals.records_seen,
+            last_batch_seconds=totals.last_batch_seconds,
+            stopped=stopped,
+            notifications_waiting=sum(sink.waiting for sink in sinks),
+            descriptions_since=self._descriptions.known_since,
+        )
+        self._files.write(self._file, record.model_dump_json())
+        self._written_at = time.monotonic()

@@ -1,0 +1,121 @@
+"""Ends the job on SIGTERM and SIGINT within seconds, in whatever state it is.
+
+The job runs in a thread of its own, and the main thread only waits: Python calls signal handlers in the main thread,
+and a call into a library that waits for a broker or a store would delay them. Everything that the job does can be
+repeated after the next start, so what does not end by itself is abandoned.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+STOP_SECONDS = 9.0
+"""After a signal, the job has ended within this time, whatever it was doing."""
+_SAY_SECONDS = 0.5
+_TERMINATE_SECONDS = 7.0  # the JVM may then have 2 s to remove its temporary files
+
+
+class StopRequestedError(Exception):
+    """The job was asked to stop, and does not finish what it was doing."""
+
+
+class Killable(Protocol):
+    """The JVM, as far as this module needs it."""
+
+    def terminate(self) -> None:
+        """Ask it to exit."""
+
+    def kill(self) -> None:
+        """Kill it."""
+
+
+def run_until_signal(
+    job: Callable[[], None], stop: threading.Event, report: Callable[[str], None], jvm: Killable
+) -> None:
+    """Run `job`; on SIGTERM or SIGINT report that, set `stop`, and return when the job has ended.
+
+    If it does not end in time, or at a second signal, kills `jvm` and raises SystemExit with the code 0. Raises what
+    `job` raises. In another thread than the main one, where Python allows no handlers, only runs `job`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        job()
+        return
+    result: Future[None] = Future()
+    with _signals() as events:
+        threading.Thread(target=_run, args=(job, result, events), name="job", daemon=True).start()
+        event: _Event | None = events.get()
+        if event is _Event.SIGNAL:
+            _say("Stopping ...", report)  # first, so that it is the first of the lines about the end
+            stop.set()
+            event = _next(events, _TERMINATE_SECONDS)
+            if event is None:
+                jvm.terminate()
+                event = _next(events, STOP_SECONDS - _TERMINATE_SECONDS)
+            if event is not _Event.END:
+                jvm.kill()
+                raise SystemExit(0)
+    result.result()
+
+
+def _say(line: str, report: Callable[[str], None]) -> None:
+    """Report a line; go on without it if nobody reads the output, or the output is blocked."""
+
+    def say() -> None:
+        with suppress(OSError):
+            report(line)
+
+    thread = threading.Thread(target=say, name="stopping", daemon=True)
+    thread.start()
+    thread.join(_SAY_SECONDS)
+
+
+class _Event(Enum):
+    SIGNAL = "a signal arrived"
+    END = "the job has ended"
+
+
+_Events = queue.SimpleQueue[_Event]  # its put() may be called by a signal handler
+
+
+def _run(job: Callable[[], None], result: Future[None], events: _Events) -> None:
+    try:
+        job()
+    except BaseException as error:  # noqa: BLE001 - the main thread raises it
+        result.set_exception(error)
+    else:
+        result.set_result(None)
+    events.put(_Event.END)
+
+
+def _next(events: _Events, seconds: float) -> _Event | None:
+    """Return the next event; None if there is none within this time."""
+    try:
+        return events.get(timeout=seconds)
+    except queue.Empty:
+        return None
+
+
+@contextmanager
+def _signals() -> Iterator[_Events]:
+    """Put an event for each SIGTERM and SIGINT that arrives in the block."""
+    events: _Events = queue.SimpleQueue()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        events.put(_Event.SIGNAL)
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield events
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

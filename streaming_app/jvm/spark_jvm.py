@@ -1,0 +1,132 @@
+"""The JVM of Spark's driver: its launch, with settings that no other user of the machine can read, and its end.
+
+The command line of a process is readable by every local user (`/proc/PID/cmdline`), and Spark's settings contain
+secrets, such as the keys of an object store. So the settings are in a properties file, and the options of Java, which
+may contain passwords, too, in an argument file (`java @FILE`). Both can be read by their owner only, and are removed
+once the JVM has read them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import javaproperties
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# A JVM out of memory may go on without some of its threads; one that exits is started again with the job.
+_EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_OWNER_ONLY = 0o600
+
+
+class SparkJvm:
+    """The process of a JVM, from its launch until it has ended; every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._gateway: JavaGateway | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the JVM was launched and has not exited."""
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self, settings: Mapping[str, str], java_options: Sequence[str], log_file: Path) -> JavaGateway:
+        """Launch the JVM, and return the connection to it; what it prints goes to `log_file`.
+
+        `settings` are Spark's; a user's `spark.driver.extraJavaOptions` is added to `java_options`, and wins where both
+        set the same. Raises PySparkException if the JVM exits at once, OSError if a file cannot be written.
+        """
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - only the job loads Spark
+
+        options = [_EXIT_WITHOUT_MEMORY, *java_options, *shlex.split(settings.get(JAVA_OPTIONS, ""))]
+        with ExitStack() as files:
+            arguments = files.enter_context(
+                _private_file(log_file.with_suffix(".java"), "\n".join(map(_quote_argument, options)))
+            )
+            properties = {**settings, JAVA_OPTIONS: f'"@{arguments}"'}
+            file = files.enter_context(
+                _private_file(log_file.with_suffix(".properties"), javaproperties.dumps(properties, timestamp=False))
+            )
+            log = files.enter_context(log_file.open("ab"))
+            files.enter_context(_submit_arguments(file))
+            # Its own session: Ctrl-C in a terminal is for the job alone, which ends the JVM.
+            streams = {"stdout": log, "stderr": log, "start_new_session": True}
+            gateway: Any = launch_gateway(popen_kwargs=streams)  # type: ignore[no-untyped-call] # it has no types
+        self._gateway, self._process = gateway, gateway.proc
+        return gateway
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the JVM has exited; return whether it has."""
+        if self._process is None:
+            return True
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return not self.is_running
+
+    def close(self, seconds: float) -> None:
+        """Let the JVM exit, as it does when its connections end, and kill it if it takes longer than this."""
+        if self._gateway is not None and self.is_running:
+            with suppress(Exception):  # py4j raises several kinds if the JVM is ending already
+                self._gateway.shutdown()
+        if self._process is not None and self._process.stdin:
+            with suppress(OSError):
+                self._process.stdin.close()
+        if not self.wait(seconds):
+            self.kill()
+
+    def terminate(self) -> None:
+        """Send SIGTERM: Spark then stops, and removes its temporary files."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """Send SIGKILL to the JVM and the processes of its group; Spark's Python workers end with it."""
+        if self._process is not None and self.is_running:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def _quote_argument(option: str) -> str:
+    """Return the option as a line of an argument file, see the description of the command `java`."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+@contextmanager
+def _private_file(path: Path, text: str) -> Iterator[Path]:
+    """Write a file that only its owner can read, from its creation on; remove it after the block."""
+    path.unlink(missing_ok=True)  # of a job that was killed
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+            file.write(text)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _submit_arguments(properties_file: Path) -> Iterator[None]:
+    """Set what PySpark passes to `spark-submit`, before what a user set; `spark-defaults.conf` still applies."""
+    before = os.environ.get(_SUBMIT_ARGS)
+    ours = f"--properties-file {shlex.quote(str(properties_file))} --load-spark-defaults"
+    os.environ[_SUBMIT_ARGS] = f"{ours} {before or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SUBMIT_ARGS]
+        else:
+            os.environ[_SUBMIT_ARGS] = before

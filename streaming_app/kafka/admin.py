@@ -1,0 +1,74 @@
+"""kafka-python's admin client, with requests to group coordinators and a constructor that cleans up when it fails."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.protocol.metadata.find_coordinator import CoordinatorType
+
+from streaming_app.kafka.errors import COORDINATOR_CODES, GroupError
+from streaming_app.kafka.messages import Fields
+
+_FIND_COORDINATOR_BATCH_SIZE = 1000  # group ids in one FindCoordinator request
+
+
+class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
+    """An admin client of one cluster. Raises kafka-python's KafkaError where its parent does."""
+
+    def __init__(self, **configs: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
+        """Connect. When the cluster does not answer, close the thread and the socket that kafka-python leaves open."""
+        try:
+            super().__init__(**configs)
+        except BaseException:
+            if hasattr(self, "_client"):
+                self._metrics.close()
+                self._client.close()
+            raise
+
+    def send_to_coordinator(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
+        """Send a request to the coordinator of a group and return the response, without a retry."""
+
+        async def send() -> Fields:
+            node_id = await self._find_coordinator_id(group_id)
+            response = await self._manager.send(request, node_id=node_id)
+            return response.to_dict()  # type: ignore[no-any-return] # kafka-python is untyped
+
+        return self._manager.run(send)  # type: ignore[no-any-return] # kafka-python is untyped
+
+    def send_to_coordinators(
+        self,
+        group_ids: Sequence[str],
+        build_request: Callable[[list[str]], Any],
+        batch_size: int,
+    ) -> list[Fields]:
+        """Send each coordinator requests for up to `batch_size` of its groups and return the responses; no retry."""
+
+        async def send() -> list[Fields]:
+            groups: defaultdict[int, list[str]] = defaultdict(list)
+            for start in range(0, len(group_ids), _FIND_COORDINATOR_BATCH_SIZE):
+                nodes = await self._find_coordinator_ids(group_ids[start : start + _FIND_COORDINATOR_BATCH_SIZE])
+                for group_id, node_id in nodes.items():
+                    groups[node_id].append(group_id)
+            responses = []
+            for node_id, ids in groups.items():
+                for start in range(0, len(ids), batch_size):
+                    request = build_request(ids[start : start + batch_size])
+                    response = await self._manager.send(request, node_id=node_id)
+                    responses.append(response.to_dict())
+            return responses
+
+        return self._manager.run(send)  # type: ignore[no-any-return] # kafka-python is untyped
+
+    def delete_group(self, group_id: str) -> int:
+        """Send a DeleteGroups for one group and return its error code; GroupError if the coordinator is unavailable."""
+        request = self._delete_groups_request([group_id])
+        code: int = self.send_to_coordinator(group_id, request)["results"][0]["error_code"]
+        if code in COORDINATOR_CODES:
+            raise GroupError(code)
+        return code
+
+    def forget_coordinators(self, group_ids: Iterable[str]) -> None:
+        """Remove the cached coordinators of these groups, so that the next request looks them up again."""
+        for group_id in group_ids:
+            self._manager.cluster._coordinators.pop((CoordinatorType.GROUP, group_id), None)  # noqa: SLF001 - no public way

@@ -1,0 +1,184 @@
+"""Requests of the streams group protocol to coordinators, and the other requests that commands and tests send.
+
+What kafka-python's own admin client can do is left to it: see `StreamsGroupClient.admin`.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaConnectionError, KafkaError, RetriableError
+from kafka.protocol.consumer import OffsetSpec
+from kafka.protocol.consumer.group import OffsetCommitRequest
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
+from typing_extensions import Self
+
+from streaming_app.kafka import messages
+from streaming_app.kafka.admin import Admin
+from streaming_app.kafka.errors import COORDINATOR_CODES, TOPIC_AUTHORIZATION_FAILED, GroupError, raise_for_code
+from streaming_app.kafka.messages import Fields, build
+
+RETRY_SECONDS = 30.0
+_DESCRIBE_BATCH_SIZE = 100
+_LAST_COMMIT_VERSION_WITH_NAMES = 9  # OffsetCommit v10 names topics by id
+
+
+class StreamsGroupClient:
+    """One connection to a cluster for any number of groups and members; safe to use from several threads.
+
+    While a coordinator moves, loads or restarts, each call retries for up to 30 s. After that, and for every other
+    error, it raises GroupError; kafka-python's KafkaError when the cluster does not answer.
+    """
+
+    def __init__(self, bootstrap_server: str, **security: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
+        """Connect. `security` are kafka-python's settings, such as `security_protocol` and `sasl_mechanism`."""
+        self.admin = Admin(bootstrap_servers=bootstrap_server, client_id="streams-groups", **security)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; members stay in their groups until their session times out."""
+        self.admin.close()
+
+    def heartbeat(self, fields: Mapping[str, Any]) -> Fields:
+        """Send a StreamsGroupHeartbeat with these fields (snake_case) and return the response's."""
+        request = build(messages.StreamsGroupHeartbeatRequest, fields)
+        return self._send(fields["group_id"], request)
+
+    def push_description(self, group_id: str, member_id: str, epoch: int, description: Mapping[str, Any]) -> None:
+        """Send a StreamsGroupTopologyDescriptionUpdate, whether the coordinator asked for it or not."""
+        fields = {
+            "group_id": group_id,
+            "member_id": member_id,
+            "topology_epoch": epoch,
+            "topology_description": description,
+        }
+        self._send(group_id, build(messages.StreamsGroupTopologyDescriptionUpdateRequest, fields))
+
+    def describe(self, group_ids: Iterable[str], *, include_topology_description: bool = False) -> list[Fields]:
+        """Return each group as StreamsGroupDescribe does, in the order given; one request describes up to 100 groups.
+
+        A group that is no streams group has `error_code` 69 (GROUP_ID_NOT_FOUND) and an empty state.
+        """
+        requested = list(group_ids)
+        fields = {"include_topology_description": True} if include_topology_description else {}
+        described: dict[str, Fields] = {}
+
+        def describe_missing() -> None:
+            coordinator_error: GroupError | None = None
+            missing = [group_id for group_id in dict.fromkeys(requested) if group_id not in described]
+            for response in self.admin.send_to_coordinators(
+                missing,
+                lambda ids: build(messages.StreamsGroupDescribeRequest, {"group_ids": ids, **fields}),
+                _DESCRIBE_BATCH_SIZE,
+            ):
+                for group in response["groups"]:
+                    if group["error_code"] in COORDINATOR_CODES:
+                        coordinator_error = GroupError(group["error_code"], group["error_message"])
+                    else:
+                        described[group["group_id"]] = group
+            if coordinator_error:
+                raise coordinator_error
+
+        self._retry(describe_missing, requested)
+        return [described[group_id] for group_id in requested]
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """Return the end offset of each partition of a topic, aborted and open transactions included."""
+        described = self._retry(lambda: self.admin.describe_topics([topic]))[0]
+        if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # else the topic would seem to have no partitions
+            raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
+        specs = {
+            TopicPartition(topic, partition["partition_index"]): OffsetSpec.LATEST
+            for partition in described["partitions"]
+        }
+        offsets = self._retry(lambda: self.admin.list_partition_offsets(specs)) if specs else {}
+        return {partition.partition: offset.offset for partition, offset in offsets.items()}
+
+    def list_groups(self) -> dict[str, str]:
+        """Return the state of every streams group on the cluster by group id, in the brokers' notation."""
+        groups = self._retry(self.admin.list_groups)  # kafka-python's filter by type does not know streams groups
+        return {group["group_id"]: group["group_state"] for group in groups if group["group_type"] == "streams"}
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete an empty group with its offsets."""
+        raise_for_code(self._retry(lambda: self.admin.delete_group(group_id)))
+
+    def configure_group(self, group_id: str, configs: Mapping[str, object]) -> None:
+        """Set configs of a group, such as `streams.num.standby.replicas`; the group need not exist yet."""
+        settings = {name: str(value) for name, value in configs.items()}
+        resource = ConfigResource(ConfigResourceType.GROUP, group_id, settings)
+        self._retry(lambda: self.admin.alter_configs([resource], raise_on_unknown=False))
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic with one replica and wait until it has leaders."""
+        topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
+        self.admin.create_topics({name: topic}, wait_for_metadata=True)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until the brokers no longer know it."""
+        self.admin.delete_topics([name])
+        stop = stop_after_delay(RETRY_SECONDS)
+        Retrying(retry=retry_if_result(bool), stop=stop, wait=wait_exponential(0.05, max=1))(self.end_offsets, name)
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[tuple[str, int], int], member_id: str = "", member_epoch: int = -1
+    ) -> None:
+        """Commit offsets by (topic, partition) as a member, or, without one, for an empty group."""
+        topics: dict[str, list[Fields]] = {}
+        for (topic, partition), offset in offsets.items():
+            topics.setdefault(topic, []).append(
+                {
+                    "partition_index": partition,
+                    "committed_offset": offset,
+                    "committed_leader_epoch": -1,
+                    "committed_metadata": "",
+                }
+            )
+        fields = {
+            "group_id": group_id,
+            "member_id": member_id,
+            "generation_id_or_member_epoch": member_epoch,
+            "topics": [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()],
+        }
+        request = build(OffsetCommitRequest, fields)
+        request._max_version = _LAST_COMMIT_VERSION_WITH_NAMES  # noqa: SLF001 - how kafka-python itself caps a version
+        response = self._send(group_id, request)
+        for topic in response["topics"]:
+            for partition in topic["partitions"]:
+                raise_for_code(partition["error_code"])
+
+    def _send(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
+        def send() -> Fields:
+            response = self.admin.send_to_coordinator(group_id, request)
+            raise_for_code(response.get("error_code", 0), response.get("error_message"))
+            return response
+
+        response: Fields = self._retry(send, [group_id])
+        return response
+
+    def _retry(self, call: Any, group_ids: Iterable[str] = ()) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        def should_retry(error: BaseException) -> bool:
+            if not _is_retriable(error):
+                return False
+            self.admin.forget_coordinators(group_ids)
+            return True
+
+        wait = wait_exponential(0.05, max=1)
+        stop = stop_after_delay(RETRY_SECONDS)
+        return Retrying(retry=retry_if_exception(should_retry), stop=stop, wait=wait, reraise=True)(call)
+
+
+def _is_retriable(error: BaseException) -> bool:
+    """Return whether the same request may succeed on a retry."""
+    if isinstance(error, GroupError):
+        return error.code in COORDINATOR_CODES
+    return isinstance(error, (RetriableError, KafkaConnectionError)) and isinstance(error, KafkaError)

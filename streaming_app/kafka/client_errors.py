@@ -1,0 +1,117 @@
+"""Exceptions of Kafka's Java client as errors of the job: one line that says what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
+from streaming_app.kafka import diagnose
+from streaming_app.kafka.diagnose import MESSAGES
+
+GROUP_PREFIX = "streams-groups"  # Spark's consumers use group ids with this prefix; they neither join nor commit
+
+
+def missing_acl_message(operation: str, resource_type: str, name: str, options: str = "") -> str:
+    """Return the message about an ACL that the principal lacks. `options` are added to the kafka-acls.sh command."""
+    return (
+        f"Not authorized: the principal lacks the ACL {operation} on {resource_type}:{name}; grant it with "
+        f"kafka-acls.sh --add --allow-principal User:... --operation {operation.title()} --{resource_type.lower()} "
+        f"{name}{options}"
+    )
+
+
+_BY_CLASS: Mapping[str, str] = {
+    "SaslAuthenticationException": MESSAGES[diagnose.CREDENTIALS_REJECTED],
+    "UnsupportedSaslMechanismException": MESSAGES[diagnose.MECHANISM_NOT_ENABLED],
+    "IllegalSaslStateException": MESSAGES[diagnose.LISTENER_WITHOUT_SASL],
+    "InvalidTopicException": "--topic {topic}: Kafka does not allow this topic name",
+    "TopicAuthorizationException": missing_acl_message("DESCRIBE", "Topic", "{topic}"),
+    "GroupAuthorizationException": missing_acl_message(
+        "DESCRIBE", "Group", GROUP_PREFIX, " --resource-pattern-type prefixed"
+    ),
+    "UnknownTopicOrPartitionException": "{servers} has no topic {topic}: no group has committed offsets there yet, or "
+    "--topic is wrong",
+}
+_TYPE_BY_CLASS: Mapping[str, type[JobError]] = {
+    "TopicAuthorizationException": NotAuthorizedError,
+    "GroupAuthorizationException": NotAuthorizedError,
+    "UnknownTopicOrPartitionException": MissingTopicError,
+}
+# By Java's message about a failed handshake, anywhere in the chain of causes; the first match counts.
+_TLS_CAUSES = (
+    ("CertificateExpiredException", diagnose.CERTIFICATE_EXPIRED),
+    ("CertificateNotYetValidException", diagnose.CERTIFICATE_NOT_YET_VALID),
+    ("PKIX path|unable to find valid certification path|trustAnchors", diagnose.UNTRUSTED_AUTHORITY),
+    ("No subject alternative|No name matching", diagnose.HOST_NAME_MISMATCH),
+    (
+        "fatal alert: (bad_|unsupported_)?certificate|fatal alert: (unknown_ca|handshake_failure)",
+        diagnose.CLIENT_CERTIFICATE_REJECTED,
+    ),
+    ("Unsupported or unrecognized SSL message", diagnose.LISTENER_WITHOUT_TLS),
+    ("protocol_version|No appropriate protocol|cipher suites", diagnose.NO_COMMON_TLS_VERSION),
+)
+_UNRESOLVED_BOOTSTRAP = "No resolvable bootstrap"
+_RETRIABLE = "RetriableException"  # of Kafka: an election, a coordinator that is loading
+_WRAPPER, _WRAPPER_MESSAGE = "KafkaException", "Failed to create new"  # an exception whose cause has the reason
+
+
+def to_job_error(error: Any, properties: Mapping[str, str], topic: str) -> JobError:  # noqa: ANN401 - a Java exception
+    """Return the JobError for an exception of Kafka's client.
+
+    UnreachableError if the brokers may only be down, MissingTopicError, NotAuthorizedError, else JobError itself.
+    """
+    servers = properties["bootstrap.servers"]
+    causes = list(_causes(error))
+    class_name, message = causes[-1]
+    class_names = {name for name, _ in causes}
+    if class_name == "TimeoutException" or "LoginException" in class_names or message.startswith(_UNRESOLVED_BOOTSTRAP):
+        return UnreachableError(diagnose.describe_failure(servers, properties))
+    if template := _BY_CLASS.get(class_name):
+        error_type = _TYPE_BY_CLASS.get(class_name, JobError)
+        return error_type(template.format(servers=servers, server=servers, topic=topic, detail=message))
+    if "SslAuthenticationException" in class_names:
+        return JobError(_tls_message(causes, servers))
+    if _is_retriable(error):
+        return UnreachableError(f"{servers}: {class_name}: {message}.")
+    if causes[0][0] == _WRAPPER:  # the client could not be created
+        return JobError(f"--command-config: Kafka client setting refused: {_setting_message(causes)}")
+    return JobError(f"{servers}: {class_name}: {message}")
+
+
+def _is_retriable(error: Any) -> bool:  # noqa: ANN401 - a Java exception
+    """Return whether Kafka's client would try again: the innermost exception is a RetriableException."""
+    while error.getCause() is not None:
+        error = error.getCause()
+    java_class = error.getClass()
+    while java_class is not None:
+        if java_class.getSimpleName() == _RETRIABLE:
+            return True
+        java_class = java_class.getSuperclass()
+    return False
+
+
+def _causes(error: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a Java exception
+    """Yield class name and message of an exception and of its causes, the innermost last."""
+    while error is not None:
+        name = error.getClass().getSimpleName()
+        yield name, " ".join((error.getMessage() or name).split())
+        error = error.getCause()
+
+
+def _tls_message(causes: list[tuple[str, str]], servers: str) -> str:
+    chain = " ".join(f"{name}: {message}" for name, message in causes)
+    detail = causes[-1][1]
+    cause = next((cause for pattern, cause in _TLS_CAUSES if re.search(pattern, chain)), None)
+    if cause is None:
+        return f"TLS with {servers} failed: {detail}"
+    return MESSAGES[cause].format(servers=servers, server=servers, detail=detail)
+
+
+def _setting_message(causes: list[tuple[str, str]]) -> str:
+    """Return the message that names the invalid setting, followed by the one with the reason."""
+    messages = [message for name, message in causes if not (name == _WRAPPER and message.startswith(_WRAPPER_MESSAGE))]
+    setting = messages[0].rpartition("Exception: ")[2]
+    reason = next((message for message in messages[1:] if message not in messages[0]), "")
+    return f"{setting}: {reason}" if reason and reason not in setting else setting

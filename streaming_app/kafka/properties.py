@@ -1,0 +1,88 @@
+"""Client properties files as Kafka's clients read them, with config providers. `security.py` interprets the values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import javaproperties
+
+from streaming_app.errors import UserError
+
+Properties = Mapping[str, str]
+
+_PROVIDERS = "config.providers"
+_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")  # Kafka's own: ${provider:path:key}, the path optional
+
+
+class SecurityError(UserError):
+    """The properties are invalid or not supported. Its text is one line that names the property, never a secret."""
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    """Return the properties in a file, with config providers not yet resolved. Raises SecurityError if unreadable."""
+    try:
+        with file.open(encoding="utf-8") as stream:
+            return dict(javaproperties.load(stream))
+    except (OSError, ValueError) as error:
+        raise SecurityError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def resolve_config_providers(properties: Properties) -> Properties:
+    """Return the properties with `${provider:path:key}` replaced, as Kafka's clients do if `config.providers` is set.
+
+    Raises SecurityError for a provider that only Java has, and for a key that does not exist.
+    """
+    names = [name.strip() for name in properties.get(_PROVIDERS, "").split(",") if name.strip()]
+    providers = {name: _find_provider(name, properties.get(f"{_PROVIDERS}.{name}.class", "")) for name in names}
+    if not providers:
+        return properties
+
+    def resolve(name: str, text: str) -> str:
+        def replace(match: re.Match[str]) -> str:
+            provider, path, key = match[1], match[2] or "", match[3]
+            if provider not in providers:
+                return match[0]  # Kafka leaves it unchanged, too
+            value = providers[provider](path, key)
+            if value is None:
+                raise SecurityError(f"{name}: {match[0]} does not exist")
+            return value
+
+        return _VARIABLE.sub(replace, text)
+
+    return {name: text if name.startswith(_PROVIDERS) else resolve(name, text) for name, text in properties.items()}
+
+
+def _find_provider(name: str, java_class: str) -> Callable[[str, str], str | None]:
+    class_name = java_class.rpartition(".")[2]
+    if class_name not in _PROVIDER_CLASSES:
+        raise SecurityError(
+            f"{_PROVIDERS}.{name}.class {java_class or 'is missing'}: only {', '.join(_PROVIDER_CLASSES)} are supported"
+        )
+    return _PROVIDER_CLASSES[class_name]
+
+
+def _get_environment_variable(_path: str, key: str) -> str | None:
+    return os.environ.get(key)
+
+
+def _get_property_of_file(path: str, key: str) -> str | None:
+    return read_properties(Path(path)).get(key)
+
+
+def _read_file_in_directory(path: str, key: str) -> str | None:
+    try:
+        return Path(path, key).read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise SecurityError(f"{path}/{key}: {getattr(error, 'strerror', None) or error}") from None
+
+
+_PROVIDER_CLASSES: Mapping[str, Callable[[str, str], str | None]] = {
+    "EnvVarConfigProvider": _get_environment_variable,
+    "FileConfigProvider": _get_property_of_file,
+    "DirectoryConfigProvider": _read_file_in_directory,
+}

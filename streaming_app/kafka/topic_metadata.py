@@ -1,0 +1,89 @@
+"""Partition counts of the cluster's topics, which tell the reason why a group is NotReady."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from kafka.errors import KafkaError
+
+from streaming_app.kafka import diagnose
+from streaming_app.kafka.admin import Admin
+from streaming_app.kafka.security import SecurityError, security_settings
+
+_CACHE_SECONDS = 10.0
+_CONNECT_MS = 5_000  # the stream waits meanwhile
+_RECONNECT_SECONDS = 10.0  # between attempts to connect
+_UNKNOWN_TOPIC_OR_PARTITION = 3
+
+PartitionCounts = Mapping[str, int]
+
+
+class TopicMetadata:
+    """A cached client for topic metadata. Returns partition counts by topic, or None if they are not available."""
+
+    def __init__(self, properties: Mapping[str, str], warn: Callable[[str], None]) -> None:
+        """Prepare; the first call connects. `properties` are Kafka client properties, `warn` gets warnings."""
+        logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # its errors arrive as exceptions
+        self._properties = properties
+        self._warn = warn
+        self._admin: Admin | None = None
+        self._disabled = False
+        self._reconnect_at = 0.0
+        self._last_warning = ""
+        self._cache: dict[str, int | None] = {}
+        self._cached_until = 0.0
+
+    def __call__(self, names: Sequence[str] | None) -> PartitionCounts | None:
+        """Return the partition counts of those of the topics that exist; of all topics if `names` is None.
+
+        None if the cluster does not answer or the principal may not describe the topics.
+        """
+        if self._disabled or time.monotonic() < self._reconnect_at:
+            return None
+        try:
+            return self._partition_counts(names)
+        except SecurityError as error:
+            self._disabled = True
+            self._warn_once(str(error))
+        except (KafkaError, OSError) as error:
+            if self._admin:  # it has answered before: the next batch connects again
+                self.close()
+                return None
+            self._reconnect_at = time.monotonic() + _RECONNECT_SECONDS
+            servers = self._properties["bootstrap.servers"]
+            self._warn_once(diagnose.find_cause(servers, self._properties) or type(error).__name__)
+        return None
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._admin:
+            self._admin.close()
+            self._admin = None
+
+    def _warn_once(self, cause: str) -> None:
+        if cause != self._last_warning:
+            self._last_warning = cause
+            self._warn(f"NotReady reasons are derived from the log alone, because topics cannot be described: {cause}")
+
+    def _connect(self) -> Admin:
+        if self._admin is None:
+            servers = self._properties["bootstrap.servers"].split(",")
+            settings = security_settings(self._properties)
+            self._admin = Admin(bootstrap_servers=servers, bootstrap_timeout_ms=_CONNECT_MS, **settings)
+        return self._admin
+
+    def _partition_counts(self, names: Sequence[str] | None) -> PartitionCounts | None:
+        if time.monotonic() > self._cached_until:
+            self._cache, self._cached_until = {}, time.monotonic() + _CACHE_SECONDS
+        missing = None if names is None else [name for name in names if name not in self._cache]
+        if missing is None or missing:
+            topics = {topic["name"]: topic for topic in self._connect().describe_topics(missing)}
+            if any(topic["error_code"] not in (0, _UNKNOWN_TOPIC_OR_PARTITION) for topic in topics.values()):
+                return None  # not authorized to describe it, which does not mean that it does not exist
+            if names is None:
+                return {name: len(topic["partitions"]) for name, topic in topics.items()}
+            for name in missing or ():
+                self._cache[name] = len(topics[name]["partitions"]) or None if name in topics else None
+        return {name: count for name in names or () if (count := self._cache[name])}

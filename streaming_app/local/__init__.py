@@ -1,1 +1,0 @@
-"""A real Apache Kafka broker on this machine, from jars, for the demo and the tests."""

@@ -1,0 +1,1 @@
+"""What `list`, `describe`, `sql` and `status` print, answered from the tables without Spark."""

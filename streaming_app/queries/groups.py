@@ -1,0 +1,156 @@
+"""The rows of `list` and `describe`, with the column names of Kafka's tools (4.3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from streaming_app.errors import WarehouseError
+from streaming_app.groups.group import ROLES
+from streaming_app.groups.state_rules import STATES
+from streaming_app.tables.reader import WarehouseReader, quote
+
+Row = dict[str, Any]
+_STATE_BY_LOWER_CASE = {state.lower(): state for state in STATES}
+_NONE = "-"
+
+
+def parse_state(text: str) -> str:
+    """Return the state of this name, in any letter case, also with `_` as in NOT_READY. Raises WarehouseError."""
+    state = _STATE_BY_LOWER_CASE.get(text.strip().replace("_", "").lower())
+    if state is None:
+        raise WarehouseError(f"No such state: {text}. Valid states are: {', '.join(STATES)}")
+    return state
+
+
+def list_groups(warehouse: WarehouseReader, cluster: str, states: Iterable[str] = ()) -> list[Row]:
+    """Return GROUP and STATE of every group that is not deleted; with `states`, of the groups in one of them.
+
+    Deleted groups are returned only for the state Dead. Raises WarehouseError for an unknown state.
+    """
+    wanted = {parse_state(state) for state in states}
+    condition = f"state IN ({', '.join(map(quote, sorted(wanted)))})" if wanted else "deleted_at IS NULL"
+    rows = warehouse.rows(
+        f"SELECT group_id, state FROM groups WHERE cluster = {quote(cluster)} AND {condition} ORDER BY group_id"
+    )
+    return [{"GROUP": row["group_id"], "STATE": row["state"]} for row in rows]
+
+
+def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
+    """Return rows of `groups`: those with the given ids, or all that are not deleted.
+
+    Raises WarehouseError if a given id does not exist.
+    """
+    wanted = None if group_ids is None else list(dict.fromkeys(group_ids))
+    condition = "deleted_at IS NULL" if wanted is None else f"group_id IN ({', '.join(map(quote, wanted))})"
+    rows = warehouse.rows(f"SELECT * FROM groups WHERE cluster = {quote(cluster)} AND {condition} ORDER BY group_id")
+    missing = set(wanted or ()) - {row["group_id"] for row in rows}
+    if missing:
+        names = ", ".join(repr(name) for name in sorted(missing))
+        raise WarehouseError(f"No streams group {names} in cluster {cluster!r}: `streams-groups list` shows all groups")
+    return rows
+
+
+def state_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
+    """Return a row per group: its state, with `verbose` its epochs and the time of the last state change."""
+    all_groups = list(groups)
+    reasons = any(group["not_ready_reason"] for group in all_groups)
+    return [_state_row(group, reasons=reasons) | (_epochs(group) if verbose else {}) for group in all_groups]
+
+
+def _state_row(group: Row, *, reasons: bool) -> Row:
+    return {
+        "GROUP": group["group_id"],
+        "STATE": group["state"],
+        "#MEMBERS": group["member_count"],
+        "TOPOLOGY-DESCRIPTION": group["description_status"],
+        **({"NOT-READY-REASON": group["not_ready_reason"]} if reasons else {}),
+    }
+
+
+def _epochs(group: Row) -> Row:
+    return {
+        "STATE-SINCE": group["state_since"],
+        "GROUP-EPOCH": group["group_epoch"],
+        "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
+        "TOPOLOGY-EPOCH": group["topology_epoch"],
+        "VALIDATED-TOPOLOGY-EPOCH": group["validated_topology_epoch"],
+        "STORED-DESCRIPTION-EPOCH": group["stored_description_epoch"],
+        "FAILED-DESCRIPTION-EPOCH": group["failed_description_epoch"],
+        "UNSOLICITED-PUSHES": group["unsolicited_pushes"],
+    }
+
+
+def member_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
+    """Return a row per member: its tasks, with `verbose` its epochs and its target assignment."""
+    return [_member_row(group, member, verbose=verbose) for group in groups for member in group["members"]]
+
+
+def _member_row(group: Row, member: Row, *, verbose: bool) -> Row:
+    tasks = [task for task in group["assignments"] if task["member_id"] == member["member_id"]]
+    row = {
+        "GROUP": group["group_id"],
+        "MEMBER": member["member_id"],
+        "PROCESS": member["process_id"],
+        "CLIENT-ID": member["client_id"],
+    }
+    if verbose:
+        row |= {
+            "MEMBER-EPOCH": member["member_epoch"],
+            "MEMBER-STATE": member["member_state"],
+            "TOPOLOGY-EPOCH": member["topology_epoch"],
+            "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
+            "TARGET-ASSIGNMENTS": format_tasks(task for task in tasks if task["target"]),
+            "PENDING-REVOCATION": format_tasks(task for task in tasks if task["pending_revocation"]),
+        }
+    return row | {"ASSIGNMENTS": format_tasks(task for task in tasks if task["current"])}
+
+
+def format_tasks(tasks: Iterable[Mapping[str, Any]]) -> str:
+    """Return tasks as Kafka's tools print them: ``ACTIVE: 0:[0,1]; STANDBY: 1:[2]``, without roles that have none."""
+    by_role: dict[str, dict[str, list[int]]] = {role: {} for role in ROLES}
+    for task in tasks:
+        by_role[task["role"]].setdefault(task["subtopology_id"], []).append(task["partition"])
+    role_texts = (
+        f"{role.upper()}: " + ", ".join(f"{s}:[{','.join(map(str, sorted(p)))}]" for s, p in sorted(parts.items()))
+        for role, parts in by_role.items()
+        if parts
+    )
+    return "; ".join(role_texts) or _NONE
+
+
+def topology_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
+    """Return a row per subtopology: its topics, with `verbose` its changelogs and copartition groups."""
+    return [
+        _subtopology_row(group, subtopology, verbose=verbose)
+        for group in groups
+        for subtopology in group["subtopologies"]
+    ]
+
+
+def _subtopology_row(group: Row, subtopology: Row, *, verbose: bool) -> Row:
+    row = {
+        "GROUP": group["group_id"],
+        "TOPOLOGY-EPOCH": subtopology["topology_epoch"],
+        "SUBTOPOLOGY": subtopology["subtopology_id"],
+        "SOURCE-TOPICS": _names([*subtopology["source_topics"], *subtopology["source_topic_regex"]]),
+        "REPARTITION-SOURCE-TOPICS": _names(topic["name"] for topic in subtopology["repartition_source_topics"]),
+        "REPARTITION-SINK-TOPICS": _names(subtopology["repartition_sink_topics"]),
+    }
+    if verbose:
+        row |= {
+            "STATE-CHANGELOG-TOPICS": _names(topic["name"] for topic in subtopology["state_changelog_topics"]),
+            "COPARTITION-GROUPS": "; ".join(_names(topics) for topics in subtopology["copartition_groups"]) or _NONE,
+        }
+    return row
+
+
+def _names(names: Iterable[str]) -> str:
+    return ",".join(names) or _NONE
+
+
+ASPECTS: dict[str, Callable[..., list[Row]]] = {
+    "state": state_rows,
+    "members": member_rows,
+    "topology": topology_rows,
+}

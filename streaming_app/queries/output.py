@@ -1,0 +1,124 @@
+"""Formats rows as text: padded columns as Kafka's tools print them, tables for a terminal, JSON, CSV.
+
+No form contains a character that a terminal obeys, wherever in a value it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from streaming_app.escapes import escape, escape_json
+
+Rows = Sequence[Mapping[str, Any]]
+_NULL = "-"
+_MAX_PADDED = 200  # terminal cells; a value that is wider does not widen the lines of other rows
+_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""How a formula starts, by OWASP's page on CSV injection: the last four are full-width forms of the first four."""
+
+
+def columns(rows: Rows) -> str:
+    """Return padded columns with a header, as `kafka-streams-groups.sh` prints them; an empty string for no rows."""
+    if not rows:
+        return ""
+    lines = [[cell(name) for name in rows[0]], *([cell(value) or _NULL for value in row.values()] for row in rows)]
+    # In terminal cells, which differ from len.
+    widths = [min(max(map(cell_len, column)), _MAX_PADDED) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        " ".join(_pad(text, width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
+def terminal_table(names: Sequence[str], rows: Rows, title: str | None = None) -> Table:
+    """Return a table for the terminal."""
+    table = Table(
+        box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False
+    )
+    for name in names:
+        table.add_column(Text(cell(name)), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell(row[name])) for name in names))
+    return table
+
+
+def as_json(value: object) -> str:
+    """Return indented JSON: times in ISO 8601 with Z, bytes in base64, NaN and infinity as text."""
+    return _to_json(value, indent=2)
+
+
+def as_csv(names: Sequence[str], rows: Rows) -> str:
+    """Return CSV with a header line; nested values are JSON.
+
+    Text that a spreadsheet would take for a formula is preceded by an apostrophe, as OWASP advises.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(_csv_cell, names))
+    writer.writerows([_csv_cell(row[name]) for name in names] for row in rows)
+    return out.getvalue()
+
+
+def _csv_cell(value: object) -> str:
+    text = cell(value)
+    is_number = isinstance(value, int | float | Decimal)
+    is_formula = text.startswith(_FORMULA) or (isinstance(value, str) and value.startswith(_FORMULA))
+    return f"'{text}" if is_formula and not is_number else text
+
+
+def cell(value: object) -> str:
+    """Return a value as text on one line: empty for null, nested values as JSON, characters escaped as in `escapes`."""
+    if value is None:
+        return ""
+    if isinstance(value, (list, dict)):
+        return _to_json(value)
+    return escape(value if isinstance(value, str) else str(_json_value(value)))
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 row`, `2,000 rows`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _to_json(value: object, indent: int | None = None) -> str:
+    try:
+        text = json.dumps(value, default=_json_value, ensure_ascii=False, allow_nan=False, indent=indent)
+    except ValueError:  # a number that JSON does not have
+        text = json.dumps(_finite(value), default=_json_value, ensure_ascii=False, indent=indent)
+    return escape_json(text)
+
+
+def _finite(value: object) -> object:
+    """Return the value with NaN and infinity, at any depth, as the text that JavaScript prints for them."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _json_value(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, (int, float)) else str(value)

@@ -1,0 +1,110 @@
+"""What `status` shows: the job, the groups by state, the firing alerts and the sizes of the tables. Without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.table_definitions import tables
+from streaming_app.errors import WarehouseError
+from streaming_app.queries.output import count
+from streaming_app.tables.heartbeat_file import read_heartbeat
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, open_table, quote
+
+Row = dict[str, Any]
+
+
+def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict[str, Any]:
+    """Return the status of one cluster, as `status --json` prints it. Raises WarehouseError."""
+    location = Location.of(warehouse)
+    reader = WarehouseReader(location)
+    heartbeat = read_heartbeat(location, cluster)
+    of_cluster = f"WHERE cluster = {quote(cluster)}"
+    by_state = f"SELECT state, count(*) AS n FROM groups {of_cluster} GROUP BY state ORDER BY n DESC, state"  # noqa: S608 - quoted
+    firing = f"{of_cluster} AND state = 'firing' ORDER BY opened_at"
+    return {
+        "cluster": cluster,
+        "job": None if heartbeat is None else {"running": heartbeat.is_alive(now), **heartbeat.model_dump()},
+        "groups": {row["state"]: row["n"] for row in reader.rows(by_state)},
+        "firing": reader.rows(f"SELECT severity, rule, group_id, opened_at, summary FROM alerts {firing}"),  # noqa: S608
+        "tables": [_table_size(location / definition.name) for definition in tables()],
+    }
+
+
+def _table_size(location: Location) -> Row:
+    """Return version, files and bytes of a table as it is now, and the files on disk, which include past versions."""
+    table = open_table(location)
+    files = pa.table(table.get_add_actions(flatten=True))
+    try:
+        files_on_disk = location.count_files()
+    except OSError as error:
+        raise WarehouseError(f"Cannot read {location}: {error.strerror or error}") from None
+    return {
+        "table": location.name,
+        "version": table.version(),
+        "files": files.num_rows,
+        "bytes": pc.sum(files["size_bytes"]).as_py() or 0,
+        "files_with_history": files_on_disk,
+    }
+
+
+def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
+    """Yield the lines about the cluster, the job, the groups and the alerts."""
+    yield f"cluster   {status['cluster']}"
+    yield f"job       {_format_job(status['job'], now)}"
+    by_state = ", ".join(f"{number:,} {state}" for state, number in status["groups"].items())
+    yield f"groups    {by_state or 'none'}"
+    yield f"alerts    {len(status['firing'])} firing"
+    if status["job"]:
+        yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
+
+
+def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
+    if job is None:
+        return "has never run here"
+    facts = job["facts"]
+    process = f"process {job['pid']} on {job['host']}, since {facts['started_at']:%Y-%m-%d %H:%M:%SZ}"
+    if not job["running"]:
+        reason = "stopped" if job["stopped"] else "died"
+        return f"not running: {reason}, last heartbeat {_ago(job['at'], now)} ({process})"
+    waiting = job["notifications_waiting"]
+    problems = [
+        f"no broker answers since {facts['brokers_away_since']:%H:%M:%SZ}" if facts["brokers_away_since"] else "",
+        f"no such topic since {facts['topic_missing_since']:%H:%M:%SZ}" if facts["topic_missing_since"] else "",
+        f"the stream fails: {facts['failure']}" if facts["failure"] else "",
+        "still catching up" if not facts["caught_up"] else "",
+        f"{count(waiting, 'notification')} waiting" if waiting else "",
+        f"maintenance failed {count(failures, 'time')}" if (failures := facts["maintenance_failures"]) else "",
+    ]
+    behind = f"{count(facts['behind'], 'offset')} behind"
+    success = f"last success {_ago(facts['last_success_at'], now)}" if facts["last_success_at"] else "no batch yet"
+    return "; ".join(["running", behind, success, *filter(None, problems), process])
+
+
+def _format_self_check(check: dict[str, Any], now: datetime) -> str:
+    """Return the line about the comparisons with the brokers that the job itself makes."""
+    parts = []
+    if check["last_run_at"]:
+        uncompared = f", {check['not_compared']:,} not compared" if check["not_compared"] else ""
+        repaired = f", {count(check['repaired'], 'row')} replaced since the start" if check["repaired"] else ""
+        parts.append(
+            f"{_ago(check['last_run_at'], now)}: {count(check['compared'], 'group')} compared with the brokers, "
+            f"{check['differing']:,} differ{uncompared}{repaired}"
+        )
+    if check["failed_at"]:
+        parts.append(f"not completed {_ago(check['failed_at'], now)}: {check['failure']}")
+    return "; ".join(parts) or "not since the job started"
+
+
+def _ago(then: datetime, now: datetime) -> str:
+    seconds = max(0, int((now - then).total_seconds()))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"

@@ -1,0 +1,117 @@
+"""The demo: a local broker, streams groups on it and the job. It stops all that it starts; only the tables remain."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from streaming_app.alerts.rules.evaluate import RULES
+from streaming_app.alerts.settings import AlertSettings
+from streaming_app.config.job_config import JobConfig
+from streaming_app.job.run import run
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.names import MAX_CHARACTERS
+from streaming_app.queries.output import terminal_table
+from streaming_app.sandbox.container import select_broker
+from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
+
+_HEARTBEAT_SECONDS = 1.0
+
+# What is printed, in this order: a title and a query in which {cluster} is the cluster's name.
+_TABLES = (
+    (
+        "Groups",
+        "SELECT group_id, state, group_epoch, assignment_epoch, topology_epoch, member_count AS members, "
+        "description_status, unsolicited_pushes AS unsolicited FROM groups WHERE cluster = {cluster} ORDER BY group_id",
+    ),
+    (
+        "Members",
+        "SELECT group_id, client_id, member_epoch, member_state, topology_epoch, instance_id FROM members "
+        "WHERE cluster = {cluster} ORDER BY group_id, member_id LIMIT 12",
+    ),
+    (
+        "Tasks that are being reassigned",
+        "SELECT group_id, role, subtopology_id, partition, current, target, pending_revocation FROM assignments "
+        "WHERE cluster = {cluster} AND (current <> target) ORDER BY group_id, partition LIMIT 8",
+    ),
+    (
+        "Latest events",
+        "SELECT at, group_id, kind, old, new FROM group_events WHERE cluster = {cluster} AND kind IN "
+        "('state', 'unsolicited_push', 'deleted') ORDER BY at DESC, group_id LIMIT 10",
+    ),
+    (
+        "Firing alerts (the demo sets `for` of every rule to 0; by default a group may be NotReady for five minutes)",
+        "SELECT severity, summary FROM alerts WHERE cluster = {cluster} AND state = 'firing' "
+        "ORDER BY severity, group_id",
+    ),
+)
+_WITHOUT_FOR = {"rules": {rule.name: {"for": 0} for rule in RULES.values() if rule.for_seconds is not None}}
+
+
+def run_demo(warehouse: Location, cluster: str, progress: Callable[[str], None], *, extra_seconds: float = 0.0) -> None:
+    """Run the demo, with its tables in `warehouse`. Raises SetupError, JobError or WarehouseError.
+
+    The groups exist for `extra_seconds` after the job is done. `progress` gets lines for the user.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory:
+        progress("Starting a Kafka broker ...")
+        with select_broker(Path(directory), progress=progress) as broker:
+            progress(f"Kafka is ready at {broker.bootstrap_server}. Creating streams groups ...")
+            with StreamsGroupClient(broker.bootstrap_server) as client:
+                groups = create_demo_groups(client, progress)
+                with _heartbeats(groups):
+                    is_used = bool((warehouse / "_checkpoints" / cluster).names())
+                    name = f"{cluster[: MAX_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
+                    run(
+                        JobConfig(
+                            bootstrap_server=broker.bootstrap_server,
+                            warehouse=warehouse,
+                            cluster=name,
+                            once=True,
+                            alerts=AlertSettings.model_validate(_WITHOUT_FOR),
+                        ),
+                        progress,
+                    )
+                    threading.Event().wait(extra_seconds)
+    _print_tables(WarehouseReader(warehouse), name)
+    seconds = time.monotonic() - started
+    progress(f"\nDone in {seconds:.0f} s. All processes are stopped, the tables remain. Query them with:")
+    for command in ("list --state", "describe --all-groups --members", 'sql "SELECT * FROM group_events LIMIT 20"'):
+        progress(f"  streams-groups {command} --warehouse {warehouse} --cluster {name}")
+
+
+def _print_tables(reader: WarehouseReader, cluster: str) -> None:
+    console = Console(width=None if Console().is_terminal else 130)
+    for title, query in _TABLES:
+        names, rows = reader.columns_and_rows(query.format(cluster=quote(cluster)))
+        console.print()
+        console.print(terminal_table(names, rows, title))
+
+
+@contextmanager
+def _heartbeats(groups: DemoGroups) -> Iterator[None]:
+    """Send the groups' heartbeats from a thread until the end of the block."""
+    stop = threading.Event()
+
+    def send_heartbeats() -> None:
+        while not stop.wait(_HEARTBEAT_SECONDS):
+            groups.heartbeat()
+
+    thread = threading.Thread(target=send_heartbeats, name="heartbeats", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        groups.close()

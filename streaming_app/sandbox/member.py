@@ -1,0 +1,221 @@
+"""A simulated member of a streams group that sends what a Streams client sends, or, on request, invalid requests.
+
+It has no thread and no connection of its own: its owner makes it send heartbeats. `settle` does so for several members.
+"""
+
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from streaming_app.groups.group import ROLES
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.errors import UNKNOWN_SERVER_ERROR, GroupError
+from streaming_app.kafka.messages import Fields
+from streaming_app.sandbox.topology import build_description
+
+TasksByRole = dict[str, dict[str, list[int]]]
+"""By role (`active`, `standby`, `warmup`), then by subtopology id: sorted partitions."""
+
+_METADATA_DELAY_SECONDS = 3.0  # until a coordinator knows a topic that was just created
+JOIN_EPOCH, LEAVE_EPOCH, LEAVE_TEMPORARILY_EPOCH = 0, -1, -2
+STATUSES = (
+    "STALE_TOPOLOGY",
+    "MISSING_SOURCE_TOPICS",
+    "INCORRECTLY_PARTITIONED_TOPICS",
+    "MISSING_INTERNAL_TOPICS",
+    "SHUTDOWN_APPLICATION",
+    "ASSIGNMENT_DELAYED",
+    "MISSING_CLIENT_TAGS",
+)
+"""By status code."""
+
+
+class SimulatedMember:
+    """One member: what it sends to its coordinator, and the state of the coordinator's last response.
+
+    `epoch` is the member epoch, `assignment` the tasks assigned to it, `owned` the tasks it reported, `statuses` the
+    status of the group as (name, detail), `topology_description_required` whether its description was requested and not
+    pushed since. All requests raise GroupError if the coordinator rejects them; the member's state is then unchanged.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a field of the protocol
+        self,
+        client: StreamsGroupClient,
+        group_id: str,
+        topology: Mapping[str, Any],
+        *,
+        member_id: str | None = None,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        process_id: str | None = None,
+        client_tags: Mapping[str, str] | None = None,
+        user_endpoint: tuple[str, int] | None = None,
+        topology_epoch: int | None = None,
+        rebalance_timeout_ms: int = 300_000,
+        keeps_revoked_tasks: bool = False,
+    ) -> None:
+        """Prepare a member; nothing is sent before `join()`.
+
+        `instance_id` makes it static. `topology_epoch` overrides the topology's own. With `keeps_revoked_tasks` its
+        `step()` sends heartbeats that neither release nor take over tasks, so the group stays Reconciling until
+        `rebalance_timeout_ms` is over.
+        """
+        self.client = client
+        self.group_id = group_id
+        self.topology = {**topology, "epoch": topology["epoch"] if topology_epoch is None else topology_epoch}
+        self.member_id = member_id or new_id()
+        self.instance_id = instance_id
+        self.rack_id = rack_id
+        self.process_id = process_id or new_id()
+        self.client_tags = dict(client_tags or {})
+        self.user_endpoint = user_endpoint
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.keeps_revoked_tasks = keeps_revoked_tasks
+        self.epoch = JOIN_EPOCH
+        self.assignment: TasksByRole = _no_tasks()
+        self.owned: TasksByRole = _no_tasks()
+        self.statuses: list[tuple[str, str]] = []
+        self.topology_description_required = False
+        self.heartbeat_interval_ms: int | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has reported exactly the assigned tasks as its own."""
+        return self.owned == self.assignment
+
+    def join(self) -> Fields:
+        """Join, or rejoin as the same member, and return the response."""
+        self.epoch, self.assignment, self.owned = JOIN_EPOCH, _no_tasks(), _no_tasks()
+        endpoint = dict(zip(("host", "port"), self.user_endpoint, strict=True)) if self.user_endpoint else None
+        return self._heartbeat_to_join(
+            topology=self.topology,
+            rack_id=self.rack_id,
+            process_id=self.process_id,
+            user_endpoint=endpoint,
+            client_tags=[{"key": key, "value": value} for key, value in self.client_tags.items()],
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            **_task_fields(self.owned),
+        )
+
+    def _heartbeat_to_join(self, **fields: Any) -> Fields:  # noqa: ANN401 - any field of the request
+        """Send the first heartbeat, with retries.
+
+        The coordinator of Kafka 4.4.0 fails for a member with an endpoint until it knows the source topics. That takes
+        a moment for a topic that was just created; for a topic that does not exist the failure stays.
+        """
+
+        def should_retry(error: BaseException) -> bool:
+            return (
+                self.user_endpoint is not None and isinstance(error, GroupError) and error.code == UNKNOWN_SERVER_ERROR
+            )
+
+        stop = stop_after_delay(_METADATA_DELAY_SECONDS)
+        retrying = Retrying(retry=retry_if_exception(should_retry), stop=stop, wait=wait_fixed(0.1), reraise=True)
+        response: Fields = retrying(self.heartbeat, **fields)
+        return response
+
+    def heartbeat(self, **overrides: Any) -> Fields:  # noqa: ANN401 - any field of the request
+        """Send one heartbeat, update the member from the response, and return it. `overrides` are request fields."""
+        fields = {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+            "instance_id": self.instance_id,
+            "endpoint_information_epoch": 0,
+        }
+        response = self.client.heartbeat({**fields, **overrides})
+        self.epoch = response["member_epoch"]
+        self.heartbeat_interval_ms = response["heartbeat_interval_ms"]
+        self.statuses = [(_status_name(one["status_code"]), one["status_detail"]) for one in response["status"] or []]
+        self.topology_description_required |= response.get("topology_description_required", False)
+        if response["active_tasks"] is not None:
+            self.assignment = {role: _tasks(response[f"{role}_tasks"]) for role in ROLES}
+        return response
+
+    def acknowledge(self, owned: TasksByRole | None = None) -> Fields:
+        """Report the assigned tasks as owned, which also releases all others; or report `owned`, correct or not."""
+        owned = self.assignment if owned is None else owned
+        response = self.heartbeat(**_task_fields(owned))
+        self.owned = owned
+        return response
+
+    def leave(self, *, temporarily: bool = False) -> Fields:
+        """Leave the group; `temporarily` is for a static member that will rejoin."""
+        response = self.heartbeat(member_epoch=LEAVE_TEMPORARILY_EPOCH if temporarily else LEAVE_EPOCH)
+        self.assignment, self.owned = _no_tasks(), _no_tasks()
+        return response
+
+    def push_description(self, epoch: int | None = None, description: Mapping[str, Any] | None = None) -> None:
+        """Push a topology description, solicited or not; by default the matching one, for the current epoch."""
+        self.client.push_description(
+            self.group_id,
+            self.member_id,
+            self.topology["epoch"] if epoch is None else epoch,
+            build_description(self.topology) if description is None else description,
+        )
+        self.topology_description_required = False
+
+    def step(self) -> None:
+        """Send a heartbeat as a Streams client does: with the tasks if they changed, unless it keeps revoked tasks."""
+        if self.settled or self.keeps_revoked_tasks:
+            self.heartbeat()
+        else:
+            self.acknowledge()
+
+
+def settle(
+    members: Sequence[SimulatedMember],
+    until: Callable[[], bool] | None = None,
+    *,
+    timeout_seconds: float = 30.0,
+    pause_seconds: float = 0.05,
+) -> None:
+    """Let the members send heartbeats until a condition holds; by default until all are settled and all groups Stable.
+
+    Raises TimeoutError with the states of the groups if it does not hold in time.
+    """
+    client, group_ids = members[0].client, sorted({member.group_id for member in members})
+    deadline = time.monotonic() + timeout_seconds
+
+    def states() -> dict[str, str]:
+        return {group["group_id"]: group["group_state"] for group in client.describe(group_ids)}
+
+    def settled() -> bool:
+        return all(member.settled for member in members) and set(states().values()) == {"Stable"}
+
+    while not (until or settled)():
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"not settled within {timeout_seconds} s: {states()}")
+        for member in members:
+            member.step()
+        time.sleep(pause_seconds)
+
+
+def new_id() -> str:
+    """Return an id like Kafka's Uuid.randomUuid: 16 random bytes in URL-safe base64 that do not start with a dash."""
+    while (new := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return new
+
+
+def _no_tasks() -> TasksByRole:
+    return {role: {} for role in ROLES}
+
+
+def _tasks(fields: Sequence[Mapping[str, Any]] | None) -> dict[str, list[int]]:
+    return {tasks["subtopology_id"]: sorted(tasks["partitions"]) for tasks in fields or []}
+
+
+def _task_fields(owned: TasksByRole) -> Fields:
+    return {
+        f"{role}_tasks": [{"subtopology_id": name, "partitions": list(tasks)} for name, tasks in owned[role].items()]
+        for role in ROLES
+    }
+
+
+def _status_name(code: int) -> str:
+    return STATUSES[code] if 0 <= code < len(STATUSES) else f"UNKNOWN_STATUS_{code}"

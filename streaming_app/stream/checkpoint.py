@@ -1,0 +1,220 @@
+"""Where the job starts: it resumes from the checkpoint, reads from the beginning, or refuses.
+
+Theory of operation
+-------------------
+Rows and checkpoint hold offsets of one topic of one cluster, and a topic that is deleted and created again counts from
+0. So a record next to the checkpoint names the topic, and another one is refused unless `--reset` is given.
+
+The record also names the `groups` table. A checkpoint of other rows (the table was deleted and created again, or the
+checkpoint was copied from another warehouse or cluster) would leave out what these rows have not seen. Such a
+checkpoint is dropped, as one that is missing, and the job reads from the beginning.
+
+Reading from the beginning drops the rows of the groups. The log may have been compacted since they were written, and
+tombstones are removed after `delete.retention.ms`, so members and groups that are gone would stay in the rows for ever.
+For the same reason a job that was away for longer than that reads from the beginning, too.
+
+A checkpoint that is past its tables, since one of them was restored, is dropped for the same reason.
+
+The history (`history_tables`) stays as it is. `StartPosition.history_offsets` is how far it reaches; what the log shows
+again up to there, after compaction perhaps otherwise, is left out. It is part of the record, so that a job that is
+killed while it reads again does not append twice.
+
+Each step can be the last one: the record names no rows from before the first change until after the last one, so a job
+that is killed in between starts over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from schemas.table_definitions import history_tables
+from streaming_app.errors import OtherTopicError
+from streaming_app.stream import absence
+from streaming_app.stream.table_versions import TableVersions
+from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from streaming_app.kafka.offsets_topic import OffsetsTopic
+    from streaming_app.tables.delta_writer import DeltaWriter
+    from streaming_app.tables.files import Files
+
+_ROWS = "groups"  # in the record: the identity of the groups table
+_NO_ROWS = ""  # its value while the start is being prepared
+_SOURCE = ("cluster_id", "topic", "topic_id")
+
+HistoryOffsets = Mapping[str, Mapping[int, int]]
+"""By table and partition of the topic, the highest offset that the table holds."""
+
+
+@dataclass(frozen=True)
+class StartPosition:
+    """Where the job starts; `message` says it to people."""
+
+    message: str
+    from_beginning: bool
+    """The rows were dropped, and no record was read since."""
+    history_offsets: HistoryOffsets = field(default_factory=dict)
+    partitions_grew: bool = False
+    """The topic had fewer partitions once, see `FoldOptions`."""
+
+
+def prepare_start(
+    writer: DeltaWriter, checkpoint: Location, topic: OffsetsTopic, *, reset: bool, away: timedelta | None
+) -> StartPosition:
+    """Make checkpoint, tables and topic fit each other.
+
+    `away` is how long ago the job was last at the end of the topic, None if that is not known: too long, then. Raises
+    OtherTopicError when the topic is another one than before and `reset` is not given.
+    """
+    files, file = writer.files, _record_file(checkpoint)
+    known = _read(files, file)
+    now = {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
+    is_other = known is not None and any(known.get(name) != now[name] for name in _SOURCE)
+    if is_other and not reset:
+        advice = "Give another --cluster, or --reset to drop the rows of the groups and read from the beginning"
+        raise OtherTopicError(f"{_difference(known or {}, now)} {advice}; the history stays")
+    identity = writer.identity("groups")
+    grew = bool(known and not is_other and topic.partitions > known.get("partitions", topic.partitions))
+    # A directory that was deleted while the job ran has only what was written after that.
+    is_lost = not (files.exists(checkpoint / "metadata") and files.exists(checkpoint / "offsets"))
+    versions = TableVersions(writer, checkpoint)
+    restored = versions.restored()
+    reason = _reason_to_read_again(
+        known, identity, reset=reset or is_lost, is_other=is_other, grew=grew, restored=restored, topic=topic, away=away
+    )
+    record = {
+        **now,
+        "partitions": topic.partitions,
+        "partitions_grew": grew or bool(known and not is_other and known.get("partitions_grew")),
+    }
+    if reason is None and known is not None:
+        _write(files, file, {**known, **record, _ROWS: identity})
+        if files.exists(checkpoint / "commits"):
+            return _position(known, record, "resuming from the checkpoint", from_beginning=False)
+        return _position(known, record, "reading from the beginning", from_beginning=False)
+    history = _history(writer, known, topic, is_other=is_other, restored=restored)
+    _write(files, file, {**record, **history, _ROWS: _NO_ROWS})
+    versions.forget()
+    files.remove(checkpoint)
+    had_rows = not writer.is_empty("groups")
+    if had_rows:
+        writer.delete_groups()
+    _write(files, file, {**record, **history, _ROWS: identity})
+    message = reason or "reading from the beginning"
+    if not reason and (had_rows or any(history["history"].values())):
+        message += " again; the history stays"
+    return _position(history, record, message, from_beginning=True)
+
+
+def check_same_topic(files: Files, checkpoint: Location, topic: OffsetsTopic) -> None:
+    """Raise OtherTopicError if the topic is no longer the one that the job started with."""
+    known = _read(files, _record_file(checkpoint))
+    if known is not None and known["topic_id"] != topic.topic_id:
+        raise OtherTopicError(
+            f"Topic {topic.name} was deleted and created again while the job ran: start it with --reset to drop the "
+            "rows of the groups and read from the beginning; the history stays"
+        )
+
+
+def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
+    known: Mapping[str, Any] | None,
+    identity: str,
+    *,
+    reset: bool,
+    is_other: bool,
+    grew: bool,
+    restored: Sequence[str],
+    topic: OffsetsTopic,
+    away: timedelta | None,
+) -> str | None:
+    """Return why the job reads from the beginning, empty where there is nothing to say; None if it may resume."""
+    if is_other:
+        return "another topic than before, reading from the beginning"
+    if reset or known is None or known.get(_ROWS) != identity:
+        return ""
+    if grew:
+        return f"the topic now has {topic.partitions} partitions, reading from the beginning; the history stays"
+    if restored:
+        return f"lost or restored since: {', '.join(restored)}; reading from the beginning; the history stays"
+    retention = timedelta(milliseconds=topic.delete_retention_ms)
+    if not absence.is_too_long(away, retention):
+        return None
+    if away is None:
+        why = "not known when the job was last at the end of the topic"
+    else:
+        why = f"last at the end of the topic {_hours(away)} ago, and tombstones are removed after {_hours(retention)}"
+    return f"{why}: reading from the beginning; the history stays"
+
+
+def _history(
+    writer: DeltaWriter,
+    known: Mapping[str, Any] | None,
+    topic: OffsetsTopic,
+    *,
+    is_other: bool,
+    restored: Sequence[str],
+) -> dict[str, Any]:
+    """Return how far the history reaches, and since when it is of this topic. A `restored` table reaches less far.
+
+    Offsets of a topic that was deleted mean nothing for the new one of that name. Those that the record cannot tell
+    apart, since it was lost, are beyond the end of the topic.
+    """
+    tables = history_tables()
+    if is_other:
+        ends = [writer.newest(one.name, str(one.expires_by)) for one in tables]
+        newest = max((end for end in ends if end), default=None)
+        return {"history": {}, "history_after": newest and newest.isoformat()}
+    after = known.get("history_after") if known else None
+    since = datetime.fromisoformat(after) if after else None
+    kept = {name: reached for name, reached in (known or {}).get("history", {}).items() if name not in restored}
+    offsets = {}
+    for one in tables:
+        reached = writer.highest_offsets(one.name, str(one.partition_column), str(one.expires_by), since)
+        fits = {p: offset for p, offset in reached.items() if offset < topic.end_offsets.get(p, 0)}
+        earlier = {int(p): offset for p, offset in kept.get(one.name, {}).items()}
+        offsets[one.name] = {p: max(fits.get(p, -1), earlier.get(p, -1)) for p in fits.keys() | earlier.keys()}
+    return {"history": offsets, "history_after": after}
+
+
+def _position(
+    known: Mapping[str, Any], record: Mapping[str, Any], message: str, *, from_beginning: bool
+) -> StartPosition:
+    history = {
+        name: {int(partition): offset for partition, offset in offsets.items()}
+        for name, offsets in known.get("history", {}).items()
+    }
+    return StartPosition(message, from_beginning, history, record["partitions_grew"])
+
+
+def _hours(time: timedelta) -> str:
+    hours = time.total_seconds() / 3600
+    return f"{hours:.0f} h" if hours >= 1 else f"{time.total_seconds():.0f} s"
+
+
+def _record_file(checkpoint: Location) -> Location:
+    return Location(f"{checkpoint}.topic.json")
+
+
+def _read(files: Files, file: Location) -> dict[str, Any] | None:
+    text = files.read(file)
+    try:
+        known = None if text is None else json.loads(text)
+    except ValueError:
+        return None
+    return known if isinstance(known, dict) else None
+
+
+def _write(files: Files, file: Location, record: Mapping[str, Any]) -> None:
+    files.write(file, json.dumps(record))
+
+
+def _difference(known: Mapping[str, Any], now: Mapping[str, str]) -> str:
+    if known.get("cluster_id") != now["cluster_id"]:
+        return f"This is Kafka cluster {now['cluster_id']}, and the tables are of cluster {known.get('cluster_id')}."
+    if known.get("topic") != now["topic"]:
+        return f"This is topic {now['topic']}, and the tables are of topic {known.get('topic')}."
+    return f"Topic {now['topic']} was deleted and created again since the job last ran."

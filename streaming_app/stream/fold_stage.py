@@ -1,0 +1,228 @@
+"""The Python stage of a batch: raw records and stored rows in, folded rows out. Runs in Spark's workers; no Spark here.
+
+Rows come sorted by group and offset, the stored row of a group first (as offset -1). For each group one row goes out,
+with its events and its undecodable records nested, so that no decoded record crosses Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming_app.groups.fold import CLASSIC_GROUP, Fold
+from streaming_app.groups.not_ready import PartitionCounts, not_ready_reason, required_topics
+from streaming_app.groups.partition import partition_of
+from streaming_app.groups.row import from_row
+from streaming_app.stream.group_fold import GroupFold, Raw
+from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord
+
+STORED_OFFSET = -1
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_ROWS_PER_BATCH = 200
+
+_Row = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
+
+TopicLookup = Callable[[Sequence[str] | None], PartitionCounts | None]
+"""Partition counts by topic, of these topics, or of all for None; None where they cannot be known."""
+
+
+def fold_stream(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: FoldOptions, topics: TopicLookup | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `schema`.
+
+    With `topics`, groups that are NotReady get the reason, and those whose reason changed come out even without a
+    record.
+    """
+    ready: list[_Folded] = []
+    for _, rows in groupby(_rows(batches), key=itemgetter(0)):
+        for folded in _fold_group(rows, options, topics):
+            ready.append(folded)
+            if len(ready) >= _ROWS_PER_BATCH:
+                yield _to_arrow(ready, schema, options)
+                ready = []
+    if ready:
+        yield _to_arrow(ready, schema, options)
+
+
+def stored_as_records(rows: pa.Table) -> pa.Table:
+    """Return stored rows in the columns of raw records, each as the first record of its group."""
+    fields, nothing = list(rows.schema), pa.nulls(rows.num_rows)
+    return pa.table(
+        {
+            "group_bytes": rows["group_id"].cast(pa.binary()),
+            "offset": pa.array([STORED_OFFSET] * rows.num_rows, pa.int64()),
+            **dict.fromkeys(("partition", "timestamp", "key", "value"), nothing),
+            "stored": pa.StructArray.from_arrays([rows[f.name].combine_chunks() for f in fields], fields=fields),
+        }
+    )
+
+
+def sort_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
+    """Return raw records and stored rows in the order that `fold_stream` needs: what Spark's shuffle does for many."""
+    if stored is None:
+        both = records.append_column("stored", pa.nulls(records.num_rows))
+    else:
+        nothing = pa.nulls(records.num_rows, stored["stored"].type)
+        records = records.append_column(stored.schema.field("stored"), nothing)
+        both = pa.concat_tables([records, stored.select(records.column_names).cast(records.schema)])
+    keys = [("group_bytes", "ascending"), ("offset", "ascending")]
+    return both.combine_chunks().take(pc.sort_indices(both.select(["group_bytes", "offset"]), keys))
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+@dataclass
+class _Folded:
+    """A row to write, and the records that it was made of, in case it cannot be written."""
+
+    row: dict[str, Any]
+    records: Sequence[Raw] = ()
+
+
+def _fold_group(rows: Iterator[_Row], options: FoldOptions, topics: TopicLookup | None) -> Iterator[_Folded]:
+    """Yield the folded row of one group, after rows of undecodable records alone where there are very many of those."""
+    one = _Group(options)
+    for _, offset, partition, timestamp, key, value, stored in rows:
+        if stored is not None:
+            one.restore(stored)
+            continue
+        at = timestamp if timestamp is not None and timestamp >= _EPOCH else None
+        record = one.outcome.decode(offset, partition, at, key, value)
+        if record is not None:
+            one.add(Raw(partition or 0, key, value, record))
+        if len(one.outcome.undecodable) >= _ROWS_PER_BATCH:
+            yield _Folded(one.outcome.without_group())
+    if one.close(topics):
+        yield one.folded()
+    elif one.outcome.decoded or one.outcome.undecodable:
+        yield _Folded(one.outcome.without_group())
+
+
+class _Group:
+    """One group while its records of a batch are folded."""
+
+    def __init__(self, options: FoldOptions) -> None:
+        self._options = options
+        self._group: GroupFold | None = None  # until a record of it comes
+        self._partition: int | None = None  # of the topic, that holds the group
+        self._last_offset = -1
+        self.outcome = GroupOutcome(options)
+
+    def restore(self, stored: dict[str, Any]) -> None:
+        """Continue from the stored row."""
+        group_id, self._partition = stored["group_id"], stored["source_partition"]
+        partition = stored["source_partition"]
+        self._group = GroupFold(lambda: Fold.of(group_id, partition, from_row(stored)), self.outcome.refuse)
+
+    def add(self, raw: Raw) -> None:
+        """Fold one record, unless another partition holds its group, or it is of a group that was always classic."""
+        group = self._group if raw.partition == self._partition else self._in_other_partition(raw)
+        if group is None:
+            return
+        if self._options.history_offsets:
+            self._close_at_end_of_history(group, raw)
+        group.add(raw)
+
+    def _in_other_partition(self, raw: Raw) -> GroupFold | None:
+        """Return the fold for a record that is in another partition than the group so far; None to leave it out.
+
+        With more partitions, a coordinator finds nothing of a group whose partition changed, and creates it again in
+        the other one. Offsets of two partitions cannot be compared, so the row starts over, too.
+        """
+        options, group = self._options, self._group
+        if raw.record.record_type == CLASSIC_GROUP:
+            return group
+        group_id = raw.record.key["group_id"]
+        if options.partitions is not None and (group or options.partitions_grew):
+            if partition_of(group_id, options.partitions) != raw.partition:
+                self.outcome.refuse(raw, LeftoverRecord("another partition of the topic now holds the group"))
+                return None
+        elif group:
+            return group
+        self._group = GroupFold(lambda: Fold.of(group_id, raw.partition, None), self.outcome.refuse)
+        self._partition, self._last_offset = raw.partition, -1
+        return self._group
+
+    def _close_at_end_of_history(self, group: GroupFold, raw: Raw) -> None:
+        """End the operation where an earlier batch ended, so that its events are retracted and not emitted again."""
+        cut = self._options.history_offsets.get(raw.partition)
+        if cut is not None and self._last_offset <= cut < raw.record.offset:
+            group.close_operation()
+        self._last_offset = raw.record.offset
+
+    def close(self, topics: TopicLookup | None) -> bool:
+        """End the batch; return whether the row of the group is to be written."""
+        if self._group is None:
+            return False
+        self._group.close_operation()
+        _set_reason(self._group.fold, topics)
+        return self._group.fold.touched
+
+    def folded(self) -> _Folded:
+        """Return the row to write."""
+        assert self._group is not None  # noqa: S101 - `close` said so
+        return _Folded(self.outcome.with_group(self._group.fold), [raw.without_body() for raw in self._group.kept])
+
+
+def _set_reason(fold: Fold, topics: TopicLookup | None) -> None:
+    """Let the row say why the group is NotReady."""
+    state, group, reason = fold.group_state, fold.group_state.group, None
+    if state.state == "NotReady":
+        if topics is None:  # a worker, which cannot ask the brokers; the driver does
+            return
+        has_patterns = any(part["source_topic_regex"] for part in group.subtopologies)
+        counts = topics(None if has_patterns else required_topics(group.subtopologies))
+        if counts is None and state.not_ready_reason:
+            return  # a reason that was once found in the topics says more than the log
+        columns = {
+            "state": state.state,
+            "topology_epoch": group.topology_epoch,
+            "validated_topology_epoch": group.validated_topology_epoch,
+            "metadata_hash": group.metadata_hash,
+            "subtopologies": group.subtopologies,
+        }
+        found = not_ready_reason(columns, counts)
+        reason = found and f"{found.status}: {found.detail}"
+    fold.set_not_ready_reason(reason)
+
+
+def _to_arrow(folded: Sequence[_Folded], schema: pa.Schema, options: FoldOptions) -> pa.RecordBatch:
+    """Return the rows as a batch. The records of a group whose row Arrow cannot hold go to quarantine instead."""
+    try:
+        return pa.RecordBatch.from_pylist([one.row for one in folded], schema)
+    except (pa.ArrowException, ValueError, OverflowError, TypeError):
+        rows = [one.row if _fits(one.row, schema) else _refused_row(one, schema, options) for one in folded]
+        return pa.RecordBatch.from_pylist(rows, schema)
+
+
+def _fits(row: dict[str, Any], schema: pa.Schema) -> bool:
+    return _arrow_error(row, schema) is None
+
+
+def _arrow_error(row: dict[str, Any], schema: pa.Schema) -> Exception | None:
+    try:
+        pa.RecordBatch.from_pylist([row], schema)
+    except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
+        return error
+    return None
+
+
+def _refused_row(folded: _Folded, schema: pa.Schema, options: FoldOptions) -> dict[str, Any]:
+    outcome = GroupOutcome(options)
+    outcome.decoded, outcome.drifted = folded.row["decoded"], folded.row["drifted"]
+    outcome.undecodable = folded.row["undecodable"]
+    error = _arrow_error(folded.row, schema)
+    for raw in folded.records:
+        outcome.refuse(raw, error or ValueError("the row of the group cannot be written"))
+    return outcome.without_group()

@@ -1,0 +1,211 @@
+"""How the job is doing: updated by the stream, read by alerts, metrics and `status`. One object for all threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+
+from streaming_app.job_status import DifferingGroup, JobStatus, SelfCheckStatus
+from streaming_app.stream import absence
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Totals since the job started, and the newest batch."""
+
+    batches: int = 0
+    records_seen: int = 0
+    """Records of every type that Spark read."""
+    records_by_type: Mapping[int, int] = field(default_factory=dict)
+    """Records that left the JVM, by record type: those that the fold reads, and unknown ones."""
+    quarantined: int = 0
+    drifted: int = 0
+    batch_seconds_sum: float = 0.0
+    last_batch_seconds: float = 0.0
+    behind: Mapping[int, int] = field(default_factory=dict)
+    """Offsets still to be read, by partition of the topic; empty before the first batch."""
+    restarts: int = 0
+    """How often a failed stream was started again."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that was committed; the fields are as in `Totals`."""
+
+    seen: int
+    seconds: float
+    by_type: Mapping[int, int]
+    quarantined: int
+    drifted: int
+    behind: Mapping[int, int]
+
+
+_SLOW_SECONDS = 60.0  # what arrives during a longer batch is late, although the batch read all there was
+
+
+class Health:
+    """Updated from the threads of the stream, read from others; every property is a snapshot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._status = JobStatus(started_at=_now())
+        self._totals = Totals()
+        self._differing_groups: tuple[DifferingGroup, ...] = ()
+        self._tombstone_retention: timedelta | None = None
+        self._was_away_too_long = False
+
+    @property
+    def status(self) -> JobStatus:
+        """The status that the alert rules evaluate."""
+        with self._lock:
+            return self._status
+
+    @property
+    def totals(self) -> Totals:
+        """The totals that the metrics show."""
+        with self._lock:
+            return self._totals
+
+    @property
+    def differing_groups(self) -> tuple[DifferingGroup, ...]:
+        """The groups that the self-check reports."""
+        with self._lock:
+            return self._differing_groups
+
+    @property
+    def was_away_too_long(self) -> bool:
+        """Whether the running stream missed the end of the topic for so long that tombstones may be gone."""
+        with self._lock:
+            return self._was_away_too_long
+
+    def time_away(self) -> timedelta | None:
+        """Return for how long the job has not been at the end of the topic; None if that is not known."""
+        return absence.time_away(self.status, _now())
+
+    def restore(self, earlier: JobStatus) -> None:
+        """Take over what an earlier run knew."""
+        with self._lock:
+            self._status = replace(
+                self._status,
+                caught_up_at=earlier.caught_up_at,
+                read_from_beginning_at=earlier.read_from_beginning_at,
+            )
+
+    def started_reading(self, *, from_beginning: bool, tombstone_retention: timedelta) -> None:
+        """Record that the stream is about to read, before it does.
+
+        From the beginning, the rows are incomplete until the end of the topic: the job has not caught up then.
+        """
+        with self._lock:
+            self._tombstone_retention, self._was_away_too_long = tombstone_retention, False
+            if from_beginning:
+                self._status = replace(self._status, caught_up=False, read_from_beginning_at=_now(), behind_since=None)
+
+    def progressed(self) -> None:
+        """Record that Spark made progress with a batch."""
+        with self._lock:
+            self._status = replace(self._status, progress_at=_now())
+
+    def self_check(self, status: SelfCheckStatus, differing_groups: tuple[DifferingGroup, ...]) -> None:
+        """Record the results of the self-check."""
+        with self._lock:
+            self._status = replace(self._status, self_check=status)
+            self._differing_groups = differing_groups
+
+    def batch_done(self, batch: Batch, began_at: datetime | None = None) -> None:
+        """Record a batch that was committed; it read what was in the topic at `began_at`, by default just now."""
+        now, left = _now(), sum(batch.behind.values())
+        with self._lock:
+            totals, status = self._totals, self._status
+            self._totals = replace(
+                totals,
+                batches=totals.batches + 1,
+                records_seen=totals.records_seen + batch.seen,
+                records_by_type=Counter(totals.records_by_type) + Counter(batch.by_type),
+                quarantined=totals.quarantined + batch.quarantined,
+                drifted=totals.drifted + batch.drifted,
+                batch_seconds_sum=totals.batch_seconds_sum + batch.seconds,
+                last_batch_seconds=batch.seconds,
+                behind=dict(batch.behind),
+            )
+            self._status = replace(
+                status,
+                caught_up=status.caught_up or not left,
+                caught_up_at=status.caught_up_at if left else self._end_of_topic(began_at or now),
+                behind=left,
+                behind_since=_behind_since(status, batch, now),
+                last_success_at=now,
+                failing_since=None,
+                failure=None,
+                quarantined_at=now if batch.quarantined else status.quarantined_at,
+                quarantined=status.quarantined + batch.quarantined,
+                drifted_at=now if batch.drifted else status.drifted_at,
+                drifted=status.drifted + batch.drifted,
+            )
+
+    def nothing_new(self, at: datetime | None = None) -> None:
+        """Record that there was nothing to read at this time, by default now."""
+        now = _now()
+        with self._lock:
+            self._totals = replace(self._totals, behind=dict.fromkeys(self._totals.behind, 0))
+            self._status = replace(
+                self._status,
+                caught_up=True,
+                caught_up_at=self._end_of_topic(at or now),
+                behind=0,
+                behind_since=None,
+                last_success_at=now,
+                failing_since=None,
+                failure=None,
+            )
+
+    def failed(self, cause: str) -> None:
+        """Record that the stream failed and will be started again."""
+        with self._lock:
+            self._totals = replace(self._totals, restarts=self._totals.restarts + 1)
+            self._status = replace(self._status, failing_since=self._status.failing_since or _now(), failure=cause)
+
+    def brokers(self, *, answer: bool) -> None:
+        """Record whether the brokers answer."""
+        with self._lock:
+            since = None if answer else self._status.brokers_away_since or _now()
+            self._status = replace(self._status, brokers_away_since=since)
+
+    def topic(self, *, exists: bool) -> None:
+        """Record whether the brokers have the topic."""
+        with self._lock:
+            since = None if exists else self._status.topic_missing_since or _now()
+            self._status = replace(self._status, topic_missing_since=since)
+
+    def maintenance_failed(self) -> None:
+        """Count a task of maintenance that failed."""
+        with self._lock:
+            self._status = replace(self._status, maintenance_failures=self._status.maintenance_failures + 1)
+
+    def quarantined_before(self, count: int, at: datetime | None) -> None:
+        """Record what was quarantined in the 24 hours before this start."""
+        with self._lock:
+            status = self._status
+            at = status.quarantined_at or at
+            self._status = replace(status, quarantined=status.quarantined + count, quarantined_at=at)
+
+    def _end_of_topic(self, at: datetime) -> datetime | None:
+        """Return when the job was last at the end of the topic, now that it is there at `at`. Needs the lock."""
+        retention = self._tombstone_retention
+        if retention is not None and absence.is_gap_too_long(self._status, at, retention):
+            self._was_away_too_long = True
+            return self._status.caught_up_at
+        return at
+
+
+def _behind_since(status: JobStatus, batch: Batch, now: datetime) -> datetime | None:
+    if not any(batch.behind.values()) and batch.seconds < _SLOW_SECONDS:
+        return None
+    return status.behind_since or now - timedelta(seconds=batch.seconds)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,128 @@
+"""What comes of the records of one group in a batch: its folded row, its counts, and what goes to quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from offsets_decoder import SHIPPED, DecodeError, decode
+from streaming_app.groups.fold import CLASSIC_GROUP, Fold
+from streaming_app.groups.row import to_row
+from streaming_app.groups.state import Event, LogRecord
+from streaming_app.stream.group_fold import Raw
+from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES
+
+_CLASSIC_KEY = CLASSIC_GROUP.to_bytes(2, "big")
+
+
+class UnfoldableRecord(Exception):  # noqa: N818 - the name is the value of `quarantine.error_kind`
+    """A record that decodes, and that the state of its group cannot take."""
+
+
+class LeftoverRecord(Exception):  # noqa: N818 - as above
+    """A record in a partition that no longer holds its group, since the topic was given more partitions."""
+
+
+@dataclass(frozen=True)
+class FoldOptions:
+    """What is the same for every batch of a run."""
+
+    cluster: str
+    topic: str
+    dialect: str = SHIPPED
+    """The tag numbers, see `offsets_decoder.decode`."""
+    partitions: int | None = None
+    """How many partitions the topic has; None: not known, and every record counts."""
+    partitions_grew: bool = False
+    """The topic once had fewer partitions, so its records may be in a partition that no longer holds their group."""
+    history_offsets: Mapping[int, int] = field(default_factory=dict)
+    """By partition, the offset up to which the table `group_events` holds events: there an earlier batch ended."""
+
+
+class GroupOutcome:
+    """What the records of a group yield apart from its row: counts, and records for the quarantine."""
+
+    def __init__(self, options: FoldOptions) -> None:
+        self._options = options
+        self.decoded = self.drifted = 0
+        self.undecodable: list[dict[str, Any]] = []
+
+    def decode(
+        self, offset: int, partition: int | None, at: datetime | None, key: bytes | None, value: bytes | None
+    ) -> LogRecord | None:
+        """Return the decoded record; None if it goes to quarantine."""
+        if key is not None and key[:2] == _CLASSIC_KEY:  # only that the record is there, or a tombstone, matters
+            return LogRecord(offset, at, CLASSIC_GROUP, {}, None if value is None else {})
+        try:
+            record = decode(key, value, dialect=self._options.dialect)  # type: ignore[arg-type] # a null key is malformed
+        except DecodeError as error:
+            self._quarantine(error, offset, partition, at, key, value)
+            return None
+        self.decoded += 1
+        self.drifted += record.drift
+        return LogRecord(offset, at, record.record_type, record.key, record.value)
+
+    def refuse(self, raw: Raw, error: Exception) -> None:
+        """Put a record that cannot be folded into quarantine."""
+        if not isinstance(error, LeftoverRecord):
+            error = UnfoldableRecord(f"{type(error).__name__}: {error}")
+        self._quarantine(error, raw.record.offset, raw.partition, raw.record.timestamp, raw.key, raw.value)
+
+    def with_group(self, fold: Fold) -> dict[str, Any]:
+        """Return the folded row of the group."""
+        partition = fold.group_state.source_partition
+        return {
+            **to_row(self._options.cluster, fold.group_state),
+            "events": [_event_row(event, partition) for event in fold.events],
+            RETRACTED: [_event_row(event, partition) for event in fold.retracted],
+            TOPOLOGIES.column: [{**one._asdict(), "source_partition": partition} for one in fold.topologies],
+            "groups": 1,
+            "emitted_events": len(fold.events),
+            "retracted_events": len(fold.retracted),
+            TOPOLOGIES.count_column: len(fold.topologies),
+            **self._take(),
+        }
+
+    def without_group(self) -> dict[str, Any]:
+        """Return a row that holds nothing but counts and records for the quarantine."""
+        empty: dict[str, list[Any]] = {output.column: [] for output in APPENDED}
+        row: dict[str, Any] = {"group_id": None, **empty, RETRACTED: [], **dict.fromkeys(COUNTS, 0)}
+        return {"cluster": self._options.cluster, **row, **self._take()}
+
+    def _quarantine(  # noqa: PLR0913, PLR0917 - the columns of a record
+        self,
+        error: Exception,
+        offset: int,
+        partition: int | None,
+        timestamp: datetime | None,
+        key: bytes | None,
+        value: bytes | None,
+    ) -> None:
+        self.undecodable.append(
+            {
+                "topic": self._options.topic,
+                "partition": partition,
+                "offset": offset,
+                "timestamp": timestamp,
+                "key": key,
+                "value": value,
+                "error_kind": type(error).__name__,
+                "message": str(error),
+            }
+        )
+
+    def _take(self) -> dict[str, Any]:
+        taken = {
+            "undecodable": self.undecodable,
+            "quarantined": len(self.undecodable),
+            "decoded": self.decoded,
+            "drifted": self.drifted,
+        }
+        self.undecodable, self.decoded, self.drifted = [], 0, 0
+        return taken
+
+
+def _event_row(event: Event, partition: int) -> dict[str, Any]:
+    return {**event._asdict(), "source_partition": partition}

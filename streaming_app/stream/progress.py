@@ -1,0 +1,94 @@
+"""Reports each batch: Spark's progress event and the counts of the micro-batch become a log line and `Health`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.micro_batch import BatchOutcome
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+
+class Progress(StreamingQueryListener):
+    """Writes a line for every batch that read anything, and updates `health`."""
+
+    end_known_at: datetime | None = None
+    """When the end of the topic was determined up to which all batches read; None if each determines it."""
+
+    def __init__(self, write: Callable[[str], None], health: Health) -> None:
+        self._write = write
+        self._health = health
+        self._outcomes: dict[int, BatchOutcome] = {}
+
+    def on_done(self, batch_id: int, outcome: BatchOutcome) -> None:
+        """Receive the counts of a batch; Spark's event for it follows."""
+        self._outcomes[batch_id] = outcome
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Write the line of the batch that ended."""
+        progress = event.progress
+        outcome = self._outcomes.pop(progress.batchId, None)
+        if not outcome:
+            return
+        seconds, behind = progress.batchDuration / 1000, _behind(progress)
+        batch = Batch(progress.numInputRows, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind)
+        self._health.batch_done(batch, self.end_known_at or _time(progress.timestamp))
+        if progress.numInputRows:
+            left = sum(behind.values())
+            self._write(batch_line(progress.batchId, progress.numInputRows, seconds, outcome, left))
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing: the job writes its own line at the start."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Note that there was nothing to read; no line for that."""
+        self._health.nothing_new(self.end_known_at or _time(event.timestamp))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing: the job writes its own line at the end."""
+
+
+def _time(text: str) -> datetime:
+    """Return the time of an event: when its trigger began, before it asked for the end of the topic."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _behind(progress: StreamingQueryProgress) -> dict[int, int]:
+    """Return the offsets between the end of the batch and the end of the topic as then known, by partition."""
+    behind: dict[int, int] = {}
+    for source in progress.sources:
+        ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+        behind |= {partition: max(0, offset - ends.get(partition, 0)) for partition, offset in latest.items()}
+    return behind
+
+
+def _offsets(text: str | None) -> dict[int, int]:
+    topics = json.loads(text) if text and text != "null" else {}
+    return {int(partition): offset for by_partition in topics.values() for partition, offset in by_partition.items()}
+
+
+def batch_line(batch_id: int, seen: int, seconds: float, outcome: BatchOutcome, behind: int) -> str:
+    """Return the line of a batch: what was read, the counts, how long it took, how many offsets are left."""
+    parts = [
+        f"{seen:,} records seen",
+        f"{outcome.decoded:,} decoded",
+        f"{outcome.groups:,} groups",
+        f"{outcome.quarantined:,} quarantined",
+        *([f"{outcome.drifted:,} with unknown tags"] if outcome.drifted else []),
+        f"{seconds:.1f} s",
+        f"{behind:,} behind",
+    ]
+    return f"batch {batch_id}: " + ", ".join(parts)

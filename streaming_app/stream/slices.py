@@ -1,0 +1,176 @@
+"""How a batch is divided so that memory is bounded by bytes, and how it is divided further when it fails. Pure.
+
+Theory of operation
+-------------------
+Spark bounds a batch by its number of offsets, and a record may have a megabyte: 400 of them in one batch once ended a
+JVM of 2 GB, and the same batch followed after each restart. So a batch whose large records exceed `SLICE_BYTES` is
+written in slices, one after the other. Slices end at boundaries in the order of (partition, offset); the records of a
+group are in one partition, so each slice continues what the previous one wrote.
+
+What is written once must stay written once when a batch is repeated. So the boundaries are stored before the first
+slice is written (see `slice_plans`), a repeated batch uses them again, and every slice has a version: Delta skips an
+append whose version it already has. A batch that fails twice is divided further, into halves at each failure from then
+on, down to single offsets. A half gets a version between those of its neighbors, so a slice that was written before is
+skipped as both of its halves. Each batch that succeeds takes back one of the halvings for the next one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+LARGE_RECORD = 64 << 10
+"""Bytes. Everything that is bounded by a number of records takes at most some 100 MB with records up to this size."""
+SLICE_BYTES = 32 << 20
+"""Bytes of large records in a slice."""
+FAILURES_BEFORE_HALVING = 2
+_POSITIONS = 1 << 32  # in a batch
+_MAX_SLICES = 4_096
+_START = (-1, 0)  # before every record
+
+Boundary = tuple[int, int]
+"""Partition and offset: before it are the partitions below, and the offsets below in this partition."""
+
+
+class LargeRecord(NamedTuple):
+    """Where a record of at least `LARGE_RECORD` bytes is."""
+
+    partition: int
+    offset: int
+    size: int
+
+    @property
+    def place(self) -> Boundary:
+        """The boundary before it."""
+        return self.partition, self.offset
+
+
+class Offsets(NamedTuple):
+    """The offsets of one partition in a batch: the first one, and the one after the last."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a batch: the records from the end of the previous slice to `end`, or to the end of the batch."""
+
+    end: Boundary | None
+    position: int
+    """Orders the slices of a batch; the last one has the highest."""
+
+    def version(self, batch: int) -> int:
+        """Return the version of an append of this slice: it increases with each slice and batch."""
+        return batch * _POSITIONS + self.position
+
+
+WHOLE = (Slice(None, _POSITIONS - 1),)
+"""The slices of a batch that is not divided."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt to write a batch: how often it was tried, this time included, and into what it is divided."""
+
+    writer: str
+    batch: int
+    number: int = 1
+    halvings: int = 0
+    slices: tuple[Slice, ...] = ()
+    """Empty until the batch was read."""
+
+
+def next_attempt(last: Attempt | None, writer: str, batch: int) -> Attempt:
+    """Return the attempt that follows `last`.
+
+    | last attempt                          | halvings   | slices                   |
+    | ------------------------------------- | ---------- | ------------------------ |
+    | none, or of another query             | none       | to be chosen             |
+    | of an earlier batch, which succeeded  | one less   | to be chosen             |
+    | of this batch, the first one          | the same   | the same                 |
+    | of this batch, a later one            | one more   | the same, to be halved   |
+    | of this batch, halved before          | one more   | the same, to be halved   |
+    """
+    if last is None or last.writer != writer or last.batch > batch:
+        return Attempt(writer, batch)
+    if last.batch < batch:
+        return Attempt(writer, batch, halvings=max(0, last.halvings - 1))
+    is_halved = last.halvings > 0 or last.number >= FAILURES_BEFORE_HALVING
+    return Attempt(writer, batch, last.number + 1, last.halvings + is_halved, last.slices)
+
+
+def divide(
+    attempt: Attempt, earlier: Attempt | None, offsets: Mapping[int, Offsets], large: Sequence[LargeRecord]
+) -> tuple[Slice, ...]:
+    """Return the slices of an attempt, after the `earlier` one at the same batch if there was one.
+
+    `offsets` are those of the batch, `large` its large records in the order of (partition, offset).
+    """
+    slices, halvings = attempt.slices, attempt.halvings
+    if slices and earlier:
+        halvings -= earlier.halvings
+    else:
+        slices = _by_bytes(large)
+    for _ in range(halvings):
+        slices = _halve(slices, offsets, large)
+    return slices
+
+
+def _by_bytes(large: Iterable[LargeRecord]) -> tuple[Slice, ...]:
+    boundaries: list[Boundary] = []
+    size = 0
+    for record in large:
+        if size and size + record.size > SLICE_BYTES:
+            boundaries.append(record.place)
+            size = 0
+        size += record.size
+    boundaries = boundaries[: _MAX_SLICES - 1]
+    step = (_POSITIONS - 1) // (len(boundaries) + 1)
+    return (*(Slice(boundary, (n + 1) * step) for n, boundary in enumerate(boundaries)), *WHOLE)
+
+
+def _halve(
+    slices: tuple[Slice, ...], offsets: Mapping[int, Offsets], large: Sequence[LargeRecord]
+) -> tuple[Slice, ...]:
+    if 2 * len(slices) > _MAX_SLICES:
+        return slices
+    halves: list[Slice] = []
+    for before, one in pairwise((Slice(_START, 0), *slices)):
+        position = (before.position + one.position) // 2
+        middle = _middle(before.end or _START, one.end, offsets, large)
+        if middle and before.position < position:
+            halves.append(Slice(middle, position))
+        halves.append(one)
+    return tuple(halves)
+
+
+def _middle(
+    start: Boundary, end: Boundary | None, offsets: Mapping[int, Offsets], large: Sequence[LargeRecord]
+) -> Boundary | None:
+    """Return where half of a slice's large bytes end, or half of its offsets; None if it cannot be divided."""
+    inside = [one for one in large if start <= one.place and (end is None or one.place < end)]
+    if len(inside) > 1:
+        sizes = list(accumulate(one.size for one in inside))
+        middle = bisect_left(sizes, sizes[-1] / 2, hi=len(sizes) - 2)
+        return inside[middle].partition, inside[middle].offset + 1
+    ranges = [_clip(partition, one, start, end) for partition, one in sorted(offsets.items())]
+    left = sum(last - first for _, first, last in ranges) // 2
+    for partition, first, last in ranges:
+        if 0 < left <= last - first:
+            return partition, first + left
+        left -= last - first
+    return None
+
+
+def _clip(partition: int, offsets: Offsets, start: Boundary, end: Boundary | None) -> tuple[int, int, int]:
+    """Return the offsets of a partition that are between two boundaries."""
+    first, last = offsets
+    if start[0] >= partition:
+        first = last if start[0] > partition else max(first, start[1])
+    if end is not None and end[0] <= partition:
+        last = first if end[0] < partition else min(last, end[1])
+    return partition, first, max(first, last)

@@ -1,0 +1,73 @@
+"""The Kafka source of the stream, and the SQL expressions that filter records in the JVM before Python sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from schemas import records
+from streaming_app.groups.fold import CLASSIC_GROUP
+from streaming_app.groups.group import RECORD_TYPES
+from streaming_app.kafka.client_errors import GROUP_PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_app.kafka.offsets_topic import OffsetsTopic
+
+
+def type_filter(skipped: Iterable[int]) -> str:
+    """Return the SQL condition for every record but those of the types `skipped`.
+
+    Keys compare as unsigned bytes, and a key begins with its type as int16, so each range of types is one comparison.
+    Records without a key, with a key too short to hold a type and of unknown types pass: Python puts them into
+    quarantine.
+    """
+    ranges = [[number for _, number in run] for _, run in groupby(enumerate(sorted(skipped)), lambda p: p[1] - p[0])]
+    outside = " AND ".join(f"(key < X'{run[0]:04X}' OR key >= X'{run[-1] + 1:04X}')" for run in ranges)
+    return f"key IS NULL OR ({outside})" if ranges else "true"
+
+
+_FOLDED = RECORD_TYPES | {CLASSIC_GROUP}
+WANTED_RECORDS = type_filter(one.type for one in records().values() if not one.planned and one.type not in _FOLDED)
+"""Which records leave the JVM: those that the fold reads, and those that no definition describes.
+
+Offset commits and the records of other groups are most of the topic, and never reach Python.
+"""
+
+# The key of every group record begins with its type and the group id, whose length is an int16. The id stays bytes
+# here: it may not be valid UTF-8.
+RECORD_TYPE = "coalesce(cast(conv(hex(substring(key, 1, 2)), 16, 10) AS int), -1)"  # -1: there is no key
+GROUP_BYTES = "substring(key, 5, cast(conv(hex(substring(key, 3, 2)), 16, 10) AS int))"
+
+
+def read_stream(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic, max_offsets: int) -> DataFrame:
+    """Return the stream of every record of every partition, from the beginning or the checkpoint.
+
+    It reads uncommitted, since only offset commits are transactional. Partitions are assigned: with a subscription
+    Spark's driver joins a consumer group, which writes into this very topic.
+    """
+    options = source_options(properties, topic)
+    return spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=max_offsets).load()
+
+
+def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[str, str]:
+    """Return the options of Spark's Kafka source, for a stream and for a single read alike."""
+    fetching = {
+        "max.poll.records": "5000",
+        "max.partition.fetch.bytes": str(1 << 20),
+        "fetch.max.bytes": str(4 << 20),
+        "isolation.level": "read_uncommitted",
+        # Spark asks for offsets after every poll, and a broker answers the requests of a connection in order. A fetch
+        # that waits for data (500 ms by default) would delay that answer, and Spark fetches only what exists.
+        "fetch.max.wait.ms": "1",
+    }
+    return {
+        **{f"kafka.{name}": value for name, value in {**fetching, **properties}.items()},
+        "assign": json.dumps({topic.name: list(range(topic.partitions))}),
+        "startingOffsets": "earliest",
+        "groupIdPrefix": GROUP_PREFIX,
+        "includeHeaders": "false",
+    }

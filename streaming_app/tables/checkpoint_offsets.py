@@ -1,0 +1,79 @@
+"""Reads from Spark's checkpoint, which offsets of the topic the job has processed. No Spark here.
+
+Spark writes `offsets/N`, the end offsets of batch N, before the batch starts, and `commits/N` once the batch is done,
+which is after its rows are in the tables. So the newest batch that has both files is the newest one processed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.location import Location
+
+_VERSION = "v1"
+_NO_OFFSETS = "-"  # Spark writes this when a source has no offsets yet
+_ATTEMPTS = 3  # Spark may delete the files of old batches between listing and reading
+
+
+class CheckpointOffsets(NamedTuple):
+    """The offsets that the tables hold: per partition of `topic` the first offset that is not processed yet."""
+
+    topic: str
+    batch_id: int
+    offsets: Mapping[int, int]
+
+    def offsets_behind(self, ends: Mapping[int, int]) -> dict[int, int]:
+        """Return how many offsets remain up to these end offsets, by partition; only partitions with any."""
+        remaining = {partition: end - self.offsets.get(partition, 0) for partition, end in ends.items()}
+        return {partition: count for partition, count in remaining.items() if count > 0}
+
+
+def checkpoint_location(warehouse: Location | Path, cluster: str) -> Location:
+    """Return where Spark's checkpoint of the job that writes `cluster` is."""
+    return Location.of(warehouse) / "_checkpoints" / cluster
+
+
+def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> CheckpointOffsets | None:
+    """Return what the job that writes `cluster` has processed; None before its first batch is done.
+
+    Raises WarehouseError when the checkpoint cannot be read, or was written in another format.
+    """
+    checkpoint = checkpoint_location(warehouse, cluster)
+    for attempt in range(_ATTEMPTS):
+        batch_id = _newest_batch(checkpoint)
+        if batch_id is None:
+            return None
+        file = checkpoint / "offsets" / str(batch_id)
+        try:
+            return _parse(file.read_text(), batch_id)
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS - 1:
+                raise WarehouseError(f"{file} is missing: the checkpoint was modified by another program") from None
+        except OSError as error:
+            raise WarehouseError(f"Cannot read {file}: {error.strerror or error}") from None
+        except (ValueError, AttributeError):
+            raise WarehouseError(f"{file} is not a Spark offset log that this release can read") from None
+    return None
+
+
+def _newest_batch(checkpoint: Location) -> int | None:
+    try:
+        names = (checkpoint / "commits").names()
+    except OSError as error:
+        raise WarehouseError(f"Cannot read {checkpoint}: {error.strerror or error}") from None
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
+def _parse(text: str, batch_id: int) -> CheckpointOffsets | None:
+    """Parse an offset log. Lines: the version, the batch's settings, one per source; here one source with one topic."""
+    version, _, source = text.splitlines()[:3]
+    if version != _VERSION:
+        raise ValueError(version)
+    if source == _NO_OFFSETS:
+        return None
+    ((topic, offsets),) = json.loads(source).items()
+    return CheckpointOffsets(topic, batch_id, {int(partition): int(offset) for partition, offset in offsets.items()})

@@ -1,0 +1,342 @@
+"""Creates, upgrades and writes the Delta tables, for the job. `schemas/tables/` defines what a row means."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
+from streaming_app.errors import JobError, java_error_message
+from streaming_app.tables.files import warehouse_files
+from streaming_app.tables.location import Location
+from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+LOG_RETENTION_HOURS = 3
+_PROPERTIES = {
+    FORMAT_PROPERTY: str(WAREHOUSE_FORMAT),
+    "delta.enableDeletionVectors": "true",  # replacing a few groups then rewrites no large file
+    "delta.checkpointInterval": "50",  # at a commit a second, the default of 10 would be costly
+    # A commit a second leaves many files, and each commit lists those of the log: with 170,000 of them it took five
+    # times as long. The history for users is in group_events; old versions serve time travel and concurrent readers.
+    "delta.logRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
+    "delta.deletedFileRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
+}
+_TABLE_PROPERTIES = {
+    "alerts": {"delta.enableDeletionVectors": "false"},  # delta-rs writes this table, and does not write them
+}
+_MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
+# Group ids are in some of the SQL text below, and whoever may join a group chooses its id. Spark would replace `${...}`
+# in it by settings, and with the second setting would not understand `_literal`.
+_SQL_TEXT_CONF = {
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+}
+_FEW_ROWS_CONF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",  # the rows are known to match the condition
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
+_STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
+
+
+class DeltaWriter:
+    """Writes the rows of one cluster into the tables below `location`; `files` reads and writes the files there.
+
+    It sets what it needs in the configuration of `spark`, whatever a user set there.
+    """
+
+    def __init__(self, spark: SparkSession, location: Location | Path | str, cluster: str) -> None:
+        self._spark = spark
+        self.location = self._location = Location.of(location)
+        self._cluster = cluster
+        self.files = warehouse_files(self._location, spark)
+        for name, value in _SQL_TEXT_CONF.items():
+            spark.conf.set(name, value)
+
+    def prepare(self) -> set[str]:
+        """Create missing tables and add missing columns; return the names of the new tables.
+
+        Raises JobError if the warehouse cannot be written, or was created by something else.
+        """
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        try:
+            missing = missing_tables(self._location)
+            for definition in missing:
+                self._create(self._path(definition.name), definition)
+            for definition in tables():
+                if definition not in missing:
+                    self._upgrade(self._location / definition.name, definition)
+        except (PySparkException, Py4JJavaError) as error:
+            raise JobError(f"Cannot write the warehouse {self._location}: {_describe_java_error(error)}") from None
+        return {definition.name for definition in missing}
+
+    def without_codegen(self) -> DeltaWriter:
+        """Return a writer whose session interprets its plans: for a few rows, compiling takes longer than it saves."""
+        session = self._spark.newSession()
+        for name, value in _FEW_ROWS_CONF.items():
+            session.conf.set(name, value)
+        return DeltaWriter(session, self._location, self._cluster)
+
+    def to_dataframe(self, rows: pa.Table) -> DataFrame:
+        """Return `rows` as a DataFrame of this writer's session."""
+        return self._spark.createDataFrame(rows)
+
+    def stored_groups(self) -> DataFrame:
+        """Return the stored rows of all groups."""
+        return self._rows("groups")
+
+    def find_stored_groups(self, column: str, values: Sequence[str]) -> pa.Table:
+        """Return the stored rows of the groups that have one of `values` in `column`.
+
+        Read by delta-rs, which finds 50 among 100,000 in a tenth of the time that Spark takes.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - Spark's workers import this module, and need none of these
+        from deltalake import QueryBuilder  # noqa: PLC0415
+
+        from streaming_app.tables.reader import quote  # noqa: PLC0415
+
+        groups = (self._location / "groups").delta_table()
+        builder = QueryBuilder().register("groups", groups)
+        # Most of a row is in the other columns: read those of the matching rows only.
+        builder.execute("SET datafusion.execution.parquet.pushdown_filters = true")
+        condition = f"cluster = {quote(self._cluster)} AND {column} IN ({', '.join(map(quote, values))})"
+        query = f"SELECT * FROM groups WHERE {condition}"  # noqa: S608 - quoted
+        schema = pa.schema(groups.schema().to_arrow())  # DataFusion returns string views, which Arrow cannot sort
+        return pa.table(builder.execute(query).read_all()).select(schema.names).cast(schema)
+
+    def is_empty(self, name: str) -> bool:
+        """Return whether a table has no row of any cluster. By delta-rs: Spark takes a second to plan the query."""
+        return int((self._location / name).delta_table().get_add_actions().num_rows) == 0
+
+    def identity(self, name: str) -> str:
+        """Return what identifies this cluster's rows in a table: it differs for a table created again or elsewhere."""
+        return f"{(self._location / name).delta_table().metadata().id}/{self._cluster}"
+
+    def version(self, name: str) -> int:
+        """Return the version of a table after the last commit of this process, without reading its log again."""
+        return int(self._delta_log(name).unsafeVolatileSnapshot().version())
+
+    def highest_offsets(
+        self, name: str, partition_column: str, time_column: str, after: datetime | None = None
+    ) -> dict[int, int]:
+        """Return the highest offset in a table by partition of the topic, of the rows whose time is after `after`."""
+        if self.is_empty(name):
+            return {}
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+        rows = self._rows(name)
+        if after is not None:
+            rows = rows.where(F.col(time_column) > F.lit(after))
+        return dict(rows.groupBy(partition_column).max("offset").collect())
+
+    def newest(self, name: str, time_column: str) -> datetime | None:
+        """Return the latest time in a column of a table, aware; None if it holds none."""
+        if self.is_empty(name):
+            return None
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+        # As a number: collect() would return a time without a zone.
+        (row,) = self._rows(name).select(F.max(F.unix_micros(time_column)).alias("us")).collect()
+        return None if row["us"] is None else _EPOCH + timedelta(microseconds=row["us"])
+
+    def delete_groups(self) -> None:
+        """Delete the rows of all groups of this cluster."""
+        self._delta_table("groups").delete(self._is_own())
+
+    def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
+        """Append `rows` to table `name` exactly once: Delta skips the same writer and batch the second time."""
+        (
+            rows.write.format("delta")
+            .mode("append")
+            .option("txnAppId", f"{writer}-{name}")
+            .option("txnVersion", batch_id)
+            .save(self._path(name))
+        )
+
+    def rewrite_events(self, events: DataFrame, retracted: DataFrame) -> None:
+        """Delete the `retracted` events, of operations that an earlier batch saw only in part, and insert `events`.
+
+        It merges by key, so that a retry changes nothing. It is rare, so its cost does not matter.
+        """
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+        key = table("group_events").key
+        changes = retracted.withColumn("deleted", F.lit(True)).unionByName(events.withColumn("deleted", F.lit(False)))  # noqa: FBT003
+        columns = {column.name: f"s.{column.name}" for column in table("group_events").columns}
+        (
+            self._delta_table("group_events")
+            .alias("t")
+            .merge(changes.alias("s"), " AND ".join(f"t.{name} <=> s.{name}" for name in key))
+            .whenMatchedDelete("s.deleted")
+            .whenNotMatchedInsert("NOT s.deleted", values=columns)
+            .execute()
+        )
+
+    def add_groups(self, rows: DataFrame) -> None:
+        """Append the rows of groups that are not in the table yet."""
+        rows.write.format("delta").mode("append").save(self._path("groups"))
+
+    def replace_groups(self, rows: DataFrame, group_ids: Sequence[str]) -> None:
+        """Replace the rows of exactly these groups by `rows`, in one commit. Delta takes the condition as text only."""
+        condition = f"cluster = {_literal(self._cluster)} AND group_id IN ({', '.join(map(_literal, group_ids))})"
+        rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path("groups"))
+
+    def merge_groups(self, rows: DataFrame) -> None:
+        """Insert the rows of any number of groups, replacing their stored rows."""
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+        condition = self._is_own("t.cluster") & (F.col("t.group_id") == F.col("s.group_id"))
+        merge = self._delta_table("groups").alias("t").merge(rows.alias("s"), condition)
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+    def compact(self, name: str) -> None:
+        """Compact the small files of a table, and rewrite files of which many rows were deleted."""
+        self._spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(_MIN_FILE_BYTES))
+        self._delta_table(name).optimize().where(f"cluster = {_literal(self._cluster)}").executeCompaction()
+
+    def clean_up_log(self, name: str) -> None:
+        """Remove the log entries of versions that are older than the table's log retention.
+
+        Delta does so by itself at checkpoints, but only once a day is over: by then there are too many.
+        """
+        delta = self._delta()
+        log = self._delta_log(name)
+        default_retention = getattr(log, "cleanUpExpiredLogs$default$2")()
+        log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), default_retention, delta.TruncationGranularity.MINUTE())
+
+    def delete_expired(self, definition: Table, days: float) -> int:
+        """Delete the rows whose time, by `definition.expires_by`, is more than `days` ago; return how many there were.
+
+        Rows of a history that describe what still held then are kept (see `retention`).
+        """
+        name = definition.name
+        end = datetime.now(timezone.utc) - timedelta(days=days)
+        condition = f"cluster = {_literal(self._cluster)} AND {definition.expires_by} < TIMESTAMP '{end.isoformat()}'"
+        expired = self._spark.read.format("delta").load(self._path(name)).where(condition)
+        if name not in SELECT_ROWS_TO_KEEP:
+            if count := expired.count():
+                self._delta_table(name).delete(condition)
+            return count
+        kept = SELECT_ROWS_TO_KEEP[name](expired, self.stored_groups())
+        count = expired.count() - kept.count()
+        if count:
+            kept.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path(name))
+        return count
+
+    def vacuum(self, name: str) -> None:
+        """Remove the data files that no version within the table's retention needs."""
+        self._delta_table(name).vacuum()
+
+    def _rows(self, name: str) -> DataFrame:
+        return self._spark.read.format("delta").load(self._path(name)).where(self._is_own())
+
+    def _is_own(self, column: str = "cluster") -> Column:
+        """Return the condition that a row is of this writer's cluster."""
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+        return F.col(column) == F.lit(self._cluster)
+
+    def _delta(self) -> Any:  # noqa: ANN401 - a Java package
+        jvm: Any = self._spark._jvm  # noqa: SLF001 - the JVM has no public name
+        return jvm.org.apache.spark.sql.delta
+
+    def _delta_log(self, name: str) -> Any:  # noqa: ANN401 - a Java object
+        return self._delta().DeltaLog.forTable(self._spark._jsparkSession, self._path(name))  # noqa: SLF001 - as above
+
+    def _delta_table(self, name: str) -> Any:  # noqa: ANN401 - delta ships no types
+        from delta.tables import DeltaTable  # noqa: PLC0415 - loads Spark
+
+        return DeltaTable.forPath(self._spark, self._path(name))
+
+    def _path(self, name: str) -> str:
+        return str(self._location / name)
+
+    def _upgrade(self, location: Location, definition: Table) -> None:
+        """Add the columns that an older release did not have; in its rows they are null."""
+        from pyspark.sql.types import StructType  # noqa: PLC0415 - only the job loads Spark
+
+        from streaming_app.tables.schema_evolution import UnknownColumnError, missing_columns  # noqa: PLC0415 - as above
+
+        actual = StructType.fromJson(json.loads(location.delta_table().schema().to_json()))
+        try:
+            for column, column_type in missing_columns(actual, StructType.fromDDL(definition.ddl)):
+                self._spark.sql(f"ALTER TABLE delta.{_identifier(location)} ADD COLUMNS ({column} {column_type})")
+        except UnknownColumnError as error:
+            raise JobError(
+                f"{location} has a column {error} that this release does not know: use the release that created it"
+            ) from None
+
+    def _create(self, location: str, definition: Table) -> None:
+        """Create a table with Spark: delta-rs would enable table features that Delta 4.0 does not need."""
+        columns = ", ".join(f"{c.name} {c.type} COMMENT {_literal(c.about)}" for c in definition.columns)
+        statistics = ",".join(name for name in definition.names if name in _STATISTICS_COLUMNS)
+        properties = ", ".join(
+            f"{_literal(name)} = {_literal(value)}"
+            for name, value in {
+                **_PROPERTIES,
+                **_TABLE_PROPERTIES.get(definition.name, {}),
+                "delta.dataSkippingStatsColumns": statistics,
+            }.items()
+        )
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.{_identifier(location)} ({columns}) USING delta "
+            f"PARTITIONED BY (cluster) COMMENT {_literal(definition.about)} TBLPROPERTIES ({properties})"
+        )
+
+
+def missing_tables(warehouse: Location) -> list[Table]:
+    """Return the tables that do not exist yet. Raises JobError if one that exists has another format.
+
+    By delta-rs: it opens a table in milliseconds and needs no Spark, which would run a job for each.
+    """
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
+
+    missing = []
+    for definition in tables():
+        location = warehouse / definition.name
+        try:
+            if not location.is_delta_table():
+                missing.append(definition)
+                continue
+            table_format = location.delta_table().metadata().configuration.get(FORMAT_PROPERTY)
+        except (DeltaError, OSError) as error:
+            raise JobError(f"Cannot read the warehouse {warehouse}: {describe_error(error)}") from None
+        if table_format != str(WAREHOUSE_FORMAT):
+            other = "was not created by streams-groups" if table_format is None else f"has format {table_format}"
+            raise JobError(
+                f"{location} {other}, and this release writes format {WAREHOUSE_FORMAT}: "
+                "choose another --warehouse, or the release that created it"
+            )
+    return missing
+
+
+def _identifier(name: object) -> str:
+    escaped = str(name).replace("`", "``")
+    return f"`{escaped}`"
+
+
+def _literal(text: str) -> str:
+    """Return `text` as a string literal of Spark SQL, for a session with `_SQL_TEXT_CONF`."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _describe_java_error(error: Exception) -> str:
+    line = java_error_message(error)
+    if "No FileSystem for scheme" in line or _MISSING_FILE_SYSTEM.search(line):
+        return f"{line}: add the jar for this kind of store with the setting spark.jars.packages, see deploy/README.md"
+    return line

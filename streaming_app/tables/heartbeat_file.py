@@ -1,0 +1,73 @@
+"""The heartbeat file: whether the job runs and how it is doing. The job writes it at intervals, commands read it.
+
+The lock of `job/lock.py` shows whether a job runs on the job's own machine only, and only to users who may write there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from streaming_app.errors import WarehouseError
+from streaming_app.job_status import JobStatus
+from streaming_app.tables.location import Location
+
+_MISSED_HEARTBEATS = 3  # that a busy machine may miss before the job counts as not running
+_SLACK_SECONDS = 5
+
+
+class HeartbeatRecord(BaseModel):
+    """The state of the job at the time `at`; the job writes the next record after `every_seconds`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: datetime
+    every_seconds: float
+    facts: JobStatus
+    records_seen: int
+    """Records read since the start, of every kind."""
+    last_batch_seconds: float
+    stopped: bool = False
+    """The job ended in an orderly way."""
+    notifications_waiting: int = 0
+    descriptions_since: datetime | None = None
+    """Since when the cluster is known to keep topology descriptions."""
+    pid: int = Field(default_factory=os.getpid)
+    host: str = Field(default_factory=socket.gethostname)
+
+    def is_alive(self, now: datetime) -> bool:
+        """Return whether the job has not stopped, and its last heartbeat is recent."""
+        timeout = timedelta(seconds=_MISSED_HEARTBEATS * self.every_seconds + _SLACK_SECONDS)
+        return not self.stopped and now - self.at < timeout
+
+
+def heartbeat_path(warehouse: Location | Path, cluster: str) -> Location:
+    """Return the location of the heartbeat file of the job that writes `cluster`; it holds JSON."""
+    return Location.of(warehouse) / "_jobs" / f"{cluster}.running.json"
+
+
+def read_heartbeat(warehouse: Location | Path, cluster: str) -> HeartbeatRecord | None:
+    """Return the last heartbeat; None if there never was one. Raises WarehouseError if it cannot be read."""
+    file = heartbeat_path(warehouse, cluster)
+    try:
+        return HeartbeatRecord.model_validate_json(file.read_text())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise WarehouseError(f"Cannot read {file}: {error.strerror or error}") from None
+    except ValidationError:
+        raise WarehouseError(f"{file} was written by another release: restart the job with this one") from None
+
+
+def not_running_warning(warehouse: Location | Path, cluster: str) -> str | None:
+    """Return a line for readers of tables that no job updates; None while the job runs."""
+    last = read_heartbeat(warehouse, cluster)
+    if last is None:
+        return f"No job has written cluster {cluster!r} here yet."
+    if last.is_alive(datetime.now(timezone.utc)):
+        return None
+    return f"The job of cluster {cluster!r} is not running: the tables are as of {last.at:%Y-%m-%d %H:%M:%SZ}."

@@ -1,0 +1,173 @@
+"""Where a warehouse is: a directory on this machine or in an object store, with what is needed to read files there.
+
+delta-rs reads the tables; this module names their locations and reads the few small files next to them. The job writes
+those files with Spark, see `files.py`, and commands write theirs here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from streaming_app.tables import object_store
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_HOST = r"[\w.-]+(:\d+)?"
+_STORES = {
+    "s3a": ("s3a://BUCKET/DIRECTORY", r"[\w.-]+"),
+    "abfss": ("abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/DIRECTORY", rf"[\w-]+@{_HOST}"),
+    "gs": ("gs://BUCKET/DIRECTORY", r"[\w.-]+"),
+    "hdfs": ("hdfs://HOST:PORT/DIRECTORY", _HOST),
+}
+"""By scheme that Spark's file systems and delta-rs both support: the form of the URI, and its authority as a regex."""
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
+_DIRECTORIES = r"(/(?!\.\.?(/|$))[\w.=+~-]+)*"  # characters without escapes: Hadoop and delta-rs escape differently
+
+
+class Location:
+    """A directory or a file. `str()` gives the path or URI that Spark and delta-rs accept, `/` a location below it.
+
+    Not a dataclass: pydantic-settings would parse those as JSON.
+    """
+
+    def __init__(self, uri: str) -> None:
+        """Take a path or a store's URI that is known to be valid; `of` checks others."""
+        self._uri = uri
+
+    @classmethod
+    def of(cls, value: Location | Path | str) -> Location:
+        """Return the location that a path or a URI names. Raises ValueError, with the valid forms, for other text."""
+        if isinstance(value, Location):
+            return value
+        text = str(value)
+        scheme = _URI.match(text)
+        if scheme is None:
+            return cls(str(Path(text)))
+        if scheme["scheme"] == "file":
+            parts = urlsplit(text)
+            if not parts.netloc and not parts.query and not parts.fragment:
+                return cls(str(Path(unquote(parts.path))))
+        elif store := _STORES.get(scheme["scheme"]):
+            form, authority = store
+            uri = text.rstrip("/")
+            if re.fullmatch(rf"{scheme['scheme']}://{authority}{_DIRECTORIES}", uri, re.ASCII):
+                return cls(uri)
+            raise ValueError(f"must be {form}, with letters, digits and -_.=+~ only, and without credentials")
+        forms = ", ".join(form for form, _ in _STORES.values())
+        raise ValueError(f'must be a directory, file:///DIRECTORY, {forms}, not "{text}"')
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is in a file system of this machine."""
+        return _URI.match(self._uri) is None
+
+    @property
+    def path(self) -> Path:
+        """The path of a local location. Raises ValueError for one in a store."""
+        if not self.is_local:
+            raise ValueError(f"{self._uri} is not a local path")
+        return Path(self._uri)
+
+    @property
+    def name(self) -> str:
+        """The last component."""
+        return self._uri.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Location:
+        """The directory that contains it."""
+        return Location(os.path.dirname(self._uri))  # noqa: PTH120 - URIs, too
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """The `storage_options` to pass to delta-rs; None for a local location."""
+        return None if self.is_local else dict(object_store.STORAGE_OPTIONS)
+
+    def absolute(self) -> Location:
+        """Return the location independent of the working directory."""
+        return Location(str(self.path.absolute())) if self.is_local else self
+
+    def __str__(self) -> str:
+        return self._uri
+
+    def __repr__(self) -> str:
+        return f"Location({self._uri!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Location) and self._uri == other._uri
+
+    def __hash__(self) -> int:
+        return hash(self._uri)
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(os.path.join(self._uri, name))  # noqa: PTH118 - URIs, too
+
+    def delta_table(self) -> DeltaTable:
+        """Open the Delta table here. Raises deltalake's TableNotFoundError, or errors for `describe_error`."""
+        from deltalake import DeltaTable  # noqa: PLC0415 - code that only names locations does not load it
+
+        return DeltaTable(self._uri, storage_options=self.storage_options)
+
+    def is_delta_table(self) -> bool:
+        """Return whether a Delta table is here. Raises errors for `describe_error`."""
+        from deltalake import DeltaTable  # noqa: PLC0415 - as above
+
+        return DeltaTable.is_deltatable(self._uri, storage_options=self.storage_options)
+
+    def read_text(self) -> str:
+        """Return the text of the file. Raises FileNotFoundError, and OSError for any other failure."""
+        if self.is_local:
+            return self.path.read_text("utf-8")
+        directory, _, name = self._uri.rpartition("/")
+        with object_store.file_system(directory) as store, store.open_input_file(name) as file:
+            return str(file.read(), "utf-8")
+
+    def write_text(self, text: str) -> None:
+        """Write the file, atomically, and create the directories that it needs. Raises OSError."""
+        if self.is_local:
+            file = self.path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            new = file.with_name(f"{file.name}.new")
+            new.write_text(text, "utf-8")
+            new.replace(file)  # readers see the old text or the new one
+            return
+        directory, _, name = self._uri.rpartition("/")
+        object_store.write_file(directory, name, text.encode())
+
+    def remove(self) -> None:
+        """Remove the file; it may be missing. Raises OSError."""
+        if self.is_local:
+            self.path.unlink(missing_ok=True)
+            return
+        directory, _, name = self._uri.rpartition("/")
+        with suppress(FileNotFoundError), object_store.file_system(directory) as store:
+            store.delete_file(name)
+
+    def names(self) -> list[str]:
+        """Return the names in the directory; none if it does not exist. Raises OSError when it cannot be read."""
+        if self.is_local:
+            try:
+                return [entry.name for entry in self.path.iterdir()]
+            except FileNotFoundError:
+                return []
+        return [entry.base_name for entry in self._entries(recursive=False)]
+
+    def count_files(self) -> int:
+        """Return the number of files in the directory, at any depth. Raises OSError when it cannot be read."""
+        if self.is_local:
+            return sum(len(files) for _, _, files in os.walk(self.path))
+        return sum(1 for entry in self._entries(recursive=True) if entry.is_file)
+
+    def _entries(self, *, recursive: bool) -> list[Any]:
+        from pyarrow.fs import FileSelector  # noqa: PLC0415 - as above
+
+        with object_store.file_system(self._uri) as store:
+            entries: list[Any] = store.get_file_info(FileSelector("", allow_not_found=True, recursive=recursive))
+        return entries

@@ -1,0 +1,175 @@
+"""Keeps the tables small: compacts files, deletes expired rows, and removes files and log entries no longer needed.
+
+It runs between batches, in the stream's own thread: at the same time as a batch it would only conflict with the batch's
+commits. But nothing of it is needed for the next batch. So a task that fails is reported in one line and tried again
+later, with pauses that grow, and neither the stream nor the other tables wait for it.
+
+The time when rows were last deleted from every table is kept in a file, so that a job that runs at intervals (`--once`)
+deletes them daily, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schemas.table_definitions import Table, expiring_tables
+from streaming_app.errors import java_error_message
+from streaming_app.tables.delta_writer import LOG_RETENTION_HOURS
+from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from streaming_app.tables.delta_writer import DeltaWriter
+
+COMMITS_PER_COMPACTION = 100  # batches that wrote something, between two compactions
+_DAY_SECONDS = 24 * 3600
+_VACUUM_SECONDS = LOG_RETENTION_HOURS * 3600
+_RETRY_SECONDS = 60  # after the first failure of a task, doubled with each further one
+_MAX_RETRY_SECONDS = 3600
+_MAX_CAUSE = 300  # characters of a line about a failure
+
+
+@dataclass
+class _Task:
+    """One kind of task of one table."""
+
+    name: str
+    """What it does, as a line about its failure says it."""
+    run: Callable[[], str]
+    """Does it; returns what to report, or nothing."""
+    is_due: bool = False
+    failures: int = 0
+    """In a row."""
+    failed_at: float = 0.0
+
+    def pause(self) -> float:
+        """Return how long after its last failure it is tried again, in seconds."""
+        return min(_RETRY_SECONDS * 2 ** (self.failures - 1), _MAX_RETRY_SECONDS) if self.failures else 0.0
+
+
+class Maintenance:
+    """Called after every batch, it runs the tasks that are due. The table `alerts` is not included: see its store."""
+
+    def __init__(  # noqa: PLR0913 - the last three are for tests, or have a default
+        self,
+        writer: DeltaWriter,
+        done_at: Location | Path,
+        retention_days: float,
+        report: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+        *,
+        on_failure: Callable[[], None] = lambda: None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Prepare. The file `done_at` holds the time when expired rows were last deleted, in seconds since 1970.
+
+        `on_failure` is called when a task fails. No task begins while `is_stopping`.
+        """
+        self._writer = writer
+        self._done_at = Location.of(done_at)
+        self._retention_days = retention_days
+        self._report = report
+        self._clock = clock
+        self._on_failure = on_failure
+        self._is_stopping = is_stopping
+        self._commits = 0
+        self._vacuumed_at = clock()
+        self._deleted_at = clock()
+        tables = expiring_tables()
+        self._compactions = [_Task(f"compacting {one.name}", self._compaction(one)) for one in tables]
+        self._deletions = [_Task(f"deleting expired rows of {one.name}", self._deletion(one)) for one in tables]
+        self._read = _Task("reading when expired rows were last deleted", self._read_time, is_due=True)
+        self._note = _Task("noting when expired rows were deleted", self._write_time)
+        self._vacuums = [_Task(f"removing old files of {one.name}", self._vacuum(one)) for one in tables]
+
+    def after_batch(self, *, wrote: bool) -> None:
+        """Run the tasks that are due after a batch; `wrote`: it changed a table. Report in a line what was done.
+
+        Never raises an error of a task.
+        """
+        started = self._clock()
+        self._commits += wrote
+        if self._commits >= COMMITS_PER_COMPACTION:
+            self._commits = 0
+            _set_due(self._compactions)
+        self._attempt(self._read)
+        is_day_over = not self._read.is_due and _is_over(self._deleted_at, _DAY_SECONDS, started)
+        if is_day_over:
+            self._deleted_at = started
+            _set_due([*self._deletions, self._note])
+        if is_day_over or _is_over(self._vacuumed_at, _VACUUM_SECONDS, started):
+            self._vacuumed_at = started
+            _set_due(self._vacuums)
+        done = [self._attempt(task) for task in (*self._compactions, *self._deletions)]
+        if not any(task.is_due for task in self._deletions):
+            self._attempt(self._note)
+        done += [self._attempt(task) for task in self._vacuums]
+        if lines := dict.fromkeys(filter(None, done)):
+            self._report(f"maintenance: {', '.join(lines)}, {self._clock() - started:.1f} s")
+
+    def _attempt(self, task: _Task) -> str:
+        """Run a task if it is due; return what it did."""
+        now = self._clock()
+        if not task.is_due or self._is_stopping() or not _is_over(task.failed_at, task.pause(), now):
+            return ""
+        try:
+            done = task.run()
+        except Exception as error:  # noqa: BLE001 - Delta, Spark and stores raise many kinds; the stream must go on
+            if not self._is_stopping():  # else Spark has cancelled it
+                self._failed(task, now, error)
+            return ""
+        task.is_due, task.failures = False, 0
+        return done
+
+    def _failed(self, task: _Task, now: float, error: Exception) -> None:
+        task.failures += 1
+        task.failed_at = now
+        self._on_failure()
+        cause = java_error_message(error)[:_MAX_CAUSE]
+        self._report(f"maintenance: {task.name} failed, trying again in {task.pause() / 60:.0f} min: {cause}")
+
+    def _compaction(self, table: Table) -> Callable[[], str]:
+        def run() -> str:
+            self._writer.compact(table.name)
+            self._writer.clean_up_log(table.name)
+            return "files compacted"
+
+        return run
+
+    def _deletion(self, table: Table) -> Callable[[], str]:
+        def run() -> str:
+            count = self._writer.delete_expired(table, self._retention_days)
+            return f"{count:,} expired rows of {table.name} deleted" if count else ""
+
+        return run
+
+    def _vacuum(self, table: Table) -> Callable[[], str]:
+        def run() -> str:
+            self._writer.vacuum(table.name)
+            return ""
+
+        return run
+
+    def _read_time(self) -> str:
+        try:
+            self._deleted_at = float(self._writer.files.read(self._done_at) or "")
+        except ValueError:  # no file: the tables are new and hold nothing old
+            self._note.is_due = True
+        return ""
+
+    def _write_time(self) -> str:
+        self._writer.files.write(self._done_at, str(self._deleted_at))
+        return ""
+
+
+def _is_over(since: float, seconds: float, now: float) -> bool:
+    """Return whether so much time has passed; a time in the future is from a wrong clock, and counts as long ago."""
+    return not 0 <= now - since < seconds
+
+
+def _set_due(tasks: list[_Task]) -> None:
+    for task in tasks:
+        task.is_due = True

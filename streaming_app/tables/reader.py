@@ -1,0 +1,104 @@
+"""Reads a warehouse with delta-rs and runs SQL (DataFusion's) over its tables and views, without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables, view_sql, views
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.location import Location
+from streaming_app.tables.object_store import describe_error
+
+_FIRST_TABLE = "groups"  # every release has it
+
+
+class WarehouseReader:
+    """The tables and views of a warehouse, each at the version that was the newest when it was opened."""
+
+    def __init__(self, warehouse: Location | Path) -> None:
+        """Open every table. Raises WarehouseError if there is no warehouse, or it has another format."""
+        location = Location.of(warehouse)
+        self._builder = QueryBuilder()
+        for definition in tables():
+            self._builder.register(definition.name, open_table(location / definition.name))
+        try:
+            for view in views():
+                self._builder.execute(f"CREATE VIEW {view.name} AS {view_sql(view, 'unnest')}").read_all()
+        except Exception:  # noqa: BLE001 - as in `query`
+            raise WarehouseError(_created_by_older_release(location, "columns")) from None
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails."""
+        try:
+            return pa.table(self._builder.execute(sql).read_all())
+        except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
+            raise WarehouseError(f"The query failed: {describe_error(error)}") from None
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """Return the rows as dicts; maps become dicts, too."""
+        return self.columns_and_rows(sql)[1]
+
+    def columns_and_rows(self, sql: str) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the column names, and the rows as dicts. Of two columns with one name the last is kept."""
+        result = self.query(sql)
+        return list(dict.fromkeys(result.schema.names)), [
+            {name: _to_python(value, result.schema.field(name).type) for name, value in row.items()}
+            for row in result.to_pylist()
+        ]
+
+
+def open_table(location: Location) -> DeltaTable:
+    """Open the table at `location`. Raises WarehouseError if there is none, or it has another format."""
+    try:
+        table = location.delta_table()
+    except TableNotFoundError:
+        if location.name != _FIRST_TABLE and _is_table(location.parent / _FIRST_TABLE):
+            raise WarehouseError(_created_by_older_release(location.parent, f"the table {location.name}")) from None
+        raise WarehouseError(
+            f"No streams-groups warehouse at {location.parent} (no table {location.name} there): run "
+            "`streams-groups run --warehouse ...` first, or set the right one with --warehouse or "
+            "STREAMS_GROUPS_WAREHOUSE"
+        ) from None
+    except (DeltaError, OSError) as error:
+        raise WarehouseError(f"Cannot read {location}: {describe_error(error)}") from None
+    table_format = table.metadata().configuration.get(FORMAT_PROPERTY)
+    if table_format != str(WAREHOUSE_FORMAT):
+        raise WarehouseError(
+            f"{location} has format {table_format}, this release reads format {WAREHOUSE_FORMAT}: use the release that "
+            "created it"
+        )
+    return table
+
+
+def _is_table(location: Location) -> bool:
+    try:
+        return location.is_delta_table()
+    except (DeltaError, OSError):
+        return False
+
+
+def _created_by_older_release(warehouse: Location, what: str) -> str:
+    return f"{warehouse} was created by an older release and lacks {what}: start the job of this release first"
+
+
+def _to_python(value: Any, arrow_type: pa.DataType) -> Any:  # noqa: ANN401 - any Arrow value
+    """Return an Arrow value with its maps as dicts, at any depth."""
+    if value is None:
+        return None
+    if pa.types.is_map(arrow_type):
+        return dict(value)
+    if pa.types.is_struct(arrow_type):
+        return {field.name: _to_python(value[field.name], field.type) for field in arrow_type}
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_list_view(arrow_type):
+        return [_to_python(item, arrow_type.value_type) for item in value]
+    return value
+
+
+def quote(text: str) -> str:
+    """Return `text` as a string literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"

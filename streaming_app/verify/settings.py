@@ -1,0 +1,18 @@
+"""The section `self_check` of the configuration: its keys and their valid values."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from streaming_app.alerts.durations import PositiveDuration
+
+
+class SelfCheckSettings(BaseModel):
+    """The section `self_check`; durations are seconds, or text such as `90s`, `5m`, `1h30m`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    enabled: bool = True
+    """Whether the running job compares its tables with the brokers; never with `--once`."""
+    interval: PositiveDuration = 3600.0
+    """Time between two comparisons of all groups; one also follows each start, once the job has caught up."""

@@ -1,0 +1,1 @@
+"""The HTTP server of the job: `/metrics`, `/health` and `/ready`."""

@@ -1,0 +1,121 @@
+"""Shared by the benchmarks of the job: a broker, records as brokers write them, a Spark session, the job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka import KafkaProducer
+
+from offsets_decoder import encode
+from streaming_app.config.job_config import JobConfig
+from streaming_app.job.run import run_with
+from streaming_app.job.session import start_spark
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker, select_broker
+from tests.job.job_runner import run_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 50  # as __consumer_offsets has by default
+MEMBERS, TASKS = 3, 4  # members of a group, active tasks of a member
+FIRST_EPOCH = 2
+Pair = tuple[bytes, bytes | None]
+
+
+class Harness(NamedTuple):
+    """A broker, a Spark session, and a temporary directory."""
+
+    broker: Broker
+    client: StreamsGroupClient
+    producer: KafkaProducer
+    spark: SparkSession
+    directory: Path
+
+    def config(self, topic: str, warehouse: str, **settings: Any) -> JobConfig:
+        """The job's configuration."""
+        where = self.directory / warehouse
+        values = {"bootstrap_server": self.broker.bootstrap_server, "warehouse": where, "topic": topic, **settings}
+        return JobConfig.model_validate(values)
+
+    def run_once(self, topic: str, warehouse: str) -> list[str]:
+        """Run the job with `--once` on the topic, and return its lines."""
+        return run_once(self.spark, self.broker.bootstrap_server, self.directory / warehouse, topic=topic)
+
+    @contextmanager
+    def running(self, topic: str, warehouse: str, say: Callable[[str], None], **settings: Any) -> Iterator[None]:
+        """Run the job continuously with its defaults and these settings."""
+        stop = threading.Event()
+        config = self.config(topic, warehouse, **settings)
+        job = threading.Thread(target=run_with, args=(self.spark, config, say, stop, self._log))
+        job.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            job.join()
+
+    def write_groups(self, topic: str, count: int, members: int = MEMBERS) -> int:
+        """Write the records of `count` new groups with `members` members each; return the number of records."""
+        written = 0
+        for number in range(count):
+            for key, value in group_records(number, FIRST_EPOCH, members):
+                self.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+                written += 1
+        self.producer.flush()
+        return written
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "spark.log"
+
+
+@contextmanager
+def open_harness() -> Iterator[Harness]:
+    """Start the broker and the session, and stop them after the block."""
+    with TemporaryDirectory(prefix="streams-groups-bench-") as made:
+        directory = Path(made)
+        with select_broker(directory / "broker", progress=print) as broker:
+            producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5, batch_size=1 << 18)
+            spark = start_spark(directory / "spark.log", progress=print)
+            try:
+                with StreamsGroupClient(broker.bootstrap_server) as client:
+                    yield Harness(broker, client, producer, spark, directory)
+            finally:
+                producer.close()
+                spark.stop()
+
+
+def group_id(number: int) -> str:
+    return f"group-{number:06d}"
+
+
+def group_records(number: int, epoch: int, members: int = MEMBERS) -> Iterator[Pair]:
+    """Yield the records of a group at an epoch: all for the first epoch, those of a rebalance for later ones."""
+    group = {"group_id": group_id(number)}
+    if epoch == FIRST_EPOCH:
+        yield encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
+        for member in range(members):
+            client = {"client_id": "app", "client_host": "/10.0.0.1", "process_id": "p"}
+            yield encode(19, _member(number, member), client)
+    metadata = {"epoch": epoch, "metadata_hash": 1, "validated_topology_epoch": 0, "last_assignment_configs": []}
+    yield encode(17, group, metadata)
+    for member in range(members):
+        yield encode(21, _member(number, member), {"active_tasks": _tasks(member)})
+    yield encode(20, group, {"assignment_epoch": epoch})
+    for member in range(members):
+        state = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "state": 1}
+        yield encode(22, _member(number, member), {**state, "active_tasks": _tasks(member)})
+
+
+def _member(number: int, member: int) -> dict[str, str]:
+    return {"group_id": group_id(number), "member_id": f"member-{number}-{member}"}
+
+
+def _tasks(member: int) -> list[dict[str, Any]]:
+    return [{"subtopology_id": "0", "partitions": list(range(member * TASKS, (member + 1) * TASKS))}]

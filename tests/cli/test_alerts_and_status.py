@@ -1,0 +1,215 @@
+"""`alerts` and `status`: their output and exit codes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.store import AlertStore
+from streaming_app.cli.main import main
+from streaming_app.job_status import JobStatus, SelfCheckStatus
+from streaming_app.tables.heartbeat_file import HeartbeatRecord
+from streaming_app.tables.location import Location
+from tests.warehouses import make_warehouse
+
+AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+FIRING_ALERT = Alert(
+    "default", "payments", "StreamsGroupNotReady", "critical", FIRING, AT, AT, None, "payments is NotReady", {},
+    (Delivery("slack", FIRING, None, 3, "answered 503"), Delivery("log", FIRING, AT, 1)),
+)  # fmt: skip
+PENDING_ALERT = replace(FIRING_ALERT, group_id="orders", state=PENDING, opened_at=None, deliveries=())
+RESOLVED_ALERT = replace(FIRING_ALERT, group_id="ledger", state=RESOLVED, resolved_at=AT)
+OTHER_CLUSTER = replace(FIRING_ALERT, cluster="other")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    make_warehouse(tmp_path)
+    (tmp_path / "_jobs").mkdir()
+    return tmp_path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def save(warehouse: Path, *alerts: Alert) -> None:
+    for alert in alerts:
+        AlertStore(Location(str(warehouse)), alert.cluster).save([alert])
+
+
+def write_heartbeat(warehouse: Path, **fields: object) -> None:
+    now = datetime.now(timezone.utc)
+    values = {"at": now, "every_seconds": 5, "facts": JobStatus(now, caught_up=True), "records_seen": 7}
+    heartbeat = HeartbeatRecord.model_validate({"last_batch_seconds": 0.4, **values, **fields})
+    (warehouse / "_jobs" / "default.running.json").write_text(heartbeat.model_dump_json(), "utf-8")
+
+
+def test_alerts_shows_the_firing_alerts_of_this_cluster_with_their_unsent_notifications(warehouse: Path) -> None:
+    save(warehouse, FIRING_ALERT, PENDING_ALERT, RESOLVED_ALERT, OTHER_CLUSTER)
+    write_heartbeat(warehouse)
+    result = run("alerts", "--warehouse", warehouse)
+    assert result.exit_code == 0
+    names, line = result.output.splitlines()
+    assert names.split() == ["STATE", "SEVERITY", "RULE", "GROUP", "SINCE", "UNSENT", "SUMMARY"]
+    assert line.split()[:5] == ["firing", "critical", "StreamsGroupNotReady", "payments", "2026-11-21T03:12:00.000Z"]
+    assert "slack (answered 503)" in line
+    assert line.endswith("payments is NotReady")
+
+
+@pytest.mark.parametrize(
+    ("options", "groups"),
+    [([], ["payments"]), (["--pending"], ["orders", "payments"]), (["--resolved"], ["ledger", "payments"])],
+)
+def test_pending_and_resolved_alerts_are_shown_on_request(
+    warehouse: Path, options: list[str], groups: list[str]
+) -> None:
+    save(warehouse, FIRING_ALERT, PENDING_ALERT, RESOLVED_ALERT)
+    printed = json.loads(run("alerts", "--json", *options, "--warehouse", warehouse).stdout)
+    assert sorted(alert["group_id"] for alert in printed) == groups
+
+
+@pytest.mark.parametrize(
+    ("alert", "code"), [(FIRING_ALERT, 1), (PENDING_ALERT, 0), (RESOLVED_ALERT, 0), (OTHER_CLUSTER, 0)]
+)
+def test_check_exits_with_1_only_if_an_alert_fires(warehouse: Path, alert: Alert, code: int) -> None:
+    save(warehouse, alert)
+    write_heartbeat(warehouse, facts=ended_at(0))
+    assert run("alerts", "--check", "--warehouse", warehouse).exit_code == code
+
+
+def ended_at(seconds_ago: float, **fields: Any) -> JobStatus:
+    """The status of a job that was last at the end of the topic so many seconds ago."""
+    at = datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)
+    return JobStatus(AT, caught_up=True, caught_up_at=at, **fields)
+
+
+@pytest.mark.parametrize("command", ["alerts", "status"])
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (None, "No job has written cluster 'default' here yet."),
+        ({"at": AT, "facts": ended_at(1)}, "The job of cluster 'default' has died: the tables are as of "),
+        (
+            {"stopped": True, "facts": ended_at(600)},
+            "The job of cluster 'default' is not running: the tables are as of",
+        ),
+        ({"facts": JobStatus(AT)}, "is late (0 offsets behind): the tables are not complete yet."),
+        ({"facts": ended_at(600, behind=7)}, "is late (7 offsets behind): the tables are as of "),
+        (
+            {"facts": ended_at(600, brokers_away_since=AT)},
+            "is late (no broker has answered since 2026-11-21 03:12:00Z)",
+        ),
+        ({"facts": ended_at(600, topic_missing_since=AT)}, "is late (there has been no such topic since 2026-11-21"),
+        ({"facts": ended_at(600, failing_since=AT, failure="Full disk")}, "is late (the stream fails since"),
+    ],
+    ids=["never", "died", "stopped", "first read", "behind", "no broker", "no topic", "failing"],
+)
+def test_check_exits_with_1_and_says_why_if_the_tables_are_not_up_to_date(
+    warehouse: Path, command: str, fields: dict[str, object] | None, line: str
+) -> None:
+    if fields is not None:
+        write_heartbeat(warehouse, **fields)
+    result = run(command, "--check", "--warehouse", warehouse)
+    assert result.exit_code == 1
+    assert line in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert run(command, "--warehouse", warehouse).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["alerts", "status"])
+def test_check_exits_with_0_while_the_tables_are_up_to_date_or_as_old_as_allowed(warehouse: Path, command: str) -> None:
+    write_heartbeat(warehouse, facts=ended_at(5))
+    assert run(command, "--check", "--warehouse", warehouse).exit_code == 0
+    write_heartbeat(warehouse, stopped=True, facts=ended_at(5))  # such as `run --once`
+    assert run(command, "--check", "--warehouse", warehouse).exit_code == 0
+    write_heartbeat(warehouse, stopped=True, facts=ended_at(3000))
+    assert run(command, "--check", "--max-age", "3600", "--warehouse", warehouse).exit_code == 0
+
+
+def test_alerts_that_no_job_updates_are_shown_with_a_warning(warehouse: Path) -> None:
+    assert "No job has written cluster 'default' here yet." in run("alerts", "--warehouse", warehouse).stderr
+    write_heartbeat(warehouse, at=AT)
+    assert "not running: the tables are as of 2026-11-21 03:12:00Z" in run("alerts", "--warehouse", warehouse).stderr
+    write_heartbeat(warehouse)
+    result = run("alerts", "--warehouse", warehouse)
+    assert (result.stderr, result.stdout) == ("", "No alerts are firing.\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({}, r"job       running; 0 offsets behind; no batch yet; process"),
+        ({"stopped": True}, "job       not running: stopped, last heartbeat 0 s ago"),
+        (
+            {"at": datetime.now(timezone.utc) - timedelta(hours=2)},
+            "job       not running: died, last heartbeat 2 h ago",
+        ),
+        (
+            {"facts": JobStatus(AT, caught_up=False, behind=12345, failure="Full disk", brokers_away_since=AT)},
+            "running; 12,345 offsets behind; no batch yet; no broker answers since 03:12:00Z; the stream fails: "
+            "Full disk; still catching up; process",
+        ),
+    ],
+    ids=["runs", "stopped", "died", "failing"],
+)
+def test_status_has_a_line_about_the_job(warehouse: Path, fields: dict[str, object], line: str) -> None:
+    write_heartbeat(warehouse, **fields)
+    assert line in run("status", "--warehouse", warehouse).output
+
+
+CHECKED = SelfCheckStatus(runs=3, last_run_at=AT, compared=1_200, differing=2, not_compared=4, repaired=1)
+NOT_COMPLETED: dict[str, Any] = {
+    "failures": 1,
+    "failed_at": AT,
+    "failure": "Not authorized: the principal lacks an ACL",
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (SelfCheckStatus(), "checked   not since the job started"),
+        (
+            CHECKED,
+            " ago: 1,200 groups compared with the brokers, 2 differ, 4 not compared, 1 row replaced since the start",
+        ),
+        (
+            SelfCheckStatus(runs=1, last_run_at=AT, compared=1),
+            " ago: 1 group compared with the brokers, 0 differ",
+        ),
+        (SelfCheckStatus(runs=1, **NOT_COMPLETED), "checked   not completed "),
+        (replace(CHECKED, **NOT_COMPLETED), " ago: Not authorized: the principal lacks an ACL"),
+    ],
+    ids=["not yet", "with differences", "equal", "never completed", "completed before"],
+)
+def test_status_shows_the_last_self_check(warehouse: Path, check: SelfCheckStatus, words: str) -> None:
+    write_heartbeat(warehouse, facts=JobStatus(AT, caught_up=True, self_check=check))
+    (line,) = (line for line in run("status", "--warehouse", warehouse).stdout.splitlines() if line[:7] == "checked")
+    assert words in line
+
+
+def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
+    save(warehouse, FIRING_ALERT, OTHER_CLUSTER)
+    lines = run("status", "--warehouse", warehouse).output.splitlines()
+    assert lines[1] == "job       has never run here"
+    assert lines[3] == "alerts    1 firing"
+    assert [line.split()[0] for line in lines[-5:]] == ["groups", "group_events", "quarantine", "topologies", "alerts"]
+    printed = json.loads(run("status", "--json", "--warehouse", warehouse).stdout)
+    assert (printed["job"], printed["groups"], len(printed["firing"])) == (None, {}, 1)
+    assert all(table["files_with_history"] for table in printed["tables"])
+
+
+def test_an_invalid_heartbeat_file_is_one_line(warehouse: Path) -> None:
+    (warehouse / "_jobs" / "default.running.json").write_text("{}", "utf-8")
+    result = run("status", "--warehouse", warehouse)
+    assert result.exit_code == 1
+    assert result.output.count("\n") == 1
+    assert "written by another release" in result.output

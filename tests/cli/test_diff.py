@@ -1,0 +1,158 @@
+"""`diff`: what changed between two topologies of a group, from the tables."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from deltalake import write_deltalake
+
+from streaming_app.cli.main import main
+from streaming_app.groups.topology import topology_hash
+from streaming_app.queries.topology_diff import parse_time
+from tests.hostile import STORED, effective_characters
+from tests.warehouses import arrow_schema, make_warehouse
+
+AT = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
+
+
+def subtopology(*source_topics: str, changelog: str | None = None, partitions: int = 0) -> dict[str, Any]:
+    topic = {"name": changelog, "partitions": partitions, "replication_factor": 0, "topic_configs": []}
+    return {
+        **{name: [] for name in ("source_topic_regex", "repartition_sink_topics", "repartition_source_topics")},
+        "topology_epoch": 0,
+        "subtopology_id": "0",
+        "source_topics": list(source_topics),
+        "state_changelog_topics": [topic] if changelog else [],
+        "copartition_groups": [],
+    }
+
+
+FIRST = [subtopology("orders", changelog="app-seen-changelog", partitions=6)]
+SECOND = [subtopology("orders", "payments", changelog="app-seen-changelog", partitions=12)]
+
+
+class Tables:
+    """A warehouse in which the test writes a group, and its topologies with the days since `AT`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = make_warehouse(path)
+
+    def write(self, group_id: str, *topologies: tuple[int, list[Any]], newest: list[Any] | None = None) -> None:
+        epochs = [{"topology_epoch": 0, "first_seen_at": AT}]
+        group = {"group_id": group_id, "state": "Empty", "subtopologies": newest, "topology_epochs": epochs}
+        self._append("groups", {**group, "topology_epoch": None if newest is None else 0})
+        for offset, (days, subtopologies) in enumerate(topologies):
+            row = {"topology_hash": topology_hash(subtopologies), "topology_epoch": 0, "subtopologies": subtopologies}
+            first_seen_at = AT + timedelta(days=days)
+            self._append("topologies", {**row, "group_id": group_id, "first_seen_at": first_seen_at, "offset": offset})
+
+    def _append(self, name: str, row: dict[str, Any]) -> None:
+        rows = pa.Table.from_pylist([{"cluster": "default", **row}], schema=arrow_schema(name))
+        write_deltalake(str(self.path / name), rows, mode="append")
+
+    def diff(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, ["diff", *arguments, "--warehouse", str(self.path)])
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    made = Tables(tmp_path_factory.mktemp("warehouse"))
+    made.write("payments", (0, FIRST), (9, SECOND))
+    made.write("back", (0, FIRST), (9, SECOND), (10, FIRST), (11, FIRST))
+    made.write("new", (3, FIRST))
+    made.write("of-older-release", newest=FIRST)
+    made.write("without-topology")
+    made.write(STORED, (0, FIRST), (9, [subtopology(STORED, changelog=STORED)]))
+    return made
+
+
+def test_the_newest_topology_is_compared_with_the_one_before(tables: Tables) -> None:
+    result = tables.diff("--group", "payments")
+    before, after, *rows = result.output.splitlines()
+    assert result.exit_code == 0
+    assert before == f"from  {topology_hash(FIRST)}, epoch 0, since 2026-11-01 08:00:00Z"
+    assert after == f"to    {topology_hash(SECOND)}, epoch 0, since 2026-11-10 08:00:00Z"
+    assert [row.split() for row in rows] == [
+        ["CHANGE", "WHAT", "SUBTOPOLOGY", "NAME", "ATTRIBUTE", "OLD", "NEW"],
+        ["added", "source", "topic", "0", "payments", "-", "-", "-"],
+        ["changed", "changelog", "topic", "0", "app-seen-changelog", "partitions", "6", "12"],
+    ]
+
+
+def test_json_has_both_topologies_and_every_change(tables: Tables) -> None:
+    printed = json.loads(tables.diff("--group", "payments", "--json").output)
+    assert printed["from"] == {
+        "topology_hash": topology_hash(FIRST),
+        "topology_epoch": 0,
+        "first_seen_at": "2026-11-01T08:00:00.000Z",
+    }
+    assert printed["to"]["topology_hash"] == topology_hash(SECOND)
+    assert [(one["change"], one["name"], one["new"]) for one in printed["changes"]] == [
+        ("added", "payments", None),
+        ("changed", "app-seen-changelog", "12"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("time", "begin"), [("2026-11-10T08:00Z", "2026-11-10"), ("2026-11-11 08:00:00+00:00", "2026-11-11")]
+)
+def test_the_topology_at_a_time_is_compared_with_the_newest(tables: Tables, time: str, begin: str) -> None:
+    result = tables.diff("--group", "back", "--from", time)
+    assert result.exit_code == 0
+    if begin == "2026-11-10":
+        assert result.output.startswith(f"from  {topology_hash(SECOND)}, epoch 0, since {begin}")
+    else:
+        assert result.output == f"no difference: topology {topology_hash(FIRST)}, epoch 0, since {begin} 08:00:00Z\n"
+
+
+def test_a_topology_that_came_back_is_no_difference_to_the_time_before(tables: Tables) -> None:
+    result = tables.diff("--group", "back", "--from", "2026-11-02")
+    assert (result.exit_code, result.output[:14]) == (0, "no difference:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["unknown"], "No streams group 'unknown' in cluster 'default': `streams-groups list` shows all groups"),
+        (["new"], "Group 'new' has had one topology only, since 2026-11-04 08:00:00Z: none is earlier"),
+        (
+            ["new", "--from", "2026-11-03"],
+            "No topology of group 'new' is known at 2026-11-03 00:00:00Z: the first is of 2026-11-04 08:00:00Z",
+        ),
+        (
+            ["of-older-release"],
+            "Group 'of-older-release' has had one topology only, since 2026-11-01 08:00:00Z: none is earlier",
+        ),
+        (["without-topology"], "Group 'without-topology' has no topology in the log yet"),
+    ],
+)
+def test_no_group_and_no_earlier_topology_are_one_line_each(tables: Tables, arguments: list[str], line: str) -> None:
+    result = tables.diff("--group", *arguments)
+    assert (result.exit_code, result.output) == (1, f"Error: {line}\n")
+
+
+def test_a_time_that_is_none_is_wrong_usage(tables: Tables) -> None:
+    result = tables.diff("--group", "new", "--from", "yesterday")
+    assert result.exit_code == 2
+    assert result.output.splitlines()[-1] == (
+        'Error: --from must be a time such as 2026-03-14T03:12Z, or as 2h for two hours ago, not "yesterday"'
+    )
+
+
+def test_a_duration_is_so_long_ago() -> None:
+    assert parse_time("2h", AT) == AT - timedelta(hours=2)
+    assert parse_time("1d12h", AT) == AT - timedelta(hours=36)
+    assert parse_time("2026-11-01T09:00+01:00", AT) == parse_time("2026-11-01 08:00", AT) == AT
+
+
+def test_names_of_topics_cannot_break_a_line(tables: Tables) -> None:
+    result = tables.diff("--group", STORED)
+    assert result.exit_code == 0
+    assert effective_characters(result.output) == set()
+    assert all(line.startswith(("from", "to", "CHANGE", "added", "removed")) for line in result.output.splitlines())

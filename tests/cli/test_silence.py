@@ -1,0 +1,136 @@
+"""`silence`, and what `alerts` says of silenced alerts."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from deltalake import write_deltalake
+
+from streaming_app.alerts.rules.alert import FIRING, Alert, Delivery
+from streaming_app.alerts.silences import Silence, SilenceStore
+from streaming_app.alerts.store import AlertStore
+from streaming_app.cli.main import main
+from tests.hostile import STORED, effective_characters
+from tests.warehouses import arrow_schema, make_warehouse
+
+AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+ALERT = Alert(
+    "default", "payments", "StreamsGroupNotReady", "critical", FIRING, AT, AT, None, "payments is NotReady", {},
+    (Delivery("slack", FIRING),),
+)  # fmt: skip
+ADD = ("--group", "pay.*", "--for", "2h", "--comment", "deployment of payments")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    make_warehouse(tmp_path)
+    rows = [{"cluster": "default", "group_id": group, "state": "Stable"} for group in ("payments", "payouts", "orders")]
+    write_deltalake(tmp_path / "groups", pa.Table.from_pylist(rows, schema=arrow_schema("groups")), mode="append")
+    AlertStore(tmp_path, "default").save([ALERT])
+    return tmp_path
+
+
+def run(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
+
+
+def add(warehouse: Path, *arguments: str) -> str:
+    """Add a silence and return its id."""
+    result = run(warehouse, "silence", "add", *arguments)
+    assert result.exit_code == 0, result.output
+    return result.output.split()[0]
+
+
+def test_a_new_silence_says_until_when_and_what_it_matches(warehouse: Path) -> None:
+    before = datetime.now(timezone.utc)
+    result = run(warehouse, "silence", "add", *ADD)
+    match = re.fullmatch(
+        r"[0-9a-f]{8} until (\S+ \S+)Z: 2 of 3 groups match, 1 of 1 firing alerts are silenced\n", result.output
+    )
+    assert match
+    until = datetime.fromisoformat(match[1] + "+00:00")
+    assert timedelta(hours=2) - timedelta(seconds=1) <= until - before < timedelta(hours=2, minutes=1)
+
+
+def test_the_list_shows_active_silences_and_with_all_also_the_ended_ones(warehouse: Path) -> None:
+    assert run(warehouse, "silence", "list").output == "No silences.\n"
+    first = add(warehouse, *ADD)
+    second = add(warehouse, "--group", ".*", "--rule", "StreamsGroupEmpty", "--for", "1h", "--comment", "nightly")
+    names, *rows = run(warehouse, "silence", "list").output.splitlines()
+    assert names.split() == ["ID", "STATE", "ENDS", "GROUP", "RULE", "CREATED-BY", "COMMENT"]
+    assert [(row.split()[0], row.split()[1]) for row in rows] == [(second, "active"), (first, "active")]
+    assert rows[1].endswith("deployment of payments")
+    assert run(warehouse, "silence", "expire", second).output == f"{second} has ended.\n"
+    assert [line.split()[0] for line in run(warehouse, "silence", "list").output.splitlines()] == ["ID", first]
+    listed = json.loads(run(warehouse, "silence", "list", "--all", "--json").output)
+    assert [(one["id"], one["group"], one["rule"]) for one in listed] == [
+        (second, ".*", "StreamsGroupEmpty"),
+        (first, "pay.*", None),
+    ]
+
+
+def test_alerts_marks_the_silenced_ones_which_still_fire(warehouse: Path) -> None:
+    assert "SILENCED" not in run(warehouse, "alerts").stdout
+    assert json.loads(run(warehouse, "alerts", "--json").stdout)[0]["silenced"] is None
+    silence_id = add(warehouse, *ADD)
+    names, line = run(warehouse, "alerts").stdout.splitlines()
+    assert names.split()[-2:] == ["SILENCED", "SUMMARY"]
+    assert f"({silence_id})" in line
+    (printed,) = json.loads(run(warehouse, "alerts", "--json").stdout)
+    assert (printed["state"], printed["silenced"]["silence"]) == ("firing", silence_id)
+    assert run(warehouse, "alerts", "--check").exit_code == 1
+    run(warehouse, "silence", "expire", silence_id)
+    assert "SILENCED" not in run(warehouse, "alerts").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (ADD[:2] + ADD[4:], "Give --for, such as --for 2h: every silence ends, after 30d at the latest."),
+        ((*ADD, "--for", "31d"), '--for must be at most 30d, not "31d"'),
+        ((*ADD, "--group", "pay("), "--group is not a valid regular expression: missing ), unterminated subpattern"),
+        (
+            (*ADD, "--rule", "StreamGroupEmpty"),
+            "--rule 'StreamGroupEmpty' is not a rule; did you mean StreamsGroupEmpty?",
+        ),
+    ],
+)
+def test_a_silence_without_an_end_too_long_or_invalid_is_refused_in_one_line(
+    warehouse: Path, arguments: tuple[str, ...], line: str
+) -> None:
+    result = run(warehouse, "silence", "add", *arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: {line}")
+    assert result.output.count("\n") == 1
+    assert SilenceStore(warehouse, "default").all() == []
+
+
+@pytest.mark.parametrize("arguments", [("add", *ADD), ("expire", "00000000")])
+def test_no_warehouse_and_no_such_silence_are_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = run(tmp_path, "silence", *arguments)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: No s")
+    assert result.output.count("\n") == 1
+
+
+def test_a_cluster_cannot_name_another_directory(warehouse: Path) -> None:
+    result = run(warehouse, "silence", "add", *ADD, "--cluster", "../elsewhere")
+    assert result.exit_code != 0
+    assert not (warehouse / "_jobs").exists()
+
+
+def test_a_comment_and_a_pattern_cannot_break_a_line(warehouse: Path) -> None:
+    now = datetime.now(timezone.utc)
+    values = {"starts_at": now, "ends_at": now + timedelta(hours=1), "comment": STORED, "created_by": STORED}
+    SilenceStore(warehouse, "default").add(
+        Silence.model_validate({"id": "0" * 8, "group": f"x{STORED[2:30]}", **values})
+    )
+    result = run(warehouse, "silence", "list")
+    assert (result.exit_code, result.output.count("\n")) == (0, 2)
+    assert effective_characters(result.output) == set()

@@ -1,0 +1,169 @@
+"""The lines that are printed for an invalid configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_app.config.errors import ConfigError, FlagError
+from streaming_app.config.load import load, typo_suggestions
+
+NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or "..")'
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "alerts: {rules: {StreamsGroupNotReady: {for: soon}}}",
+            ["alerts.rules.StreamsGroupNotReady.for: must be seconds, or a duration such as 90s, 5m or 1h30m, "
+             'not "soon"'],
+        ),
+        ("topik: a", ["topik: is not a known key; did you mean topic?"]),
+        ("nothing_like_it: a", ["nothing_like_it: is not a known key"]),
+        ("Topic: a", ["Topic: is not a known key; did you mean topic?"]),
+        ("alerts: {intervall: 5}", ["alerts.intervall: is not a known key; did you mean interval?"]),
+        (
+            "alerts: {rules: {StreamsGroupNotRedy: {for: 5}}}",
+            ["alerts.rules.StreamsGroupNotRedy: is not a known key; did you mean StreamsGroupNotReady?"],
+        ),
+        ("sinks: [{type: log, formt: json}]", ["sinks[0].formt: is not a known key; did you mean format?"]),
+        ("sinks: [{type: log}, {type: log}]", ["sinks: two sinks have the name log: give each a different name"]),
+        (
+            "sinks: [{type: pigeon}, {name: a}]",
+            [
+                "sinks[0].type: must be one of alertmanager, log, email, slack, webhook",
+                "sinks[1].type: must be given: one of alertmanager, log, email, slack, webhook",
+            ],
+        ),
+        ("sinks: [{type: email, host: h, from: a@b}]", ["sinks[0].to: must be given"]),
+        ("sinks: [{type: log, name: '..'}]", [f'sinks[0].name: {NAME_FORM}, not ".."']),
+        ("sinks: [{type: webhook}]", ["sinks[0]: url or url_file is missing"]),
+        ("sinks: {type: log}", ["sinks: must be a list"]),
+        ("sinks: [log]", ["sinks[0]: must contain keys and values"]),
+        ("alerts: 5", ['alerts: must contain keys and values, not "5"']),
+        (
+            "alerts: {groups: '[a'}",
+            ['alerts.groups: is not a valid regular expression: unterminated character set at position 1 of "[a"']
+        ),
+        ("trigger: soon", ['trigger: must be a number, not "soon"']),
+        ("trigger: -1", ['trigger: must be greater than or equal to 0, not "-1"']),
+        ("trigger: .nan", ['trigger: must be a finite number, not "nan"']),
+        ("retention_days: .inf", ['retention_days: must be a finite number, not "inf"']),
+        ("max_offsets_per_trigger: 1.5", ['max_offsets_per_trigger: must be a whole number, not "1.5"']),
+        ("cluster: 7", ['cluster: must be text; write it in quotes, not "7"']),
+        ("cluster: a/b", [f'cluster: {NAME_FORM}, not "a/b"']),
+        ("cluster: ..", [f'cluster: {NAME_FORM}, not ".."']),
+        (
+            "bootstrap_server: broker",
+            ['bootstrap_server: must be HOST:PORT, or several separated by commas, not "broker"'],
+        ),
+        ("dialect: kip-1332", ['dialect: must be one of shipped, kip-1331, not "kip-1332"']),
+        ("conf: {a: [1]}", ["conf.a: must be text; write it in quotes"]),
+        ("conf: a", ['conf: must contain keys and values, not "a"']),
+        ("warehouse: [a]", ["warehouse: must be a path; write it in quotes"]),
+        ("metrics: {listen: '9464'}", ['metrics.listen: must be HOST:PORT, such as 127.0.0.1:9464 or [::]:9464, '
+                                       'not "9464"']),
+        ("trigger: a\ncluster: a/b\nx: 1", 3),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_each_invalid_key_is_a_line_that_names_the_file_and_the_key(
+    text: str, lines: list[str] | int, write: Callable[[Any], Path]
+) -> None:
+    file = write(text)
+
+    with pytest.raises(ConfigError) as raised:
+        load(file)
+
+    assert not isinstance(raised.value, FlagError)
+    assert all(line.startswith(f"{file}: ") for line in raised.value.lines)
+    if isinstance(lines, int):
+        assert len(raised.value.lines) == lines
+    else:
+        assert [line.removeprefix(f"{file}: ") for line in raised.value.lines] == lines
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("TRIGGER", "soon", 'trigger: must be a number, not "soon"'),
+        (
+            "ALERTS__RULES__STREAMSGROUPNOTREADY__SEVERITY",
+            "loud",
+            "alerts.rules.StreamsGroupNotReady.severity: must be 'info', 'warning' or 'critical', not \"loud\"",
+        ),
+        ("METRICS__LISTN", "a:1", "metrics.listn: is not a known key; did you mean listen?"),
+        ("METRICS", '{"max_groups": -1}', 'metrics.max_groups: must be greater than or equal to 0, not "-1"'),
+        ("SINKS", "slack", "sinks: must be JSON"),
+        ("ALERTS__IGNORE_GROUPS", "[", 'alerts.ignore_groups: must be JSON, such as ["a", "b"] or {"a": 1}'),
+        ("ALERTS__IGNORE_GROUPS", '["("]', "alerts.ignore_groups[0]: is not a valid regular expression"),
+        ("SINKS", '[{"type": "pigeon"}]', "sinks[0].type: must be one of alertmanager, log, email, slack, webhook"),
+    ],
+)  # fmt: skip
+def test_the_line_about_a_variable_names_the_variable_and_the_key(
+    variable: str, value: str, line: str, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"STREAMS_GROUPS_{variable}", value)
+
+    with pytest.raises(ConfigError) as raised:
+        load(write({"trigger": 1}))
+
+    (printed,) = raised.value.lines
+    assert printed.startswith(f"STREAMS_GROUPS_{variable}: {line}")
+
+
+def test_the_line_about_a_flag_names_the_flag() -> None:
+    with pytest.raises(FlagError) as raised:
+        load(None, {"metrics_listen": "nowhere", "cluster": "a/b"})
+
+    assert [line.split(": ")[0] for line in raised.value.lines] == ["--cluster", "--metrics-listen"]
+
+
+def test_a_value_that_a_higher_source_replaces_may_be_invalid(write: Callable[[Any], Path]) -> None:
+    assert load(write({"trigger": "soon"}), {"trigger": 1.0}).settings.trigger == 1
+
+
+def test_keys_that_are_not_needed_may_lack_their_secrets_but_must_have_known_names(
+    write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMS_GROUPS_SINKS", "not JSON")
+    sinks = [{"type": "slack", "url": "${file:/nowhere}"}]
+
+    assert str(load(write({"warehouse": "/w", "sinks": sinks}), only={"warehouse"}).settings.warehouse) == "/w"
+    with pytest.raises(ConfigError, match="warehous: is not a known key; did you mean warehouse"):
+        load(write({"warehous": "/w", "sinks": sinks}), only={"warehouse"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("WAREHOSE", "WAREHOUSE"),
+        ("METRICS_LISTEN", "METRICS__LISTEN"),
+        ("BOOTSTRAP_SERVERS", "BOOTSTRAP_SERVER"),
+        ("ALERT__INTERVAL", "ALERTS__INTERVAL"),
+        ("CACHE", None),
+        ("BROKER", None),
+        ("IVY_SETTINGS", None),
+        ("CONFIG", None),
+        ("HOME", None),
+        ("TOPIC", None),
+        ("METRICS__LISTEN", None),
+        # set by Kubernetes for Services named streams-groups and streams-groups-metrics
+        ("SERVICE_HOST", None),
+        ("SERVICE_PORT_HTTP_METRICS", None),
+        ("PORT", None),
+        ("PORT_9464_TCP_ADDR", None),
+        ("METRICS_SERVICE_HOST", None),
+        ("METRICS_PORT_9464_TCP", None),
+    ],
+)
+def test_only_a_variable_that_looks_like_a_typo_has_a_suggestion(
+    variable: str, meant: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"STREAMS_GROUPS_{variable}", "x")
+
+    assert list(typo_suggestions()) == ([(f"STREAMS_GROUPS_{variable}", f"STREAMS_GROUPS_{meant}")] if meant else [])

@@ -1,0 +1,125 @@
+"""The example of docs/architecture.md: a group that a 4.4.0 broker wrote, from its bytes to an alert's summary."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from offsets_decoder import decode
+from streaming_app.alerts.rules.alert import FIRING, Alert
+from streaming_app.alerts.rules.evaluate import RULES
+from streaming_app.alerts.rules.rule import EvaluationContext
+from streaming_app.alerts.sinks.message import format_message, format_title
+from streaming_app.cli.main import main
+from streaming_app.groups.fold import Fold
+from streaming_app.groups.not_ready import not_ready_reason
+from streaming_app.groups.row import to_row
+from streaming_app.groups.snapshot import group_snapshot
+from streaming_app.groups.state import LogRecord
+from streaming_app.queries.output import as_json
+from tests.docs.documents import DOCS, ROOT, code_blocks
+
+PAGE = DOCS / "architecture.md"
+RECORDED = ROOT / "tests" / "recorded" / "4.4.0.jsonl.gz"
+GROUP = "not-ready"
+TOPICS = {"in": 6}
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+
+
+class Recorded(NamedTuple):
+    """A record of the group as the broker wrote it."""
+
+    key: bytes
+    value: bytes
+    log_record: LogRecord
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Recorded]:
+    """The records of the group, in offset order."""
+    found = []
+    for line in gzip.decompress(RECORDED.read_bytes()).decode().splitlines():
+        raw = json.loads(line)
+        if GROUP.encode().hex() not in raw.get("k", "") or not raw["v"]:
+            continue
+        key, value = bytes.fromhex(raw["k"]), bytes.fromhex(raw["v"])
+        record = decode(key, value)
+        if record.key.get("group_id") == GROUP:
+            at = datetime.fromtimestamp(raw["t"] / 1000, timezone.utc)
+            found.append(Recorded(key, value, LogRecord(raw["o"], at, record.record_type, record.key, record.value)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folded(records: list[Recorded]) -> Fold:
+    """The group after all of its records."""
+    fold = Fold.of(GROUP, 1, None)
+    fold.add([record.log_record for record in records])
+    fold.close()
+    reason = not_ready_reason(to_row("default", fold.group_state), TOPICS)
+    assert reason
+    fold.set_not_ready_reason(f"{reason.status}: {reason.detail}")
+    return fold
+
+
+@pytest.fixture(scope="module")
+def row(folded: Fold) -> dict[str, Any]:
+    """The row of `groups`, with times as the commands print them."""
+    text: str = as_json(to_row("default", folded.group_state))
+    printed: dict[str, Any] = json.loads(text)
+    return printed
+
+
+def block_with(text: str) -> str:
+    """Return the only block of the page that has this text."""
+    (block,) = (block for block in code_blocks(PAGE, "text", "json") if text in block.text)
+    return block.text
+
+
+def test_the_bytes_are_those_that_the_broker_wrote(records: list[Recorded]) -> None:
+    lines = [line.split("\t") for line in block_with("0017").splitlines()]
+    written = {(record.key.hex(), record.value.hex()) for record in records}
+    assert len(lines) == 2
+    assert {(key, value) for key, value in lines} <= written
+
+
+def test_decode_prints_what_the_page_shows() -> None:
+    result = CliRunner().invoke(main, ["decode"], input=block_with("0017"))
+    assert result.exit_code == 0
+    assert result.output == block_with('{"key":{"type":23')
+
+
+def test_the_row_has_the_values_that_the_page_shows(row: dict[str, Any]) -> None:
+    shown = json.loads(block_with('"state": "NotReady"'))
+    assert {name: row[name] for name in shown} == shown
+
+
+def test_the_events_are_those_that_the_page_shows(folded: Fold) -> None:
+    shown = [line.split() for line in block_with("member_joined").splitlines()]
+    events = [
+        [event.kind, *(part for text in (event.old, event.new) if text for part in text.split())]
+        for event in folded.events
+    ]
+    assert events == shown
+
+
+def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) -> None:
+    group = group_snapshot(to_row("default", folded.group_state))
+    rule: Any = RULES["StreamsGroupNotReady"]
+    finding = rule.find(group, {}, EvaluationContext(NOW))
+    assert finding.summary == block_with("processes nothing").strip()
+    alert = Alert("default", GROUP, rule.name, rule.severity, FIRING, finding.since, NOW, None, finding.summary, {})
+    assert f"`{format_title(alert, FIRING)}`" in PAGE.read_text("utf-8")
+    assert format_message(alert, FIRING, None).startswith(finding.summary)
+
+
+def test_every_module_that_the_page_names_exists() -> None:
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:\w+\.py)?)`", PAGE.read_text("utf-8")))
+    assert named
+    assert [one for one in named if not (ROOT / "streaming_app" / one).exists() and not (ROOT / one).exists()] == []

@@ -1,0 +1,77 @@
+"""Every command in the documents can be typed: the options exist, and so do the make targets and the modules."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from streaming_app.cli.main import main
+from tests.docs.documents import DOCS, DOCUMENTS, PROGRAM, ROOT, name, program_calls, shell_commands
+
+COMMANDS = DOCS / "commands.md"
+OPERATING = DOCS / "operating.md"
+MAKE_TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+
+CALLS = [
+    pytest.param(arguments, id=f"{name(document)}: {' '.join(arguments)}")
+    for document in DOCUMENTS
+    for arguments in program_calls(document)
+]
+
+
+def parse(arguments: list[str]) -> click.Context:
+    """Parse a call as the program does, without running it."""
+    command = main.commands[arguments[0]]
+    return command.make_context(arguments[0], arguments[1:], parent=click.Context(main))
+
+
+@pytest.mark.parametrize("arguments", CALLS)
+def test_every_call_of_the_program_parses(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("records.tsv").touch()  # what the examples of `decode` read
+    assert arguments[0] in main.commands
+    if len(arguments) > 1:  # a sentence may name a command without what it requires
+        parse(arguments).close()
+
+
+@pytest.mark.parametrize("wrong", [["list", "--no-such-option"], ["sql", "SELECT 1", "--format", "xml"]])
+def test_a_call_with_an_option_or_a_value_that_does_not_exist_would_be_found(wrong: list[str]) -> None:
+    with pytest.raises(click.UsageError):
+        parse(wrong)
+
+
+def test_calls_are_found_in_blocks_in_sentences_in_pipes_and_in_pods() -> None:
+    calls = {name(document): [" ".join(call) for call in program_calls(document)] for document in DOCUMENTS}
+    assert "status" in calls["README.md"]
+    assert "demo" in calls["README.md"]
+    assert "decode" in calls["docs/commands.md"]
+    assert "list --state" in calls["deploy/README.md"]
+    over_two_lines = "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1"
+    assert any(call.startswith("run ") and call.endswith(over_two_lines) for call in calls["docs/operating.md"])
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_is_in_the_page_of_commands(command: str) -> None:
+    assert f"{PROGRAM} {command}" in COMMANDS.read_text("utf-8")
+
+
+@pytest.mark.parametrize("option", [name for option in main.commands["run"].params for name in option.opts])
+def test_every_option_of_the_job_is_in_the_page_for_operators(option: str) -> None:
+    assert f"`{option}" in OPERATING.read_text("utf-8")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_every_make_target_and_module_that_a_document_names_exists(document: Path) -> None:
+    text = document.read_text("utf-8")
+    named = {command[1] for command in shell_commands(document) if command[0] == "make" and len(command) > 1}
+    named |= set(re.findall(r"`(?:\w+=\S+ )*make ([\w-]+)`", text))
+    assert named - MAKE_TARGETS == set()
+    modules = [re.sub(r"\.", "/", module) for module in re.findall(r"python -m ([\w.]+)", text)]
+    ours = [module for module in modules if (ROOT / module.split("/")[0]).is_dir()]
+    assert [m for m in ours if not (ROOT / f"{m}.py").exists() and not (ROOT / m / "__main__.py").exists()] == []

@@ -1,0 +1,31 @@
+"""The configuration files in the documents are valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streaming_app.config.load import load
+from tests.docs.documents import DOCUMENTS, code_blocks, name
+
+EXAMPLES = [
+    pytest.param(block.text, id=f"{name(document)}: {block.text.splitlines()[0]}")
+    for document in DOCUMENTS
+    for block in code_blocks(document, "yaml")
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_a_valid_configuration_file(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "https://hooks.example.com/1"
+    secret = tmp_path / "secret"
+    secret.write_text(url, "utf-8")
+    monkeypatch.setenv("SLACK_WEBHOOK", url)
+    file = tmp_path / "streams-groups.yaml"
+    file.write_text(example.replace("/run/secrets/slack-url", str(secret)), "utf-8")
+    settings = load(file).settings
+    assert settings.model_fields_set == set(yaml.safe_load(example))

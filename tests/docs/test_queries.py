@@ -1,0 +1,73 @@
+"""The SQL and the Python of the documents, on a warehouse without rows.
+
+`tests/tables/test_history_queries.py` checks the results of the example queries, `tests/alerts/test_runbook.py` the
+queries of the runbook.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming_app.tables.reader import WarehouseReader
+from tests.docs.documents import DOCS, DOCUMENTS, ROOT, code_blocks, name, program_calls
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = DOCS / "tables.md"
+EXAMPLE_PATH = "/var/lib/streams-groups"
+COMMAND_QUERIES = [
+    pytest.param(call[1], id=f"{name(document)}: {call[1]}")
+    for document in DOCUMENTS
+    for call in program_calls(document)
+    if call[0] == "sql" and len(call) > 1 and call[1] != "..."
+]
+BLOCKS = [
+    pytest.param(block.text, id=f"{name(document)}: {block.text.splitlines()[0]}")
+    for document in (*sorted(DOCS.glob("*.md")), ROOT / "deploy" / "spark" / "README.md")
+    for block in code_blocks(document, "sql")
+]
+PYTHON = [block.text for block in code_blocks(TABLES, "python")]
+
+
+def is_for_spark(query: str) -> bool:
+    """Whether a query uses syntax that only Spark SQL with Delta Lake has."""
+    return "TIMESTAMP AS OF" in query or "USING delta" in query
+
+
+@pytest.mark.parametrize("query", COMMAND_QUERIES)
+def test_every_query_of_a_command_runs(query: str, empty_warehouse: Path) -> None:
+    assert WarehouseReader(empty_warehouse).rows(query) == []
+
+
+@pytest.mark.parametrize("query", [one for one in BLOCKS if not is_for_spark(str(one.values[0]))])
+def test_every_query_of_a_block_runs(query: str, empty_warehouse: Path) -> None:
+    assert WarehouseReader(empty_warehouse).rows(query) == []
+
+
+@pytest.mark.parametrize("queries", [one for one in BLOCKS if is_for_spark(str(one.values[0]))])
+def test_every_statement_that_only_spark_has_parses(queries: str, spark: SparkSession) -> None:
+    session: Any = spark._jsparkSession
+    for query in filter(str.strip, queries.split(";")):
+        session.sessionState().sqlParser().parsePlan(query)
+
+
+def test_the_python_of_the_page_runs(
+    spark: SparkSession, empty_warehouse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_spark, notebook, with_pandas = (code.replace(EXAMPLE_PATH, str(empty_warehouse)) for code in PYTHON)
+    exec(with_spark, {"spark": spark})  # noqa: S102 - the project's own
+    assert "|group_id|state|state_since|" in capsys.readouterr().out
+    compile(notebook, "notebook", "exec")  # it would start a session of its own, and fetch jars
+    namespace: dict[str, Any] = {}
+    exec(with_pandas, namespace)  # noqa: S102 - the project's own
+    assert list(namespace["groups"].columns) == ["group_id", "state", "state_since"]
+
+
+def test_the_settings_of_the_notebook_are_those_of_the_session(spark: SparkSession) -> None:
+    (notebook,) = (code for code in PYTHON if "configure_spark_with_delta_pip" in code)
+    for setting in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.session.timeZone"):
+        assert f'"{setting}", "{spark.conf.get(setting)}"' in notebook

@@ -1,0 +1,62 @@
+"""Faults on a live job: what survives them.
+
+    python -m tests.faults [--faults 1000] [--seed 1] [--kinds kill_job,full_disk] [--minutes 8] [--regressions]
+
+Each round has a broker, groups and a job of its own, and each phase some faults, after which tables, brokers and log
+are compared. A round ends at the first finding, which is printed with its seed; its directory is kept. What is said at
+the end can be repeated: `Round(...)` goes into `REGRESSIONS` of `campaign.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+import time
+from itertools import chain
+from pathlib import Path
+
+from streaming_app.job.session import start_spark
+from tests.faults.afresh import AfreshReader
+from tests.faults.campaign import REGRESSIONS, Results, random_rounds, run_round
+from tests.faults.faults import FAULTS
+
+
+def main() -> int:
+    """Run the campaign; return 0 if nothing was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", type=int, default=1_000, help="how many, at least")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", default=",".join(FAULTS), help="separated by commas; all of them by default")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after this time")
+    parser.add_argument("--regressions", action="store_true", help="only the rounds that found something before")
+    parser.add_argument("--directory", type=Path, default=None, help="for the rounds; kept where something was found")
+    options = parser.parse_args()
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    directory = Path(options.directory or tempfile.mkdtemp(prefix="streams-groups-faults-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    until, results = time.monotonic() + 60 * options.minutes, Results()
+    spark = start_spark(directory / "spark.log")
+    try:
+        read_afresh = AfreshReader(spark, directory / "template")
+        rounds = iter(()) if options.regressions else random_rounds(options.seed, options.kinds.split(","))
+        for number, one in enumerate(chain(REGRESSIONS, rounds)):
+            if time.monotonic() > until or results.total >= options.faults:
+                break
+            place = directory / f"round-{number}"
+            run_round(one, place, read_afresh, results, _print, until=until, most=options.faults)
+    finally:
+        spark.stop()
+        _print(results.table())
+    for failure in results.failures:
+        _print(failure)
+    return bool(results.failures)
+
+
+def _print(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

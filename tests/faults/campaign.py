@@ -1,0 +1,147 @@
+"""Rounds of phases of faults: after each phase everything is checked, and what is found is reported with its seed."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import NamedTuple
+
+from tests.faults.checks import DIFFERENCE, DOUBLE, LOSS, Finding, check
+from tests.faults.faults import FAULTS, UnexpectedError
+from tests.faults.harness import DidNotRecoverError, FaultHarness
+
+_PHASES_PER_ROUND = 8
+_FAULTS_PER_PHASE = (1, 1, 2, 3)
+_STUCK = "did not recover"
+_KINDS = (DOUBLE, LOSS, DIFFERENCE, _STUCK)
+
+ReadAfresh = Callable[[str, Path], None]
+"""Makes a warehouse from the log of the broker at this address."""
+
+
+class Phase(NamedTuple):
+    """The faults between two checks."""
+
+    faults: tuple[str, ...]
+
+
+class Round(NamedTuple):
+    """Phases on one broker and warehouse. The seed decides everything else."""
+
+    seed: int
+    compacting: bool
+    phases: tuple[Phase, ...]
+
+
+# Rounds in which a fault once left a difference, a double or a loss.
+REGRESSIONS: tuple[Round, ...] = ()
+
+
+def random_rounds(seed: int, kinds: Sequence[str]) -> Iterator[Round]:
+    """Yield rounds for ever, with faults of these kinds."""
+    random = Random(seed)  # noqa: S311 - no secret
+    while True:
+        compacting = random.random() < 0.4
+        names = [name for name in kinds if compacting or not FAULTS[name].needs_compaction]
+        weights = [FAULTS[name].weight for name in names]
+        phases = tuple(
+            Phase(tuple(random.choices(names, weights, k=random.choice(_FAULTS_PER_PHASE))))
+            for _ in range(_PHASES_PER_ROUND)
+        )
+        if names:
+            yield Round(random.randrange(2**31), compacting, phases)
+
+
+@dataclass
+class Results:
+    """What came of the faults, by kind of fault."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    survived: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    found: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """The number of faults so far."""
+        return sum(self.tried.values())
+
+    def add(self, phase: Phase, findings: Sequence[Finding], seconds: float | None) -> None:
+        """Count a phase that was checked."""
+        self.tried.update(phase.faults)
+        self.found.update(finding.kind for finding in findings)
+        if not findings:
+            self.survived.update(phase.faults)
+        if seconds is not None:
+            self.seconds[phase.faults[-1]].append(seconds)
+
+    def table(self) -> str:
+        """Return a line for each kind of fault, and the totals."""
+        lines = [f"{'fault':24} {'tried':>6} {'survived':>9}   seconds to caught up: median, longest"]
+        for name, tried in sorted(self.tried.items()):
+            seconds = self.seconds[name]
+            shown = f"{median(seconds):6.1f} {max(seconds):6.1f}" if seconds else ""
+            lines.append(f"{name:24} {tried:6} {self.survived[name]:9}   {shown}")
+        totals = ", ".join(f"{self.found[kind]} {kind}" for kind in _KINDS)
+        lines.append(f"{'total':24} {self.total:6} {sum(self.survived.values()):9}   {totals}")
+        return "\n".join(lines)
+
+
+def run_round(
+    one: Round,
+    directory: Path,
+    read_afresh: ReadAfresh,
+    results: Results,
+    report: Callable[[str], None],
+    *,
+    until: float = float("inf"),
+    most: int = 2**31,
+) -> bool:
+    """Run a round in a new directory; it ends at the first finding, at a time, or after `most` faults in all.
+
+    Returns whether nothing was found; then the directory is removed.
+    """
+    with FaultHarness(directory, one.seed, compacting=one.compacting) as harness:
+        for number, phase in enumerate(one.phases):
+            if time.monotonic() > until or results.total >= most:
+                break
+            findings, seconds = _run_phase(harness, phase, read_afresh)
+            results.add(phase, findings, seconds)
+            caught_up = "" if seconds is None else f", caught up after {seconds:.1f} s"
+            report(f"{results.total} faults: {', '.join(phase.faults)}{caught_up}, {len(findings)} findings")
+            if findings:
+                done = Round(one.seed, one.compacting, one.phases[: number + 1])
+                texts = "\n".join(f"  {kind}: {text}" for kind, text in findings[:20])
+                results.failures.append(f"{done}\n{texts}")
+                report(results.failures[-1])
+                _keep(harness)
+                return False
+    shutil.rmtree(directory, ignore_errors=True)
+    return True
+
+
+def _run_phase(harness: FaultHarness, phase: Phase, read_afresh: ReadAfresh) -> tuple[Sequence[Finding], float | None]:
+    seconds = None
+    try:
+        for name in phase.faults:
+            harness.killed_at = None
+            harness.ensure_running()
+            FAULTS[name].inject(harness)
+        seconds = harness.settle()
+        findings = check(harness, lambda path: read_afresh(harness.broker.bootstrap_server, path))
+    except (UnexpectedError, DidNotRecoverError) as error:
+        findings = [Finding(_STUCK, str(error))]
+    return findings, seconds
+
+
+def _keep(harness: FaultHarness) -> None:
+    """Keep the warehouse beyond the end of its file system."""
+    harness.job.close()
+    shutil.copytree(harness.warehouse, harness.directory / "warehouse", dirs_exist_ok=True)

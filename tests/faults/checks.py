@@ -1,0 +1,146 @@
+"""What must hold after each phase, whatever happened in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from schemas.table_definitions import history_tables, table, tables
+from streaming_app.groups.group import RECORD_TYPES
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.verify.verification import SystemClock, verify
+from streaming_app.verify.warehouse_tables import WarehouseTables
+from tests.faults.harness import CLUSTER, TOPIC, UNKNOWN_TYPE, FaultHarness
+from tests.history.history import sort_list
+from tests.history.log import LogReader, RawRecord
+
+DIFFERENCE, DOUBLE, LOSS = "difference", "double", "loss"
+_VERIFY_SECONDS = 60.0
+_ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
+_NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
+_SHOWN = 300  # characters
+
+Offsets = Mapping[int, int]
+
+
+class Finding(NamedTuple):
+    """Something that must not be."""
+
+    kind: str
+    text: str
+
+
+def check(harness: FaultHarness, read_afresh: Callable[[Path], None]) -> list[Finding]:
+    """Return what is wrong. `read_afresh` makes another warehouse from the log, by a job that nothing happens to."""
+    findings = [*_doubles(harness.warehouse), *_verify(harness)]
+    with LogReader(harness.broker.bootstrap_server) as reader:
+        findings += _losses(harness.warehouse, reader.read())
+    fresh = _read_afresh(harness, read_afresh)
+    findings += _compare_histories(harness.warehouse, fresh, harness.cleaned_offsets())
+    if not harness.compacting:
+        findings += _compare_rows(harness.warehouse, fresh)
+    return [Finding(kind, text[:_SHOWN]) for kind, text in findings]
+
+
+def _read_afresh(harness: FaultHarness, read_afresh: Callable[[Path], None]) -> Path:
+    """Return a fresh warehouse that was read up to the same end as the one of the job."""
+    for number in count():
+        fresh = harness.directory / f"fresh-{number}"
+        shutil.rmtree(fresh, ignore_errors=True)
+        ends = harness.client.end_offsets(TOPIC)
+        read_afresh(fresh)
+        harness.settle()
+        if ends == harness.client.end_offsets(TOPIC) or number == _ATTEMPTS:  # else a session has timed out
+            return fresh
+    raise AssertionError
+
+
+def _verify(harness: FaultHarness) -> list[Finding]:
+    """Compare the rows with the brokers, as the command does."""
+    found: list[str] = []
+    for _ in range(_ATTEMPTS):
+        own = WarehouseTables(harness.warehouse, CLUSTER)
+        report = verify(harness.client, own, SystemClock(), _VERIFY_SECONDS, lambda _: None)
+        found = [*map(str, report.differences), *map(str, report.not_compared)]
+        if not found:
+            break
+    return [Finding(DIFFERENCE, f"verify: {text}") for text in found]
+
+
+def _doubles(warehouse: Path) -> Iterator[Finding]:
+    """Yield every key that more than one row of a table has."""
+    reader = WarehouseReader(warehouse)
+    for definition in tables():
+        key = ", ".join(f'"{name}"' for name in definition.key)
+        sql = f"SELECT {key}, count(*) AS n FROM {definition.name} GROUP BY {key} HAVING count(*) > 1"
+        yield from (Finding(DOUBLE, f"{definition.name}: {row}") for row in reader.rows(sql))
+
+
+def _losses(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
+    """Yield the records that are neither in the row of their group nor in quarantine."""
+    reader = WarehouseReader(warehouse)
+    last = {row["group_id"]: row["last_offset"] for row in reader.rows("SELECT group_id, last_offset FROM groups")}
+    quarantined = {
+        (row["partition"], row["offset"]) for row in reader.rows('SELECT "partition", "offset" FROM quarantine')
+    }
+    for record in log:
+        if (record.partition, record.offset) in quarantined or record.value is None:
+            continue
+        if record.record_type == UNKNOWN_TYPE:
+            yield Finding(LOSS, f"not in quarantine: partition {record.partition}, offset {record.offset}")
+        elif record.record_type in RECORD_TYPES and last.get(record.group_id, -1) < record.offset:
+            yield Finding(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")
+
+
+def _compare_histories(warehouse: Path, fresh: Path, first_kept: Offsets) -> Iterator[Finding]:
+    """Compare every history table with the fresh one, where the log was not compacted."""
+    for definition in history_tables():
+        rows, expected = (
+            {_key(definition.name, row): row for row in _history(path, definition.name, first_kept)}
+            for path in (warehouse, fresh)
+        )
+        for key in sorted(expected.keys() | rows.keys(), key=str):
+            if key not in rows:
+                yield Finding(LOSS, f"{definition.name} lacks {expected[key]}")
+            elif key not in expected:
+                yield Finding(DIFFERENCE, f"{definition.name} has {rows[key]}, and the log does not show it")
+            elif rows[key] != expected[key]:
+                differing = [name for name, value in rows[key].items() if value != expected[key][name]]
+                yield Finding(DIFFERENCE, f"{definition.name} {key}: {differing}: {rows[key]} for {expected[key]}")
+
+
+def _history(path: Path, name: str, first_kept: Offsets) -> Iterator[dict[str, Any]]:
+    definition = table(name)
+    for row in WarehouseReader(path).rows(f"SELECT * FROM {name}"):
+        if row.get("kind") != _NOT_FROM_LOG and row["offset"] >= first_kept.get(
+            row[str(definition.partition_column)], 0
+        ):
+            yield row
+
+
+def _key(name: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[column] for column in table(name).key)
+
+
+def _compare_rows(warehouse: Path, fresh: Path) -> Iterator[Finding]:
+    rows, expected = (
+        {row["group_id"]: row for row in WarehouseReader(path).rows("SELECT * FROM groups")}
+        for path in (warehouse, fresh)
+    )
+    for group_id in sorted(expected.keys() | rows.keys()):
+        row, other = rows.get(group_id), expected.get(group_id)
+        if row is None or other is None:
+            yield Finding(DIFFERENCE, f"{group_id!r}: only {'the log' if row is None else 'the job'} has the group")
+            continue
+        for name, value in row.items():
+            if name != _NOT_FROM_LOG and _comparable(value) != _comparable(other[name]):
+                yield Finding(DIFFERENCE, f"{group_id!r} {name}: {value} for {other[name]}")
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, list):
+        value = [one for one in value if not (isinstance(one, dict) and one.get("what") == _NOT_FROM_LOG)]
+    return sort_list(value)

@@ -1,0 +1,248 @@
+"""What the faults happen to: a broker with groups that keep changing, and the job as a process with its warehouse."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from random import Random
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from streaming_app.groups.partition import partition_of
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.managed_process import Startable
+from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
+from tests.faults.disk import Disk
+from tests.faults.job import FaultyJob
+from tests.history.job import STARTS, StartOptions
+from tests.history.operations import Operations
+from tests.odd_group_ids import ODD
+
+TOPIC, CLUSTER, PARTITIONS = "__consumer_offsets", "default", 4
+UNKNOWN_TYPE = 99
+DELETE_RETENTION_SECONDS = 15
+STOPPED_SECONDS = 12.0  # longer than sessions: of members, and of the broker with its controller
+_COMPACTING = {
+    "log.roll.ms": "2000",  # the newest segment is never compacted
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.delete.retention.ms": str(1000 * DELETE_RETENTION_SECONDS),
+}
+_SHORT_SESSIONS = {
+    "group.streams.min.session.timeout.ms": "5000",
+    "group.streams.session.timeout.ms": "10000",
+    "group.streams.heartbeat.interval.ms": "3000",
+    "group.streams.min.heartbeat.interval.ms": "1000",
+}
+_KEEPING = {"log.cleaner.enable": "false"}
+_GROUPS = 8
+_CATCH_UP_SECONDS = 180.0
+_STARTS_PER_PHASE = 12
+_INTERNAL_CLIENT = "__admin_client"  # the client id with which a broker accepts records for internal topics
+
+
+class DidNotRecoverError(Exception):
+    """The job did not come to the end of the topic; the text says what it printed."""
+
+
+class FaultHarness(Startable):
+    """One broker, its groups, one job; every random choice depends on the seed, the timing of processes does not."""
+
+    def __init__(self, directory: Path, seed: int, *, compacting: bool) -> None:
+        """Prepare. With `compacting` the log is compacted all the time, else never."""
+        self.directory, self.compacting = directory, compacting
+        self.random = Random(seed)  # noqa: S311 - no secret
+        self.warehouse = directory / "disk" / "warehouse"
+        self.killed_at: float | None = None
+        self.starts = 0
+        self._stack = ExitStack()
+        self.disk = Disk(directory / "disk")
+        properties = {**_SHORT_SESSIONS, **(_COMPACTING if compacting else _KEEPING)}
+        self.broker = LocalBroker(directory / "broker", properties=properties)
+        ids = [one for one in ODD.values() if one]
+        self._ids = [*self.random.sample(ids, _GROUPS - 3), "plain", "${spark.sql.session.timeZone}", "UTC"]
+
+    def start(self) -> None:
+        """Start the broker, let some groups appear, and start the job."""
+        try:
+            for one in (self.disk, self.broker):
+                self._stack.enter_context(one)
+            server = self.broker.bootstrap_server
+            self.client = self._stack.enter_context(StreamsGroupClient(server))
+            self.operations = Operations(
+                self.client, server, self.random.randrange(2**32), group_ids=list(dict.fromkeys(self._ids))
+            )
+            self.job = self.new_job()
+            self._stack.callback(self._close_job)
+            while not self.client.end_offsets(TOPIC):  # the topic is created for the first group
+                self.operations.step()
+            self.start_job()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop everything."""
+        self._stack.close()
+
+    def new_job(self) -> FaultyJob:
+        """Return another job of the same warehouse, not started."""
+        logs = sum(1 for _ in self.directory.glob("job-*.log"))
+        return FaultyJob(self.broker.bootstrap_server, self.warehouse, self.directory / f"job-{logs}.log")
+
+    def _close_job(self) -> None:
+        self.job.send(signal.SIGCONT, self.job.pids())
+        self.job.close()
+
+    # What goes on besides the faults
+
+    def seconds(self, low: float, high: float) -> float:
+        """Return a random number of seconds."""
+        return self.random.uniform(low, high)
+
+    def operate(self, seconds: float) -> None:
+        """Let the groups change for a while. Operations that fail since the broker is away are left out."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self.broker.pid is None:
+                time.sleep(0.1)
+                continue
+            with suppress(KafkaError, OSError):
+                if self.random.random() < 0.02:
+                    self._write_unknown_record()
+                else:
+                    self.operations.step()
+            time.sleep(0.02)
+
+    def wait_before(self, low: float, high: float) -> None:
+        """Let some time pass before a fault, then start the job again if an earlier fault has ended it."""
+        self.operate(self.seconds(low, high))
+        self.ensure_running()
+
+    def _write_unknown_record(self) -> None:
+        """Write a record of a type that no release knows; its id is not always valid UTF-8."""
+        group_id = self.random.choice([*(one.encode() for one in self.operations.groups), b"\xff\xfe", b"\xed\xa0\x80"])
+        partition = partition_of(group_id.decode("utf-8", "replace"), PARTITIONS)
+        key = UNKNOWN_TYPE.to_bytes(2, "big") + len(group_id).to_bytes(2, "big") + group_id
+        value = self.random.randbytes(self.random.choice((0, 10, 1_000)))
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_server, client_id=_INTERNAL_CLIENT)
+        try:
+            producer.send(TOPIC, key=key, value=value, partition=partition).get(10)
+        finally:
+            producer.close()
+
+    # The job
+
+    def start_job(self, *options: str, setup: str = "") -> None:
+        """Start the job in one of several ways, with these options in addition."""
+        how = self.random.choice(STARTS)
+        self.starts += 1
+        self.job.start(StartOptions((*how.options, *options), how.as_large_batches, setup))
+
+    def start_job_for_workers(self) -> None:
+        """Start the job so that every batch is processed by workers."""
+        self.starts += 1
+        self.job.start(StartOptions(as_large_batches=True))
+
+    def kill_job(self) -> None:
+        """Kill the process that a user started, if it runs, and note when."""
+        self.killed_at = time.monotonic()
+        if self.job.running:
+            self.job.send(signal.SIGCONT, self.job.pids())
+            self.job.kill()
+
+    def kill_job_only(self) -> None:
+        """Kill the process that a user started, and leave its JVM as it is."""
+        self.killed_at = time.monotonic()
+        self.job.kill()
+
+    def ensure_running(self) -> None:
+        """Start broker and job if they are not running, as the machine's service manager does."""
+        self.broker.start()
+        if self.job.running and self.job.unexpected_exit:
+            self.job.close()
+        if not self.job.running:
+            self.start_job()
+
+    def remove(self, *names: str) -> None:
+        """Remove files or directories of the warehouse."""
+        for name in names:
+            path = self.warehouse / name
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def copy_warehouse(self, to: Path) -> None:
+        """Copy the warehouse while the job runs: first the checkpoint, then the logs of the tables, then their files.
+
+        So whatever the checkpoint is past is in the logs, and whatever the logs name is in the files.
+        """
+
+        def copy_file(source: str, target: str) -> str:
+            with suppress(FileNotFoundError):  # Spark and Delta remove temporary and old files
+                shutil.copy2(source, target)
+            return target
+
+        def copy(source: Path, *left_out: str) -> None:
+            with suppress(shutil.Error, FileNotFoundError):  # a directory was removed meanwhile
+                shutil.copytree(
+                    source,
+                    to / source.relative_to(self.warehouse),
+                    copy_function=copy_file,
+                    ignore=shutil.ignore_patterns(*left_out),
+                    dirs_exist_ok=True,
+                )
+
+        logs = sorted(self.warehouse.glob("*/_delta_log"))
+        for source in (self.warehouse / "_checkpoints", *logs):
+            copy(source)
+        for log in logs:
+            copy(log.parent, log.name)
+
+    # The end of a phase
+
+    def settle(self) -> float | None:
+        """Wait until the job is at the end of the topic; return the seconds since it was killed, if that was last.
+
+        Raises DidNotRecoverError if it does not come there although it is started again whenever it ends.
+        """
+        self.ensure_running()
+        outputs = len(self.job.output)
+        ends = self.client.end_offsets(TOPIC)
+        until = time.monotonic() + _CATCH_UP_SECONDS
+        starts = 0
+        while not self._is_at(ends):
+            if self.job.unexpected_exit:
+                starts += 1
+                self.ensure_running()
+            if time.monotonic() > until or starts > _STARTS_PER_PHASE:
+                raise DidNotRecoverError(f"not caught up after {starts} starts: {self.job.output[outputs:][-3000:]}")
+            time.sleep(0.1)
+        caught_up_at = time.monotonic()
+        killed_at, self.killed_at = self.killed_at, None
+        return None if killed_at is None else caught_up_at - killed_at
+
+    def _is_at(self, ends: dict[int, int]) -> bool:
+        with suppress(Exception):  # the checkpoint may be removed or written right now
+            done = read_checkpoint_offsets(self.warehouse, CLUSTER)
+            return done is not None and not done.offsets_behind(ends)
+        return False
+
+    def cleaned_offsets(self) -> dict[int, int]:
+        """Return by partition the offset up to which the log was compacted, as the broker has recorded it."""
+        file = self.broker.directory / "data" / "cleaner-offset-checkpoint"
+        lines = file.read_text("utf-8").splitlines()[2:] if file.exists() else []
+        return {int(partition): int(offset) for topic, partition, offset in _fields(lines) if topic == TOPIC}
+
+
+def _fields(lines: list[str]) -> Iterator[tuple[str, str, str]]:
+    for line in lines:
+        topic, partition, offset = line.split()
+        yield topic, partition, offset

@@ -1,0 +1,99 @@
+"""A topic that is deleted and created again: refused until `--reset`, which may be killed any number of times.
+
+It has a topic and a warehouse of its own: brokers keep `__consumer_offsets` in use.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from typing import NamedTuple
+
+from kafka import KafkaProducer
+
+from offsets_decoder import encode
+from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
+from streaming_app.tables.reader import WarehouseReader
+from tests.faults.harness import CLUSTER, FaultHarness
+from tests.faults.job import FaultyJob
+from tests.history.job import StartOptions
+from tests.waiting import wait_until
+
+_GROUPS = 4
+_CATCH_UP_SECONDS = 120.0
+_REFUSED_SECONDS = 90.0
+
+
+class Change(NamedTuple):
+    """An event that the topic shows: the new epoch of a group, and when."""
+
+    group_id: str
+    epoch: str
+    at_ms: int
+
+
+class RecreatedTopic:
+    """The topic, what was written into it in all its lives, and its job."""
+
+    def __init__(self, harness: FaultHarness) -> None:
+        self._harness, self._random = harness, harness.random
+        directory = harness.directory / "recreated"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        self.topic = f"offsets-{self._random.randrange(10**9)}"
+        self.job = FaultyJob(harness.broker.bootstrap_server, directory / "warehouse", directory / "job.log")
+        self.changes: list[Change] = []
+        self.last: dict[str, str] = {}
+
+    def create(self) -> None:
+        """Create the topic with other contents than before, and more or fewer records."""
+        self._harness.client.create_topic(self.topic, 1)
+        ids = self._random.sample(self._harness.operations.groups, _GROUPS)
+        producer = KafkaProducer(bootstrap_servers=self._harness.broker.bootstrap_server)
+        self.last = {}
+        at_ms = 1000 * int(time.time())
+        try:
+            for epoch in range(2, self._random.randrange(3, 30)):
+                for group_id in ids:
+                    at_ms += 1
+                    group = {"group_id": group_id}
+                    key, value = encode(17, group, {"epoch": epoch, "last_assignment_configs": []})
+                    producer.send(self.topic, key=key, value=value, partition=0, timestamp_ms=at_ms).get(30)
+                    self.changes.append(Change(group_id, str(epoch), at_ms))
+                    self.last[group_id] = str(epoch)
+        finally:
+            producer.close()
+
+    def start(self, *options: str) -> None:
+        """Start its job."""
+        self.job.start(StartOptions(("--topic", self.topic, *options)))
+
+    def is_refused(self) -> bool:
+        """Return whether its job, which was started, ends and says that the topic is another one."""
+        wait_until(lambda: bool(self.job.unexpected_exit), _REFUSED_SECONDS)
+        refused = "deleted and created again" in (self.job.unexpected_exit or "")
+        self.job.close()
+        return refused
+
+    def is_caught_up(self) -> bool:
+        """Return whether its job comes to the end of the topic."""
+
+        def is_at_end() -> bool:
+            done = read_checkpoint_offsets(self.job.warehouse, CLUSTER)
+            return done is not None and not done.offsets_behind(self._harness.client.end_offsets(self.topic))
+
+        return wait_until(lambda: is_at_end() or bool(self.job.unexpected_exit), _CATCH_UP_SECONDS) and is_at_end()
+
+    def differences(self) -> list[str]:
+        """Compare the tables with what was written."""
+        reader = WarehouseReader(self.job.warehouse)
+        rows = {row["group_id"]: str(row["group_epoch"]) for row in reader.rows("SELECT * FROM groups")}
+        events = Counter(
+            Change(row["group_id"], row["new"], int(row["at"].timestamp() * 1000))
+            for row in reader.rows("SELECT group_id, new, at FROM group_events WHERE kind = 'group_epoch'")
+        )
+        expected = Counter(self.changes)
+        found = [] if rows == self.last else [f"rows {rows} for {self.last}"]
+        found += [f"{change} {events[change]} times" for change in events - expected]
+        return found + [f"{change} is missing" for change in expected - events]

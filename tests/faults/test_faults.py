@@ -1,0 +1,47 @@
+"""A few faults; `python -m tests.faults` runs any number of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.afresh import AfreshReader
+from tests.faults.campaign import REGRESSIONS, Phase, Results, Round, random_rounds, run_round
+from tests.faults.faults import FAULTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHORT = (
+    Round(1, compacting=False, phases=(Phase(("kill_at_write", "kill_jvm")), Phase(("lose_table",)))),
+    Round(2, compacting=True, phases=(Phase(("miss_tombstones",)),)),
+)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("one", SHORT, ids=["a log that is kept", "a log that is compacted"])
+def test_after_faults_the_tables_agree_with_the_brokers_and_the_log(
+    one: Round, spark: SparkSession, tmp_path: Path
+) -> None:
+    results, lines = Results(), []
+    read_afresh = AfreshReader(spark, tmp_path / "template")
+    assert run_round(one, tmp_path / "round", read_afresh, results, lines.append), "\n".join(lines)
+    assert results.survived == results.tried
+    assert results.total == sum(len(phase.faults) for phase in one.phases)
+
+
+def test_a_seed_gives_the_same_rounds_and_all_kinds_of_faults_occur() -> None:
+    first, second = random_rounds(3, list(FAULTS)), random_rounds(3, list(FAULTS))
+    rounds = [next(first) for _ in range(50)]
+    assert rounds == [next(second) for _ in range(50)]
+    assert {name for one in rounds for phase in one.phases for name in phase.faults} == set(FAULTS)
+    needing = [
+        one for one in rounds if any(FAULTS[name].needs_compaction for phase in one.phases for name in phase.faults)
+    ]
+    assert all(one.compacting for one in needing)
+
+
+def test_every_regression_names_faults_that_exist() -> None:
+    assert {name for one in REGRESSIONS for phase in one.phases for name in phase.faults} <= set(FAULTS)

@@ -1,0 +1,230 @@
+"""Why a group got a new epoch and a new assignment, as far as its records prove it, wherever batches end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.fold import Fold
+from streaming_app.groups.row import from_row, to_row
+from streaming_app.groups.state import GroupState
+from tests.groups.records import CONFIGS, FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, metadata
+from tests.groups.records import member as member_record
+from tests.groups.test_compacted import history
+
+Step = tuple[Any, int, Any, Any]
+Causes = list[tuple[str, str, str | None]]
+
+
+def member(**fields: Any) -> dict[str, Any]:
+    return {**member_record(), **fields}
+
+
+def assigned(second: float, epoch: int, *members: dict[str, str]) -> list[Step]:
+    """The records of a new assignment."""
+    value = {"assignment_epoch": epoch, "assignment_timestamp": 0}
+    return [*((at(second), 21, key, TARGET) for key in members), (at(second), 20, GROUP, value)]
+
+
+def leave(second: float, epoch: int, key: dict[str, str] = M1) -> list[Step]:
+    return [*((at(second), kind, key, None) for kind in (22, 21, 19)), (at(second), 17, GROUP, metadata(epoch))]
+
+
+def join(second: float, epoch: int, key: dict[str, str] = M2, **fields: Any) -> list[Step]:
+    return [
+        (at(second), 19, key, member(**fields)),
+        (at(second), 17, GROUP, metadata(epoch)),
+        (at(second), 22, key, current(1)),
+    ]
+
+
+def replace(second: float, epoch: int | None) -> list[Step]:
+    """A static member `i1` is replaced by another one; with an epoch, its process is another one, too."""
+    records = [
+        *((at(second), kind, M1, None) for kind in (22, 21, 19)),
+        (at(second), 19, M2, member(instance_id="i1")),
+        (at(second), 21, M2, TARGET),
+        (at(second), 22, M2, current(0, active=[0, 1])),
+    ]
+    if epoch is not None:
+        records += [
+            (at(second), 19, M2, member(instance_id="i1", process_id="another")),
+            (at(second), 17, GROUP, metadata(epoch)),
+            *assigned(second, epoch),
+            (at(second), 22, M2, current(epoch, active=[0, 1])),
+        ]
+    return records
+
+
+STATIC_JOIN = [
+    (when, kind, key, member(instance_id="i1") if kind == 19 else value) for when, kind, key, value in FIRST_JOIN
+]
+
+OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
+    "a member joins": (
+        [*join(10, 3), *assigned(10, 3, M1, M2)],
+        [("group_epoch", "3", "member_joined"), ("assignment_epoch", "3", "member_joined")],
+    ),
+    "a member joins, and the assignment follows a second later": (
+        [*join(10, 3), *assigned(11, 3, M1, M2)],
+        [("group_epoch", "3", "member_joined"), ("assignment_epoch", "3", "member_joined")],
+    ),
+    "one member joins and one leaves before there is an assignment": (
+        [*join(10, 3), *leave(11, 4), *assigned(12, 4, M2)],
+        [
+            ("group_epoch", "3", "member_joined"),
+            ("group_epoch", "4", "member_left"),
+            ("assignment_epoch", "4", "member_joined,member_left"),
+        ],
+    ),
+    "the last member leaves": (
+        [*leave(10, 3), *assigned(10, 3)],
+        [("group_epoch", "3", "member_left"), ("assignment_epoch", "3", "member_left")],
+    ),
+    "topics change": (
+        [(at(10), 17, GROUP, {**metadata(3), "metadata_hash": 8}), *assigned(10, 3, M1)],
+        [("group_epoch", "3", "topics_changed"), ("assignment_epoch", "3", "topics_changed")],
+    ),
+    "the assignment configs change": (
+        [(at(10), 17, GROUP, metadata(3, configs=[{**CONFIGS[0], "value": "1"}])), *assigned(10, 3, M1)],
+        [("group_epoch", "3", "config_changed"), ("assignment_epoch", "3", "config_changed")],
+    ),
+    "the topology advances, as in later releases": (
+        [
+            (at(10), 23, GROUP, {**TOPOLOGY, "epoch": 1}),
+            (at(10), 17, GROUP, metadata(3, validated=1)),
+            *assigned(10, 3),
+        ],
+        [("group_epoch", "3", "topology_changed"), ("assignment_epoch", "3", "topology_changed")],
+    ),
+    "nothing in the records explains it": (
+        [(at(10), 17, GROUP, metadata(3)), *assigned(11, 3, M1)],
+        [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
+    ),
+    "what is explained and what is not are assigned together": (
+        [(at(10), 17, GROUP, metadata(3)), *join(11, 4), *assigned(12, 4, M1, M2)],
+        [
+            ("group_epoch", "3", "unknown"),
+            ("group_epoch", "4", "member_joined"),
+            ("assignment_epoch", "4", "member_joined,unknown"),
+        ],
+    ),
+    "the next assignment has its own cause": (
+        [*join(10, 3), *assigned(10, 3, M1, M2), (at(20), 17, GROUP, metadata(4)), *assigned(20, 4, M1)],
+        [
+            ("group_epoch", "3", "member_joined"),
+            ("assignment_epoch", "3", "member_joined"),
+            ("group_epoch", "4", "unknown"),
+            ("assignment_epoch", "4", "unknown"),
+        ],
+    ),
+    "a description is pushed": (
+        [(at(10), 17, GROUP, metadata(2, stored=-2)), (at(11), 17, GROUP, metadata(2, stored=0))],
+        [],
+    ),
+    "the group is deleted": ([(at(10), 17, GROUP, None)], []),
+}  # fmt: skip
+
+
+def causes(events: list[Any]) -> Causes:
+    kinds = ("group_epoch", "assignment_epoch")
+    return [(event.kind, event.new, event.cause) for event in events if event.kind in kinds and event.old is not None]
+
+
+def through_table(state: GroupState) -> GroupState:
+    return from_row(to_row("c", state))
+
+
+def cut_anywhere(before: list[Step], operation: list[Step]) -> None:
+    """Assert that the events of two batches are those of one, wherever the first ends."""
+    stable = fold(log(*before)).group_state
+    records = log(*operation, first=len(before))
+    whole = fold(records, through_table(stable))
+    for cut in range(1, len(records)):
+        first = fold(records[:cut], through_table(stable))
+        second = fold(records[cut:], through_table(first.group_state))
+        assert sorted(map(str, history(first, second))) == sorted(map(str, whole.events)), cut
+        assert second.group_state.group.causes_since_assignment == whole.group_state.group.causes_since_assignment
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_new_epoch_and_a_new_assignment_say_why_where_the_records_prove_it(name: str) -> None:
+    operation, expected = OPERATIONS[name]
+    stable = fold(log(*FIRST_JOIN)).group_state
+    assert causes(fold(log(*operation, first=len(FIRST_JOIN)), stable).events) == expected
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_where_a_batch_ends_makes_no_difference_to_the_causes(name: str) -> None:
+    cut_anywhere(FIRST_JOIN, OPERATIONS[name][0])
+
+
+def test_the_first_epoch_and_the_first_assignment_come_from_the_first_join() -> None:
+    events = fold(log(*FIRST_JOIN)).events
+    found = [(event.kind, event.old, event.new, event.cause) for event in events if event.kind.endswith("t_epoch")]
+    assert found == [("assignment_epoch", None, "1", None), ("assignment_epoch", "1", "2", "member_joined")]
+    (epoch,) = [event for event in events if event.kind == "group_epoch"]
+    assert (epoch.old, epoch.new, epoch.cause) == (None, "2", "member_joined")
+
+
+@pytest.mark.parametrize("epoch", [3, None])
+def test_a_static_member_that_comes_back_under_another_id_is_replaced(epoch: int | None) -> None:
+    stable = fold(log(*STATIC_JOIN)).group_state
+    folded = fold(log(*replace(10, epoch), first=7), stable)
+    expected = [("group_epoch", "3", "member_replaced"), ("assignment_epoch", "3", "member_replaced")]
+    assert causes(folded.events) == (expected if epoch else [])
+    assert folded.group_state.group.causes_since_assignment is None
+    cut_anywhere(STATIC_JOIN, replace(10, epoch))
+
+
+def test_two_static_members_that_come_back_are_not_members_that_joined_or_left() -> None:
+    stable = fold(log(*STATIC_JOIN)).group_state
+    away = [(at(9), 22, M1, current(-2, active=[0, 1]))]
+    folded = fold(log(*away, *replace(44, None), *join(60, 3, {**M1, "member_id": "m3"}), first=7), stable)
+    assert causes(folded.events) == [("group_epoch", "3", "member_joined")]
+
+
+def test_the_causes_of_an_earlier_life_of_the_group_are_not_those_of_the_next() -> None:
+    waiting = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(3)))).group_state
+    assert waiting.group.causes_since_assignment == "unknown"
+    again = [(at(60), 19, M2, member()), (at(60), 23, GROUP, TOPOLOGY), (at(60), 17, GROUP, metadata(2))]
+    deleted = [(at(50), 17, GROUP, None)]
+    for operations in ([*deleted, *again], again):
+        folded = fold(log(*operations, *assigned(63, 2, M2), first=20), through_table(waiting))
+        assert causes(folded.events)[-1] == ("assignment_epoch", "2", "member_joined")
+        cut_anywhere([*FIRST_JOIN, (at(9), 17, GROUP, metadata(3))], [*operations, *assigned(63, 2, M2)])
+
+
+def test_a_compacted_log_proves_no_cause_of_the_first_epoch_that_it_holds() -> None:
+    folded = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(1), 19, M1, member()), (at(900), 17, GROUP, metadata(9))))
+    (epoch,) = [event for event in folded.events if event.kind == "group_epoch"]
+    assert (epoch.old, epoch.new, epoch.cause) == (None, "9", None)
+
+
+def test_a_member_that_joins_or_leaves_comes_with_its_host_and_instance() -> None:
+    stable = fold(log(*STATIC_JOIN)).group_state
+    folded = fold(log(*replace(10, None), first=7), stable)
+    changes = [
+        (event.kind, event.member_id, event.client_host, event.instance_id)
+        for event in folded.events
+        if event.kind.startswith("member_")
+    ]
+    assert sorted(changes) == [("member_joined", "m2", "/127.0.0.1", "i1"), ("member_left", "m1", "/127.0.0.1", "i1")]
+
+
+def test_each_member_has_the_time_of_its_own_newest_record() -> None:
+    records = [
+        *FIRST_JOIN,
+        *join(10, 3),
+        *assigned(10, 3, M1, M2),
+        (at(20), 22, M2, current(3)),
+        (at(30), 22, M1, None),
+    ]
+    state = fold(log(*records)).group_state
+    assert {one["member_id"]: one["updated_at"] for one in to_row("c", state)["members"]} == {
+        "m1": at(30),
+        "m2": at(20),
+    }
+    assert through_table(state).group.members["m2"].updated_at == at(20)
+    assert Fold.of("g", 0, through_table(state)).group_state.group.members["m1"].updated_at == at(30)

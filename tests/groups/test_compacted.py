@@ -1,0 +1,163 @@
+"""Logs that compaction has thinned out, groups created again without tombstones, and conversions of the group type.
+
+Only what the log proves is in the row and in the events; what it does not prove is None.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.fold import Fold
+from streaming_app.groups.row import to_row
+from streaming_app.groups.state import Event
+from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
+
+MONTHS = 90 * 86_400
+CLASSIC, TOMBSTONE = {"protocol_type": "consumer"}, None
+
+
+def row_of(folded: Any) -> dict[str, Any]:
+    return to_row("c", folded.group_state)
+
+
+def events_of(folded: Any, kind: str) -> list[tuple[Any, Any, Any]]:
+    return [(event.at, event.old, event.new) for event in folded.events if event.kind == kind]
+
+
+def history(first: Fold, second: Fold) -> list[Event]:
+    """What the table holds after two batches: retracted events are deleted by their key."""
+    gone = {(event.kind, event.member_id, event.offset) for event in second.retracted}
+    return [e for e in first.events if (e.kind, e.member_id, e.offset) not in gone] + second.events
+
+
+def test_an_empty_group_whose_old_topology_record_comes_first_is_empty_since_an_unknown_time() -> None:
+    folded = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(MONTHS), 17, GROUP, metadata(9, stored=0))))
+    row = row_of(folded)
+    assert (row["state"], row["state_since"], row["first_seen_at"]) == ("Empty", None, None)
+    assert (row["description_status"], row["description_since"]) == ("CURRENT", None)
+    assert events_of(folded, "state") == [(at(MONTHS), None, "Empty")]
+    assert events_of(folded, "description_status") == [(at(MONTHS), None, "CURRENT")]
+    assert events_of(folded, "stored_description_epoch") == [(at(MONTHS), None, "0")]
+    (epoch,) = row["topology_epochs"]
+    assert (epoch["validated_at"], epoch["description_stored_at"]) == (None, None)
+
+
+def test_a_healthy_group_was_never_empty_because_its_topology_is_older_than_its_members() -> None:
+    folded = fold(
+        log(
+            (at(0), 23, GROUP, TOPOLOGY),
+            (at(500), 19, M1, member()),
+            (at(MONTHS), 17, GROUP, metadata(9)),
+            (at(MONTHS + 3), 21, M1, TARGET),
+            (at(MONTHS + 3), 20, GROUP, {"assignment_epoch": 9, "assignment_timestamp": 0}),
+            (at(MONTHS + 4), 22, M1, current(9, active=[0, 1])),
+        )
+    )
+    assert [new for _, _, new in events_of(folded, "state")] == ["Assigning", "Reconciling", "Stable"]
+    assert row_of(folded)["state_since"] == at(MONTHS + 4)
+
+
+def test_a_group_without_record_17_is_unknown() -> None:
+    folded = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(1), 19, M1, member())))
+    assert row_of(folded)["state"] == "Unknown"
+    assert events_of(folded, "state") == []
+
+
+def test_the_creation_is_known_where_its_operation_is_in_the_log() -> None:
+    row = row_of(fold(log(*FIRST_JOIN)))
+    assert (row["first_seen_at"], row["topology_epochs"][0]["validated_at"]) == (at(0), at(0))
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_where_batches_end_makes_no_difference_to_what_is_proved(cut: int) -> None:
+    records = log(
+        (at(0), 23, GROUP, TOPOLOGY), (at(500), 19, M1, member()), (at(900), 17, GROUP, metadata(9, stored=0)),
+        (at(903), 21, M1, TARGET), (at(903), 20, GROUP, {"assignment_epoch": 9, "assignment_timestamp": 0}),
+        (at(904), 22, M1, current(9, active=[0, 1])), (at(950), 17, GROUP, metadata(9, stored=-2)),
+    )  # fmt: skip
+    first = fold(records[:cut])
+    second = fold(records[cut:], first.group_state if cut else None)
+    whole = fold(records)
+    assert row_of(second) == row_of(whole)
+    assert history(first, second) == whole.events
+
+
+def created_again(epoch: int = 2) -> list[tuple[Any, int, Any, Any]]:
+    return [
+        (at(60), 19, M2, member()),
+        (at(60), 23, GROUP, TOPOLOGY),
+        (at(60), 17, GROUP, metadata(epoch)),
+        (at(60), 22, M2, current(1)),
+    ]
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_a_lower_group_epoch_is_a_new_group_with_the_members_that_joined_now(cut: int) -> None:
+    old = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(7))))
+    again = log(*created_again(), first=20)
+    first = fold(again[:cut], old.group_state)
+    folded = fold(again[cut:], first.group_state)
+    row = row_of(folded)
+    assert [one["member_id"] for one in row["members"]] == ["m2"]
+    assert (row["group_epoch"], row["assignment_epoch"], row["first_seen_at"]) == (2, 1, at(60))
+    assert row["assignments"] == []
+    events = history(first, folded)
+    assert [event.member_id for event in events if event.kind == "member_left"] == ["m1"]
+    assert [event.at for event in events if event.kind == "created"] == [at(60)]
+
+
+def test_a_member_that_joins_the_new_group_under_its_old_id_keeps_nothing() -> None:
+    old = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(7))))
+    again = [
+        (when, kind, {**key, "member_id": "m1"} if "member_id" in key else key, value)
+        for when, kind, key, value in created_again()
+    ]
+    row = row_of(fold(log(*again, first=20), old.group_state))
+    (one,) = row["members"]
+    assert (one["member_id"], one["member_epoch"]) == ("m1", 1)
+    assert row["assignments"] == []
+
+
+def pushes(*steps: tuple[int, int]) -> int:
+    """Count the unsolicited pushes of (stored, failed) pairs after a first join."""
+    records = [
+        (at(10 + n), 17, GROUP, metadata(stored=stored, failed=failed)) for n, (stored, failed) in enumerate(steps)
+    ]
+    return int(row_of(fold(log(*FIRST_JOIN, *records)))["unsolicited_pushes"])
+
+
+def test_each_push_after_a_failure_and_a_success_counts_once() -> None:
+    failure = [(-2, -1), (-2, 0)]  # solicited, rejected permanently
+    assert pushes(*failure) == 0
+    success = [(0, 0)]  # a push that nobody solicited: the epoch had failed
+    assert pushes(*failure, *success) == 1
+    again = [(-2, 0), (0, 0)]
+    assert pushes(*failure, *success, *again) == 2
+    assert pushes(*failure, *success, *again, *again) == 3
+
+
+def test_the_brokers_own_conversion_to_a_classic_group_is_one_operation() -> None:
+    empty = fold(log(*FIRST_JOIN, (at(9), 22, M1, None), (at(9), 21, M1, None), (at(9), 19, M1, None)))
+    conversion = log(
+        (at(20), 20, GROUP, None), (at(20), 17, GROUP, None), (at(20), 23, GROUP, None), (at(20), 2, {}, {}), first=30
+    )  # fmt: skip
+    whole = fold(conversion, empty.group_state)
+    assert (row_of(whole)["group_type"], row_of(whole)["state"], row_of(whole)["last_offset"]) == (
+        "classic",
+        "Dead",
+        33,
+    )
+    assert events_of(whole, "deleted") == [(at(20), "streams", None)]
+
+
+def test_a_classic_group_that_takes_the_id_later_changes_the_type_once() -> None:
+    dead = fold(log(*FIRST_JOIN, (at(20), 17, GROUP, None)))
+    later = fold(log((at(500), 2, {}, {}), first=40), dead.group_state)
+    assert (row_of(later)["group_type"], row_of(later)["updated_at"]) == ("classic", at(20))
+    assert later.events == []
+    again = fold(log((at(600), 2, {}, {}), first=41), later.group_state)
+    assert not again.touched
+    back = fold(log(*((at(700), *record[1:]) for record in FIRST_JOIN[:4]), first=50), later.group_state)
+    assert row_of(back)["group_type"] == "streams"

@@ -1,0 +1,98 @@
+"""The stored topology description (KIP-1331): its status, since when it has it, and unsolicited pushes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.row import from_row, to_row
+from tests.groups.records import FIRST_JOIN, GROUP, TOPOLOGY, at, fold, log, member, metadata
+
+
+# A push writes stored = -2, then stored = E (broker 4.4.0).
+@pytest.mark.parametrize(
+    ("stored", "unsolicited"),
+    [
+        pytest.param([-2, 0], 0, id="solicited"),
+        pytest.param([-2, 0, -2, 0], 1, id="pushed again"),
+        pytest.param([-2, 0, -2, 0, -2, 0], 2, id="pushed twice again"),
+    ],
+)
+def test_unsolicited_pushes_are_counted(stored: list[int], unsolicited: int) -> None:
+    pushes = [(at(10 + i), 17, GROUP, metadata(stored=epoch)) for i, epoch in enumerate(stored)]
+    result = fold(log(*FIRST_JOIN, *pushes))
+    assert result.group_state.unsolicited_pushes == unsolicited
+    assert sum(event.kind == "unsolicited_push" for event in result.events) == unsolicited
+
+
+def test_deleting_the_description_of_an_empty_group_is_not_a_push() -> None:
+    empty = [
+        (at(0), 23, GROUP, TOPOLOGY),
+        (at(0), 17, GROUP, metadata(stored=0)),
+        (at(9), 17, GROUP, metadata(stored=-2)),
+    ]
+    assert fold(log(*empty)).group_state.unsolicited_pushes == 0
+
+
+@pytest.mark.parametrize(
+    ("stored", "failed", "status", "solicitable"),
+    [
+        (0, -1, "CURRENT", False),
+        (-2, 0, "FAILED", False),
+        (-2, -1, "UNCERTAIN", True),
+        (-1, -1, "NEVER_STORED", True),
+        (7, -1, "STALE", True),
+    ],
+)
+def test_the_status_of_the_description_is_derived_from_the_epochs(
+    stored: int, failed: int, status: str, solicitable: bool
+) -> None:
+    row = to_row("c", fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(stored=stored, failed=failed)))).group_state)
+    assert (row["description_status"], row["solicitable"]) == (status, solicitable)
+
+
+def test_no_description_is_solicited_when_every_member_is_stale() -> None:
+    newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
+    row = to_row("c", fold(log(*FIRST_JOIN, newer)).group_state)
+    assert (row["stale_member_count"], row["solicitable"]) == (1, False)
+
+
+def test_the_time_of_a_description_status_does_not_depend_on_where_an_operation_is_cut() -> None:
+    stored = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)))).group_state
+    assert (stored.description_status, stored.description_since) == ("CURRENT", at(5))
+    first = fold(log((at(9), 17, GROUP, metadata(stored=-2)), first=8), stored).group_state
+    assert (first.description_status, first.description_since) == ("UNCERTAIN", at(9))
+    second = fold(log((at(9), 17, GROUP, metadata(stored=0)), first=9), from_row(to_row("c", first))).group_state
+    assert (second.description_status, second.description_since) == ("CURRENT", at(5))
+
+
+@pytest.mark.parametrize(
+    ("records", "since"),
+    [
+        pytest.param([], at(0), id="never stored: since the epoch was first seen"),
+        pytest.param([(at(5), metadata(stored=-2))], at(0), id="a push in progress: unchanged"),
+        pytest.param([(at(5), metadata(stored=0))], None, id="stored"),
+        pytest.param(
+            [(at(5), metadata(stored=0)), (at(9), metadata(stored=-2))], at(9), id="no longer stored: since that time"
+        ),
+    ],
+)
+def test_a_description_is_stale_for_as_long_as_its_epoch_has_been_without_one(
+    records: list[tuple[Any, Any]], since: Any
+) -> None:
+    group_state = fold(log(*FIRST_JOIN, *((when, 17, GROUP, value) for when, value in records))).group_state
+    assert to_row("c", group_state)["description_stale_since"] == since
+
+
+def test_a_new_epoch_makes_a_stored_description_stale() -> None:
+    newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
+    group_state = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)), newer)).group_state
+    assert (group_state.description_status, to_row("c", group_state)["description_stale_since"]) == ("STALE", at(9))
+
+
+def test_members_since_is_when_the_first_member_joined_and_rebalances_do_not_change_it() -> None:
+    second = (at(7), 19, {**GROUP, "member_id": "later"}, member())
+    rebalanced = (at(8), 17, GROUP, metadata(epoch=9))
+    assert to_row("c", fold(log(*FIRST_JOIN, second, rebalanced)).group_state)["members_since"] == at(0)
+    assert to_row("c", fold(log((at(0), 17, GROUP, metadata()))).group_state)["members_since"] is None

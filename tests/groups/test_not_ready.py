@@ -1,0 +1,217 @@
+"""Why groups are NotReady, rule by rule; `test_not_ready_live.py` compares the reasons with those of heartbeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming_app.groups import not_ready
+from streaming_app.groups.not_ready import Reason, not_ready_reason, reason_from_topics, required_topics
+from streaming_app.sandbox.member import STATUSES
+from streaming_app.sandbox.topology import internal_topic
+
+
+def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
+    """Return a subtopology as in a row."""
+    empty: dict[str, Any] = {
+        "subtopology_id": subtopology_id,
+        "source_topics": [],
+        "source_topic_regex": [],
+        "repartition_sink_topics": [],
+        "repartition_source_topics": [],
+        "state_changelog_topics": [],
+        "copartition_groups": [],
+    }
+    return {**empty, **lists}
+
+
+def test_valid_topics_give_no_reason() -> None:
+    parts = [
+        part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+        part(
+            "1",
+            source_topics=["b"],
+            repartition_source_topics=[internal_topic("r")],
+            state_changelog_topics=[internal_topic("c")],
+            copartition_groups=[["b", "r"]],
+        ),
+    ]
+    assert reason_from_topics(parts, {"a": 4, "b": 2, "r": 2, "c": 2}) is None
+    assert required_topics(parts) == ["a", "b", "c", "r"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "topics", "status", "detail", "named"),
+    [
+        (
+            [part(source_topics=["b", "e", "a"]), part("1", source_topics=["d", "c"])],
+            {"e": 1},
+            "MISSING_SOURCE_TOPICS",
+            "Source topics a, b, c and 1 additional topics are missing.",
+            ("a", "b", "c", "d"),
+        ),
+        (  # a missing source topic is reported before any other failed check
+            [part(source_topics=["a", "b", "x"], copartition_groups=[["a", "b"]])],
+            {"a": 1, "b": 2},
+            "MISSING_SOURCE_TOPICS",
+            "Source topics x are missing.",
+            ("x",),
+        ),
+        (
+            [part(source_topics=["a", "b"], copartition_groups=[["a", "b"]])],
+            {"a": 1, "b": 2},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Following topics do not have the same number of partitions: [{a=1, b=2}]",
+            ("a", "b"),
+        ),
+        (  # a repartition topic without a fixed count gets that of the source topic; the next one gets its count
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part("1", repartition_source_topics=[internal_topic("r")], repartition_sink_topics=["s"]),
+                part(
+                    "2", repartition_source_topics=[internal_topic("s")], state_changelog_topics=[internal_topic("c")]
+                ),
+            ],
+            {"a": 3, "r": 3, "s": 3, "c": 4},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Existing topic c has different number of partitions: expected 3, found 4",
+            ("c",),
+        ),
+        (
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r", "s"]),
+                part(
+                    "1",
+                    repartition_source_topics=[internal_topic("r", 2), internal_topic("s", 3)],
+                    copartition_groups=[["r", "s"]],
+                ),
+            ],
+            {"a": 1},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Following topics do not have the same number of partitions: [{r=2, s=3}]",
+            ("r", "s"),
+        ),
+        (  # topics without a fixed count get that of the fixed one, or the largest if none is fixed
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part("1", source_topics=["b"], repartition_sink_topics=["s"]),
+                part(
+                    "2",
+                    repartition_source_topics=[internal_topic("r"), internal_topic("s")],
+                    state_changelog_topics=[internal_topic("c")],
+                    copartition_groups=[["r", "s"]],
+                ),
+            ],
+            {"a": 1, "b": 5, "r": 5, "c": 1},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Existing topic c has different number of partitions: expected 5, found 1",
+            ("c",),
+        ),
+        (
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part(
+                    "1",
+                    source_topics=["b"],
+                    repartition_source_topics=[internal_topic("r", 5)],
+                    copartition_groups=[["b", "r"]],
+                ),
+            ],
+            {"a": 1, "b": 2},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Number of partitions [5] of repartition topic [r] doesn't match number of partitions [2] of the source "
+            "topic.",
+            ("r",),
+        ),
+        (
+            [part(source_topics=["a"], state_changelog_topics=[internal_topic(name) for name in "zyxw"])],
+            {"a": 1},
+            "MISSING_INTERNAL_TOPICS",
+            "Internal topics are missing: w, x, y and 1 additional topics",
+            ("w", "x", "y", "z"),
+        ),
+        (
+            [part(repartition_source_topics=[internal_topic("r")], repartition_sink_topics=["r"])],
+            {},
+            "STREAMS_INVALID_TOPOLOGY",
+            "Failed to compute number of partitions for all repartition topics: There may be loops in the topology "
+            "that cannot be resolved.",
+            (),
+        ),
+        (
+            [part(source_topics=["a"], repartition_source_topics=[internal_topic("r")])],
+            {"a": 1},
+            "STREAMS_INVALID_TOPOLOGY",
+            "Failed to compute number of partitions for all repartition topics: A repartition source topic is never "
+            "used as a sink topic.",
+            ("r",),
+        ),
+        (
+            [part(source_topics=["a"], source_topic_regex=["b.*", "("])],
+            {"a": 1, "xb": 1},
+            "MISSING_SOURCE_TOPICS",
+            "Source topics (, b.* are missing.",
+            ("(", "b.*"),
+        ),
+        (
+            [part(source_topics=["a"], source_topic_regex=["b.*"], copartition_groups=[["a", "b.*"]])],
+            {"a": 1, "b1": 1, "b2": 2},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Following topics do not have the same number of partitions: [{a=1, b1=1, b2=2}]",
+            ("a", "b1", "b2"),
+        ),
+    ],
+)
+def test_the_first_failed_check_is_the_reason(
+    parts: list[dict[str, Any]], topics: dict[str, int], status: str, detail: str, named: tuple[str, ...]
+) -> None:
+    assert reason_from_topics(parts, topics) == Reason(status, detail, named)
+
+
+def row(**changed: Any) -> dict[str, Any]:
+    default = {"state": "NotReady", "topology_epoch": 1, "validated_topology_epoch": -1, "metadata_hash": 5}
+    return {**default, "subtopologies": [part(source_topics=["a", "b"])], **changed}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"metadata_hash": 0}, Reason("MISSING_SOURCE_TOPICS", "Source topics a, b are missing.", ("a", "b"))),
+        (
+            {},
+            Reason(
+                "TOPICS_NOT_VALIDATED",
+                "Topics of topology epoch 1 are missing or wrongly partitioned; no epoch was validated.",
+            ),
+        ),
+        (
+            {"validated_topology_epoch": 0},
+            Reason(
+                "TOPICS_NOT_VALIDATED",
+                "Topics of topology epoch 1 are missing or wrongly partitioned; epoch 0 was validated.",
+            ),
+        ),
+        ({"topology_epoch": None}, Reason("TOPICS_NOT_VALIDATED", "The group has no topology.")),
+        ({"state": "Stable"}, None),
+    ],
+)
+def test_without_metadata_the_reason_is_derived_from_the_log(changed: dict[str, Any], expected: Reason | None) -> None:
+    assert not_ready_reason(row(**changed)) == expected
+
+
+def test_with_metadata_a_group_that_is_not_ready_always_has_a_reason() -> None:
+    assert not_ready_reason(row(), {"a": 1, "b": 1}) == Reason(
+        "TOPICS_NOT_VALIDATED", "The topics are valid by now; the broker has not checked them again."
+    )
+    assert not_ready_reason(row(), {"a": 1}) == Reason("MISSING_SOURCE_TOPICS", "Source topics b are missing.", ("b",))
+    assert not_ready_reason(row(state="Stable"), {}) is None
+
+
+def test_statuses_have_the_names_of_heartbeat_statuses() -> None:
+    statuses = {
+        not_ready.MISSING_SOURCE_TOPICS,
+        not_ready.INCORRECTLY_PARTITIONED_TOPICS,
+        not_ready.MISSING_INTERNAL_TOPICS,
+    }
+    assert statuses <= set(STATUSES)

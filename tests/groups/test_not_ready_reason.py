@@ -1,0 +1,64 @@
+"""Events for the reason of a group that is NotReady: one for each operation, never for half an operation."""
+
+from __future__ import annotations
+
+from streaming_app.groups.row import from_row, to_row
+from streaming_app.groups.state import Event, GroupState
+from tests.groups.records import FIRST_JOIN, GROUP, at, fold, log, metadata
+
+NOT_READY = [*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(validated=-1)), FIRST_JOIN[3]]
+READY_THEN_NOT_READY = [(at(9), 17, GROUP, metadata(epoch=3)), (at(9), 17, GROUP, metadata(epoch=3, validated=-1))]
+
+
+def store(group_state: GroupState) -> GroupState:
+    """Write and read the state as a row, as between two batches."""
+    return from_row(to_row("c", group_state))
+
+
+def reason_events(events: list[Event]) -> list[tuple[str | None, str | None, int]]:
+    return [(event.old, event.new, event.offset) for event in events if event.kind == "not_ready_reason"]
+
+
+def test_a_changed_reason_is_an_event() -> None:
+    first = fold(log(*NOT_READY))
+    first.set_not_ready_reason("no topic")
+    assert reason_events(first.events) == [(None, "no topic", 3)]
+    second = fold(log((at(5), 17, GROUP, metadata(epoch=3, validated=-1)), first=4), store(first.group_state))
+    second.set_not_ready_reason("no topic")
+    assert reason_events(second.events) == []
+    third = fold(log((at(6), 17, GROUP, metadata(epoch=4, validated=-1)), first=5), store(second.group_state))
+    third.set_not_ready_reason("another topic")
+    assert reason_events(third.events) == [("no topic", "another topic", 5)]
+
+
+def test_a_reason_that_changes_without_a_record_updates_the_row_and_adds_no_second_event_at_the_offset() -> None:
+    first = fold(log(*NOT_READY))
+    first.set_not_ready_reason("no topic")
+    later = fold([], store(first.group_state))
+    later.set_not_ready_reason("another topic")
+    assert (later.touched, later.events, later.group_state.not_ready_reason) == (True, [], "another topic")
+
+
+def test_a_reason_that_was_unavailable_in_the_batch_of_the_operation_is_an_event_once_it_is_known() -> None:
+    later = fold([], store(fold(log(*NOT_READY)).group_state))
+    later.set_not_ready_reason("no topic")
+    assert reason_events(later.events) == [(None, "no topic", 3)]
+
+
+def test_the_reason_of_half_an_operation_is_retracted() -> None:
+    not_ready = fold(log(*NOT_READY))
+    not_ready.set_not_ready_reason("no topic")
+    records = log(*READY_THEN_NOT_READY, first=4)
+    first_half = fold(records[:1], store(not_ready.group_state))
+    first_half.set_not_ready_reason(None)
+    second_half = fold(records[1:], store(first_half.group_state))
+    second_half.set_not_ready_reason("no topic")
+    assert (reason_events(first_half.events), reason_events(second_half.events)) == ([], [])
+    assert second_half.group_state.not_ready_reason == "no topic"
+
+    first_half = fold(log(*NOT_READY)[:3])
+    first_half.set_not_ready_reason("no topic")
+    second_half = fold(log(*NOT_READY)[3:], store(first_half.group_state))
+    second_half.set_not_ready_reason("no topic")
+    assert ("not_ready_reason", 2) in {(event.kind, event.offset) for event in second_half.retracted}
+    assert reason_events(second_half.events) == [(None, "no topic", 3)]

@@ -1,0 +1,198 @@
+"""The content of topologies: which are the same, what changed between two, and the event when a group has another."""
+
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_app.groups.row import from_row, to_row
+from streaming_app.groups.topology import changes_between, topology_hash
+from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, fold, log, member, metadata
+
+
+def subtopology(subtopology_id: str = "0", **columns: Any) -> dict[str, Any]:
+    """Return a subtopology as in the column of `groups`."""
+    empty = ("source_topics", "source_topic_regex", "repartition_sink_topics", "repartition_source_topics")
+    lists = dict.fromkeys((*empty, "state_changelog_topics", "copartition_groups"), ())
+    return {"topology_epoch": 0, "subtopology_id": subtopology_id, **lists, **columns}
+
+
+def internal(name: str, partitions: int = 0, **configs: str) -> dict[str, Any]:
+    return {"name": name, "partitions": partitions, "replication_factor": 0, "topic_configs": list(configs.items())}
+
+
+WHOLE = [
+    subtopology(
+        "0",
+        source_topics=["orders", "payments"],
+        source_topic_regex=["eu-.*"],
+        repartition_sink_topics=["app-by-customer-repartition"],
+        state_changelog_topics=[internal("app-seen-changelog", 6, retention="1", cleanup="compact")],
+        copartition_groups=[["orders", "payments"], ["eu-.*"]],
+    ),
+    subtopology("1", repartition_source_topics=[internal("app-by-customer-repartition", 12)]),
+]
+
+
+def changes(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(part for part in change if part is not None) for change in changes_between(before, after)]
+
+
+def test_the_hash_stays_what_earlier_releases_stored() -> None:
+    assert topology_hash(WHOLE) == "c0f1907c77b2638d"
+    assert topology_hash([]) == "4f53cda18c2baa0c"
+
+
+def test_order_and_epoch_do_not_matter_to_the_hash() -> None:
+    other = deepcopy(WHOLE)
+    other.reverse()
+    for one in other:
+        one["topology_epoch"] = 7
+        for column, value in one.items():
+            if isinstance(value, list):
+                one[column] = value[::-1]
+        for topic in one["state_changelog_topics"]:
+            topic["topic_configs"] = dict(topic["topic_configs"][::-1])  # as the tables hold them
+        one["copartition_groups"] = [names[::-1] for names in one["copartition_groups"]]
+    assert topology_hash(other) == topology_hash(WHOLE)
+    assert changes(WHOLE, other) == []
+
+
+def test_what_was_added_and_taken_away_is_listed() -> None:
+    after = deepcopy(WHOLE)
+    after[0]["source_topics"] = ["orders", "refunds"]
+    after[0]["copartition_groups"] = [["orders", "refunds"], ["eu-.*"]]
+    after[0]["state_changelog_topics"] = [internal("app-totals-changelog", 6)]
+    after[1]["repartition_source_topics"] = [internal("app-by-customer-repartition", 24, retention="2")]
+    after.append(subtopology("2", source_topic_regex=["us-.*"]))
+    assert changes(WHOLE, after) == [
+        ("added", "subtopology", "2", "2"),
+        ("removed", "source topic", "0", "payments"),
+        ("added", "source topic", "0", "refunds"),
+        ("added", "source topic regex", "2", "us-.*"),
+        ("changed", "repartition topic", "1", "app-by-customer-repartition", "config retention", "2"),
+        ("changed", "repartition topic", "1", "app-by-customer-repartition", "partitions", "12", "24"),
+        ("removed", "changelog topic", "0", "app-seen-changelog"),
+        ("added", "changelog topic", "0", "app-totals-changelog"),
+        ("removed", "copartition group", "0", "orders, payments"),
+        ("added", "copartition group", "0", "orders, refunds"),
+    ]
+
+
+def test_a_topic_that_is_in_another_subtopology_now_has_moved_and_was_neither_added_nor_removed() -> None:
+    before = [subtopology("0", source_topics=["a"]), subtopology("1", source_topics=["b"])]
+    after = [subtopology("0", source_topics=["new"]), subtopology("1", source_topics=["a"])]
+    after.append(subtopology("2", source_topics=["b"]))
+    assert changes(before, after) == [
+        ("added", "subtopology", "2", "2"),
+        ("changed", "source topic", "1", "a", "subtopology", "0", "1"),
+        ("changed", "source topic", "2", "b", "subtopology", "1", "2"),
+        ("added", "source topic", "0", "new"),
+    ]
+
+
+_NAMES = st.sampled_from(["a", "b", "a, b", "", "\ud800", "'x'"])
+_INTERNAL = st.builds(
+    lambda name, partitions, configs: internal(name, partitions, **configs),
+    _NAMES,
+    st.integers(0, 2),
+    st.dictionaries(st.sampled_from(["k", "l"]), _NAMES, max_size=2),
+)
+_TOPOLOGIES = st.lists(
+    st.builds(
+        subtopology,
+        _NAMES,
+        source_topics=st.lists(_NAMES, max_size=2),
+        repartition_sink_topics=st.lists(_NAMES, max_size=1),
+        repartition_source_topics=st.lists(_INTERNAL, max_size=2),
+        state_changelog_topics=st.lists(_INTERNAL, max_size=2),
+        copartition_groups=st.lists(st.lists(_NAMES, max_size=2), max_size=2),
+    ),
+    max_size=2,
+)
+
+
+@given(_TOPOLOGIES, _TOPOLOGIES, st.randoms())
+def test_there_is_no_change_between_two_topologies_if_and_only_if_their_hashes_are_equal(
+    one: list[dict[str, Any]], other: list[dict[str, Any]], shuffler: random.Random
+) -> None:
+    assert (changes(one, other) == []) == (topology_hash(one) == topology_hash(other))
+    shuffled = deepcopy(one)
+    shuffler.shuffle(shuffled)
+    assert changes(one, shuffled) == []
+
+
+OTHER = {**TOPOLOGY, "subtopologies": [{**TOPOLOGY["subtopologies"][0], "source_topics": ["a", "c"]}]}
+DELETED = [(at(100), kind, GROUP, None) for kind in (20, 17, 23)]
+
+
+def recreated(topology: dict[str, Any], epoch: int = 2) -> list[tuple[Any, int, Any, Any]]:
+    return [(at(200), 19, M1, member()), (at(200), 23, GROUP, topology), (at(200), 17, GROUP, metadata(epoch))]
+
+
+def topology_events(folded: Any) -> list[tuple[Any, ...]]:
+    return [(one.at, one.old, one.new, one.offset) for one in folded.events if one.kind == "topology"]
+
+
+def hash_of(topology: dict[str, Any]) -> str:
+    (subtopologies,) = (one.subtopologies for one in fold(log((at(0), 23, GROUP, topology))).topologies)
+    return topology_hash(subtopologies)
+
+
+def test_a_group_created_again_with_another_topology_is_an_event_even_at_epoch_0() -> None:
+    folded = fold(log(*FIRST_JOIN, *DELETED, *recreated(OTHER)))
+    assert topology_events(folded) == [(at(200), hash_of(TOPOLOGY), hash_of(OTHER), 11)]
+    assert [(one.topology_hash, one.topology_epoch, one.first_seen_at, one.offset) for one in folded.topologies] == [
+        (hash_of(TOPOLOGY), 0, at(0), 1),
+        (hash_of(OTHER), 0, at(200), 11),
+    ]
+    assert to_row("c", folded.group_state)["topology_hash"] == hash_of(OTHER)
+
+
+def test_a_group_created_again_without_tombstones_and_with_a_lower_epoch_has_the_event_too() -> None:
+    first = fold(log(*FIRST_JOIN, (at(50), 17, GROUP, metadata(9))))
+    folded = fold(log(*recreated(OTHER), first=20), first.group_state)
+    assert topology_events(folded) == [(at(200), hash_of(TOPOLOGY), hash_of(OTHER), 21)]
+
+
+def test_a_group_created_again_with_the_same_topology_has_no_event() -> None:
+    folded = fold(log(*FIRST_JOIN, *DELETED, *recreated(TOPOLOGY)))
+    assert topology_events(folded) == []
+    assert len(folded.topologies) == 1
+
+
+def test_the_first_topology_of_a_group_is_no_change() -> None:
+    assert topology_events(fold(log(*FIRST_JOIN))) == []
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_where_a_batch_ends_makes_no_difference_to_the_topologies(cut: int) -> None:
+    records = log(*FIRST_JOIN, *DELETED, *recreated(OTHER))
+    whole = fold(records)
+    first = fold(records[:cut])
+    second = fold(records[cut:], from_row(to_row("c", first.group_state)))
+    assert first.topologies + second.topologies == whole.topologies
+    assert topology_events(first) + topology_events(second) == topology_events(whole)
+
+
+def test_the_topology_of_a_row_that_an_older_release_wrote_is_kept_once_the_group_has_a_record() -> None:
+    row = to_row("c", fold(log(*FIRST_JOIN)).group_state) | {"topology_hash": None}
+    stored = from_row(row)
+    assert fold([], stored).topologies == []
+    folded = fold(log((at(90), 23, GROUP, OTHER), first=30), from_row(row))
+    assert [(one.topology_hash, one.first_seen_at, one.offset) for one in folded.topologies] == [
+        (hash_of(TOPOLOGY), at(0), 6),
+        (hash_of(OTHER), at(90), 30),
+    ]
+    assert topology_events(folded) == [(at(90), hash_of(TOPOLOGY), hash_of(OTHER), 30)]
+
+
+def test_a_row_of_an_older_release_without_a_topology_gets_none() -> None:
+    row = to_row("c", fold(log((at(0), 17, GROUP, metadata()))).group_state) | {"topology_hash": None}
+    folded = fold(log((at(90), 17, GROUP, metadata(3)), first=30), from_row(row))
+    assert (folded.topologies, folded.group_state.topology_hash) == ([], None)

@@ -1,0 +1,253 @@
+"""Runs a history through fold, rules and lifecycle in simulated time, as the job does with its default settings.
+
+The job reads and evaluates every five seconds. Where nothing has been written for a while, evaluations are left out
+that cannot bring anything new; `every_step` runs them all, which a test compares.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from streaming_app.alerts.description_support import DescriptionSupport
+from streaming_app.alerts.rules.alert import FIRING, Alert, AlertKey
+from streaming_app.alerts.rules.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
+from streaming_app.alerts.rules.evaluate import evaluate
+from streaming_app.alerts.rules.history import COLUMNS, GroupHistories
+from streaming_app.alerts.rules.lifecycle import AlertState, advance
+from streaming_app.alerts.rules.rule import EvaluationContext
+from streaming_app.alerts.rules.survey import survey_cluster
+from streaming_app.alerts.settings import AlertSettings
+from streaming_app.groups.fold import Fold
+from streaming_app.groups.not_ready import not_ready_reason
+from streaming_app.groups.row import to_row
+from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
+from streaming_app.groups.state import Event, GroupState, LogRecord
+from streaming_app.groups.state_rules import STABLE_MEMBER
+from tests.histories.clients import START
+from tests.histories.history import HOUR, MINUTE, History
+from tests.histories.simulation import Simulation
+
+STEP = 5.0
+_ACTIVE = 2 * HOUR  # after the newest record: longer than any window
+_QUIET_STEP = 10 * MINUTE
+_READ_PLUGIN = HOUR
+_PAGER = "pager"
+_READ = 200  # members of a group, as in `alerts.rebalancing_rows`
+
+
+@dataclass(frozen=True)
+class Fired:
+    """An alert that fired, with the seconds since the start at which it did and was resolved."""
+
+    rule: str
+    group_id: str | None
+    at: float
+    resolved_at: float | None
+    summary: str
+
+
+@dataclass
+class Outcome:
+    """What an on-call person heard."""
+
+    fired: list[Fired] = field(default_factory=list)
+    notifications: int = 0
+    evaluations: int = 0
+
+
+@dataclass
+class _Tables:
+    """What survives a restart of the job."""
+
+    states: dict[str, GroupState] = field(default_factory=dict)
+    events: dict[str, list[Event]] = field(default_factory=dict)
+    alerts: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
+
+
+class _Job:
+    """One run of the job."""
+
+    def __init__(self, tables: _Tables, settings: AlertSettings, simulation: Simulation) -> None:
+        self._tables, self._simulation = tables, simulation
+        self._settings = settings
+        self._rule_settings_of = settings.rule_settings_of()
+        self._descriptions = DescriptionSupport(settings.descriptions)
+        self._histories = GroupHistories(timedelta(seconds=settings.rebalance_window))
+        self._snapshots: dict[str, CorrectedSnapshot] = {}
+        self.state = AlertState.from_alerts(tables.alerts.values())
+        self._plugin_read_at = -_READ_PLUGIN
+        self._is_new = True
+
+    def step(self, records: list[tuple[str, LogRecord]], at: float, earliest: float | None) -> None:
+        """Read these records, which were written since `earliest`, and evaluate the rules."""
+        now = _time(at)
+        bounds = WrittenBetween(None if earliest is None else _time(earliest), now)
+        changed = self._fold(records, at)
+        if self._is_new:
+            bounds, self._is_new = WrittenBetween(None, now), False
+            changed = {group_id: ([], self._tables.events.get(group_id, [])) for group_id in self._tables.states}
+        for group_id, (retracted, events) in changed.items():
+            for event in retracted:
+                self._histories.retract(group_id, event._asdict())
+            for event in events:
+                row = {name: getattr(event, name) for name in COLUMNS}
+                if event.at is not None:
+                    row["at"] = bounds.correct(event.at)
+                self._histories.add(group_id, row, now)
+            snapshot = group_snapshot(_row(self._tables.states[group_id]))
+            self._snapshots[group_id] = correct_snapshot(snapshot, self._snapshots.get(group_id), bounds)
+        self._histories.prune(self._snapshots, now)
+        self._read_plugin(at)
+        self._evaluate(now)
+        for group_id in [g for g in changed if self._snapshots[g].corrected.state == "Dead"]:
+            del self._snapshots[group_id]
+
+    def due(self) -> Iterator[datetime]:
+        """Yield when each pending alert is to fire if nothing happens."""
+        for alert in self.state.open.values():
+            if alert.state != FIRING:
+                settings = self._rule_settings_of(alert.group_id)[alert.rule]
+                yield alert.pending_since + timedelta(seconds=settings.for_seconds)
+
+    def _fold(self, records: list[tuple[str, LogRecord]], at: float) -> dict[str, tuple[list[Event], list[Event]]]:
+        changed: dict[str, tuple[list[Event], list[Event]]] = {}
+        tables = self._tables
+        for group_id, those in groupby(sorted(records, key=lambda one: one[0]), key=lambda one: one[0]):
+            fold = Fold.of(group_id, 0, tables.states.get(group_id))
+            fold.add(record for _, record in those)
+            fold.close()
+            if not fold.touched:
+                continue
+            _set_reason(fold, self._simulation, at)
+            tables.states[group_id] = fold.group_state
+            retracted = {(one.kind, one.member_id, one.offset) for one in fold.retracted}
+            stored = tables.events.setdefault(group_id, [])
+            stored[:] = [one for one in stored if (one.kind, one.member_id, one.offset) not in retracted]
+            stored += fold.events
+            changed[group_id] = (fold.retracted, fold.events)
+        return changed
+
+    def _read_plugin(self, at: float) -> None:
+        if at < self._plugin_read_at + _READ_PLUGIN:
+            return
+        self._plugin_read_at = at
+        known = [exists for when, exists in self._simulation.plugin_configs if when <= at]
+        if known and known[-1]:
+            self._descriptions.plugin_found(_time(at))
+        elif known:
+            self._descriptions.plugin_absent(_time(at))
+
+    def _evaluate(self, now: datetime) -> None:
+        groups: list[GroupSnapshot] = [one.corrected for one in self._snapshots.values()]
+        survey = survey_cluster(groups, now)
+        context = EvaluationContext(
+            now,
+            self._histories.groups(),
+            survey,
+            descriptions_since=self._descriptions.since(survey),
+            descriptions_required=self._descriptions.required,
+            open_alerts=self.state.open,
+        )
+        changes = advance(
+            self.state,
+            evaluate(groups, None, context, self._rule_settings_of),
+            cluster="default",
+            now=now,
+            rule_settings_of=self._rule_settings_of,
+            notify_policy=self._settings.notify_policy([_PAGER]),
+            caught_up=True,
+        )
+        self.state = changes.state
+        for alert in changes.removed:
+            del self._tables.alerts[alert.key, alert.pending_since]
+        for alert in changes.changed:
+            self._tables.alerts[alert.key, alert.pending_since] = alert
+
+
+def run(history: History, *, every_step: bool = False) -> Outcome:
+    """Run a history, and return which alerts fired and what was sent."""
+    simulation = Simulation(dict(history.topics))
+    simulation.run(history.operations, history.seconds)
+    log = sorted(simulation.log, key=attrgetter("at"))
+    tables, settings, outcome = _Tables(), AlertSettings.model_validate(dict(history.settings)), Outcome()
+    job: _Job | None = None
+    read, at, last_record, read_at = 0, history.watched_from, -_ACTIVE, None
+    while at <= history.seconds:
+        if any(begin <= at < end for begin, end in simulation.job_downtimes):
+            job, at = None, at + STEP
+            continue
+        if job is None:
+            job, read_at = _Job(tables, settings, simulation), None
+        first = read
+        while read < len(log) and log[read].at <= at:
+            read += 1
+        if read > first:
+            last_record = log[read - 1].at
+        job.step([(one.group_id, one.record) for one in log[first:read]], at, read_at)
+        outcome.evaluations += 1
+        read_at, at = (
+            at,
+            _next_step(at, job, log[read].at if read < len(log) else None, last_record, every_step=every_step),
+        )
+        read_at = at - STEP
+    outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
+    outcome.notifications = sum(len(alert.deliveries) for alert in tables.alerts.values())
+    return outcome
+
+
+def _next_step(at: float, job: _Job, next_record: float | None, last_record: float, *, every_step: bool) -> float:
+    if every_step or at - last_record < _ACTIVE:
+        return at + STEP
+    candidates = [at + _QUIET_STEP, *((due - START).total_seconds() for due in job.due())]
+    if next_record is not None:
+        candidates.append(next_record)
+    soonest = max(at + STEP, min(candidates))
+    return -(-soonest // STEP) * STEP
+
+
+def _row(state: GroupState) -> dict[str, Any]:
+    """Return the row of a group; of a large group with the unsettled members only, as the group cache reads it."""
+    group = state.group
+    if len(group.members) <= _READ:
+        return to_row("default", state)
+    epoch = group.assignment_epoch_or_first
+    unsettled = [one for one in group.members.values() if one.state_and_epoch != (STABLE_MEMBER, epoch)]
+    chosen = sorted(unsettled, key=lambda one: one.updated_at or START)[:_READ]
+    ids = [one.member_id for one in chosen]
+    few = replace(
+        group,
+        members={one.member_id: one for one in chosen},
+        targets={member_id: group.targets[member_id] for member_id in ids if member_id in group.targets},
+    )
+    joined = min(one.joined_at for one in group.members.values() if one.joined_at)
+    counts = {"member_count": len(group.members), "members_since": joined, "unsettled_count": len(unsettled)}
+    return to_row("default", replace(state, group=few)) | counts
+
+
+def _set_reason(fold: Fold, simulation: Simulation, at: float) -> None:
+    """Let the row say why the group is NotReady, as `stream.fold_stage` does with the topics of the cluster."""
+    state, reason = fold.group_state, None
+    if state.state == "NotReady":
+        times = [time for time, _ in simulation.topic_changes]
+        topics = simulation.topic_changes[bisect_right(times, at) - 1][1]
+        found = not_ready_reason(to_row("default", state), topics)
+        reason = found and f"{found.status}: {found.detail}"
+    fold.set_not_ready_reason(reason)
+
+
+def _fired(tables: _Tables) -> Iterator[Fired]:
+    for alert in tables.alerts.values():
+        if alert.opened_at is not None:
+            resolved = (alert.resolved_at - START).total_seconds() if alert.resolved_at else None
+            at = (alert.opened_at - START).total_seconds()
+            yield Fired(alert.rule, alert.group_id, at, resolved, alert.summary)
+
+
+def _time(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)

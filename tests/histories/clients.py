@@ -1,0 +1,262 @@
+"""Simulated time: the heartbeats and timeouts of application instances, and the log that results from them.
+
+Heartbeats that change nothing are left out, as the coordinator writes nothing for them. Everything is deterministic.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from itertools import count
+from typing import NamedTuple
+
+from streaming_app.groups.state import LogRecord
+from tests.histories.coordinator import ASSIGNMENT_INTERVAL, INITIAL_REBALANCE_DELAY, Group, Write
+from tests.histories.members import STABLE, Member
+
+START = datetime(2026, 3, 2, tzinfo=timezone.utc)
+HEARTBEAT, SESSION_TIMEOUT = 5.0, 45.0  # seconds, the defaults of the release
+MISSING_TOPIC_HEARTBEATS = 2  # after so many Kafka's own client gives up
+_SOON = 0.1  # seconds; a heartbeat that is due so soon was just sent
+_REVOKE_SECONDS = 0.2
+_PUSH_SECONDS = 0.5
+_PUSH_BACKOFF = 30.0  # doubled each time, up to an hour
+_LONGEST_BACKOFF = 3600.0
+_ASSIGNMENT = 20  # record type
+
+
+class Appended(NamedTuple):
+    """A record, and when it was really written: the timestamp is by the clock of the coordinator."""
+
+    at: float
+    group_id: str
+    record: LogRecord
+
+
+@dataclass
+class Instance:
+    """A process of an application: one member per thread. The fields before `members` are set once."""
+
+    name: str
+    group: Group
+    threads: int
+    host: str
+    is_static: bool
+    keeps_process_id: bool
+    """The state directory survives a restart."""
+    pushes: bool
+    """The client is of 4.4 or later, and sends the description when it is asked."""
+    rebalance_timeout: float
+    random_ids: bool
+    """`client.id` is the default, which contains a random part."""
+    members: list[Member] = field(default_factory=list)
+    generation: int = 0
+    is_hung: bool = False
+    """It sends heartbeats, but does not revoke tasks."""
+    not_ready_heartbeats: int = 0
+
+
+class Clients:
+    """The applications on a cluster, and what their clients do by themselves."""
+
+    def __init__(self, topics: dict[str, int]) -> None:
+        self.topics = dict(topics)
+        self.log: list[Appended] = []
+        self.topic_changes: list[tuple[float, dict[str, int]]] = [(0.0, dict(topics))]
+        self.job_downtimes: list[tuple[float, float]] = []
+        self.plugin_configs: list[tuple[float, bool]] = []
+        self.now = 0.0
+        self._groups: dict[str, Group] = {}
+        self._instances: dict[str, Instance] = {}
+        self._plugin: str | None = None
+        self._clock: dict[str, float] = {}
+        self._clock_of_all = 0.0
+        self._last_written: dict[str, float] = {}
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = count()
+        self._offset = count()
+        self._awake: set[str] = set()
+        self._assigning: set[str] = set()
+        self._backoff: dict[str, tuple[float, float]] = {}
+        self._pushing: set[str] = set()
+        self._settled_epoch: dict[str, int] = {}
+
+    def stop(self, name: str) -> None:
+        """Stop an instance in an orderly way, or let its threads end with an exception: its members leave."""
+        instance = self._instances[name]
+        threads = len(instance.members)
+        for thread, member in enumerate(instance.members):
+            self._after(thread / threads, lambda member=member: self._leave(instance, member))
+        instance.members = []
+
+    def _join(self, instance: Instance, thread: int) -> None:
+        group, generation = instance.group, instance.generation
+        member_id = f"{instance.name}-{generation}-{thread}"
+        process = instance.name if instance.keeps_process_id else f"{instance.name}-{generation}"
+        client = f"{process}-thread-{thread}" if instance.random_ids else f"{instance.name}-thread-{thread}"
+        member = Member(member_id, process, instance.host, client, rebalance_timeout=instance.rebalance_timeout)
+        if instance.is_static:
+            member.instance_id = f"{instance.name}-{thread}"
+        old = next(
+            (one for one in group.members.values() if member.instance_id and one.instance_id == member.instance_id),
+            None,
+        )
+        instance.members.append(member)
+        if old:
+            group.replace(old, member)
+        else:
+            group.join(member, self.now)
+        self._settle(group)
+        self._wake(instance, member)
+
+    def _leave(self, instance: Instance, member: Member) -> None:
+        group = instance.group
+        if group.members.get(member.member_id) is not member:
+            return
+        if instance.is_static:
+            group.leave_temporarily(member)
+            self._expire_session(group, member, 0.0)
+        else:
+            self._remove(group, member)
+
+    def _expire_session(self, group: Group, member: Member, since_heartbeat: float) -> None:
+        self._after(SESSION_TIMEOUT - since_heartbeat, lambda: self._remove(group, member))
+
+    def _remove(self, group: Group, member: Member) -> None:
+        if group.members.get(member.member_id) is member:
+            group.remove(member)
+            self._settle(group)
+
+    def _settle(self, group: Group) -> None:
+        """Plan the heartbeats that are needed until every member has its tasks."""
+        if group.epoch > group.assignment_epoch and group.members and group.group_id not in self._assigning:
+            self._assigning.add(group.group_id)
+            delay_ends = group.first_join_at + INITIAL_REBALANCE_DELAY
+            if self.now < delay_ends:
+                self._at(delay_ends, lambda: self._end_initial_delay(group))
+            else:
+                earliest = max(self.now, group.assigned_at + ASSIGNMENT_INTERVAL)
+                self._at(earliest + HEARTBEAT / (len(group.members) + 1), lambda: self._assign(group))
+        if self._settled_epoch.get(group.group_id) != group.assignment_epoch:
+            self._settled_epoch[group.group_id] = group.assignment_epoch
+            for instance in self._instances.values():
+                if instance.group is group:
+                    for member in instance.members:
+                        self._wake(instance, member)
+
+    def _end_initial_delay(self, group: Group) -> None:
+        self._assigning.discard(group.group_id)
+        group.end_initial_delay(self.now)
+        self._settle(group)
+
+    def _assign(self, group: Group) -> None:
+        self._assigning.discard(group.group_id)
+        for instance in self._instances.values():
+            if instance.group is group and instance.members:
+                self._heartbeat(instance, instance.members[0])
+                break
+
+    def _heartbeat_soon(self, group: Group) -> None:
+        self._after(1.0, lambda: self._assign(group))
+
+    def _wake(self, instance: Instance, member: Member) -> None:
+        """Plan the next heartbeat of a member, unless it is planned."""
+        if member.member_id not in self._awake:
+            self._awake.add(member.member_id)
+            wait = (phase_of(member.member_id) - self.now) % HEARTBEAT
+            self._after(wait if wait > _SOON else wait + HEARTBEAT, lambda: self._regular_heartbeat(instance, member))
+
+    def _regular_heartbeat(self, instance: Instance, member: Member) -> None:
+        self._awake.discard(member.member_id)
+        self._heartbeat(instance, member)
+
+    def _heartbeat(self, instance: Instance, member: Member) -> None:
+        group = instance.group
+        if member not in instance.members or group.members.get(member.member_id) is not member:
+            return
+        was_revoking = bool(member.revoking)
+        group.heartbeat(member, self.now)
+        if member.revoking and not was_revoking:
+            self._after(member.rebalance_timeout, lambda: self._end_of_rebalance(group, member))
+        if member.revoking and not instance.is_hung:
+            self._after(_REVOKE_SECONDS, lambda: self._revoked(instance, member))
+        self._settle(group)
+        if not group.ready and (group.unequal or any(topic in group.missing for topic in group.sources)):
+            instance.not_ready_heartbeats += 1
+            if group.unequal or instance.not_ready_heartbeats >= MISSING_TOPIC_HEARTBEATS * len(instance.members):
+                instance.not_ready_heartbeats = 0
+                self.stop(instance.name)
+                return
+            self._wake(instance, member)
+        elif member.state != STABLE or member.epoch != group.assignment_epoch:
+            self._wake(instance, member)
+        self._solicit(instance)
+
+    def _revoked(self, instance: Instance, member: Member) -> None:
+        if member in instance.members and member.revoking and instance.group.members.get(member.member_id) is member:
+            instance.group.heartbeat(member, self.now, revoked=True)
+            self._settle(instance.group)
+            self._wake(instance, member)
+
+    def _end_of_rebalance(self, group: Group, member: Member) -> None:
+        if member.revoking and group.enforces_rebalance_timeout:
+            self._remove(group, member)
+
+    def _solicit(self, instance: Instance) -> None:
+        group, group_id = instance.group, instance.group.group_id
+        ends, _ = self._backoff.get(group_id, (0.0, 0.0))
+        if self._plugin is None or not instance.pushes or group.stored == 0 or group.failed == 0:
+            return
+        if self.now < ends:
+            self._at(ends + 1.0, lambda: self._assign(group))
+        elif group_id not in self._pushing:
+            self._pushing.add(group_id)
+            self._after(_PUSH_SECONDS, lambda: self._push(group))
+
+    def _push(self, group: Group) -> None:
+        group_id = group.group_id
+        self._pushing.discard(group_id)
+        if not group.members or self._plugin is None:
+            return
+        group.push_description(self._plugin)
+        if self._plugin == "failing":
+            _, last = self._backoff.get(group_id, (0.0, 0.0))
+            pause = min(last * 2 or _PUSH_BACKOFF, _LONGEST_BACKOFF)
+            self._backoff[group_id] = (self.now + pause, pause)
+            self._after(pause + 1.0, lambda: self._assign(group))
+
+    def _group(self, group_id: str, sources: tuple[str, ...], changelogs: tuple[str, ...]) -> Group:
+        group = self._groups.get(group_id)
+        if group is None or not group.exists:
+            group = Group(
+                group_id, sources, self.topics, lambda one, records: self._write(one.group_id, records), changelogs
+            )
+            self._groups[group_id] = group
+            self._settled_epoch.pop(group_id, None)
+        return group
+
+    def _write(self, group_id: str, records: list[Write]) -> None:
+        at = max(self.now, self._last_written.get(group_id, 0.0) + 0.001)  # an operation has a millisecond of its own
+        self._last_written[group_id] = at
+        clock = self._clock.get(group_id, self._clock_of_all)
+        timestamp = START + timedelta(milliseconds=round((at + clock) * 1000))
+        for kind, key, written in records:
+            value = written
+            if kind == _ASSIGNMENT and value is not None and self._groups[group_id].members:
+                value = {**value, "assignment_timestamp": int(timestamp.timestamp() * 1000)}
+            record = LogRecord(next(self._offset), timestamp, kind, {"group_id": group_id, **key}, value)
+            self.log.append(Appended(at, group_id, record))
+
+    def _at(self, time: float, step: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (max(time, self.now), next(self._sequence), step))
+
+    def _after(self, seconds: float, step: Callable[[], None]) -> None:
+        self._at(self.now + seconds, step)
+
+
+def phase_of(member_id: str) -> float:
+    """Return when, within the heartbeat interval, a member sends its heartbeats."""
+    return zlib.crc32(member_id.encode()) % 5000 / 1000

@@ -1,0 +1,127 @@
+"""A labelled history, and what its operations are made of: each function gives operations as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from tests.histories.simulation import Operation
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+BEGINS = 2 * HOUR  # most histories: by then the application has run for a while
+BACK_OFF = (10.0, 20.0, 40.0, 80.0, 160.0)  # CrashLoopBackOff of Kubernetes, then always 5 minutes
+_LONGEST_BACK_OFF = 300.0
+STATIC = {"static": True}
+PROCESS = {"static": True, "keeps_process_id": True}  # a StatefulSet with volumes
+
+Operations = list[Operation]
+
+
+@dataclass(frozen=True)
+class History:
+    """What happens on a cluster, and what an on-call person is to hear of it."""
+
+    name: str
+    """One line: what somebody does, or what goes wrong."""
+    operations: tuple[Operation, ...]
+    seconds: float
+    rules: frozenset[str] = frozenset()
+    """The rules that may fire; at least one of them has to. None: an ordinary operation."""
+    begins: float = BEGINS
+    """When what goes wrong begins."""
+    topics: Mapping[str, int] = field(default_factory=lambda: {"in": 12})
+    watched_from: float = 0.0
+    """When the job is started; it then reads everything before."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The section `alerts:` of its configuration."""
+
+
+def ordinary(name: str, *operations: Operations, hours: float = 6.0, **others: Any) -> History:
+    """Return a history during which no alert is to fire."""
+    return History(name, _in_order(operations), hours * HOUR, **others)
+
+
+def incident(name: str, rules: str, *operations: Operations, hours: float = 4.0, **others: Any) -> History:
+    """Return a history during which one of these rules, without their prefix, is to fire."""
+    names = frozenset(f"Streams{rule}" for rule in rules.split())
+    return History(name, _in_order(operations), hours * HOUR, names, **others)
+
+
+def _in_order(operations: Iterable[Operations]) -> tuple[Operation, ...]:
+    return tuple(sorted(chain.from_iterable(operations), key=lambda operation: operation.at))
+
+
+def do(at: float, action: str, **arguments: Any) -> Operations:
+    """Return one operation."""
+    return [Operation(at, action, arguments)]
+
+
+def names(number: int, prefix: str = "i") -> list[str]:
+    """Return the names of so many instances."""
+    return [f"{prefix}{n}" for n in range(number)]
+
+
+def start(instances: Iterable[str], at: float = 0.0, every: float = 0.5, **settings: Any) -> Operations:
+    """Start instances one after the other."""
+    return [Operation(at + n * every, "start", {"name": name, **settings}) for n, name in enumerate(instances)]
+
+
+def steady(number: int, **settings: Any) -> Operations:
+    """Start so many instances at the beginning."""
+    return start(names(number), **settings)
+
+
+def stop(instances: Iterable[str], at: float, every: float = 0.2, action: str = "stop") -> Operations:
+    """Stop instances one after the other."""
+    return [Operation(at + n * every, action, {"name": name}) for n, name in enumerate(instances)]
+
+
+def roll(instances: Iterable[str], at: float, every: float, away: float, **settings: Any) -> Operations:
+    """Restart instances one after the other, each of them `away` for so long."""
+    operations: Operations = []
+    for n, name in enumerate(instances):
+        operations += stop([name], at + n * every)
+        operations += start([name], at + n * every + away, **settings)
+    return operations
+
+
+def replace_pods(old: Iterable[str], new: Iterable[str], at: float, every: float, **settings: Any) -> Operations:
+    """Start each new instance, and stop an old one once it runs, as a Deployment of Kubernetes does."""
+    operations: Operations = []
+    for n, (gone, come) in enumerate(zip(old, new, strict=True)):
+        operations += start([come], at + n * every, **settings)
+        operations += stop([gone], at + n * every + 10)
+    return operations
+
+
+def crash_loop(
+    name: str,
+    at: float,
+    up: float,
+    until: float,
+    *,
+    pauses: Iterable[float] = BACK_OFF,
+    action: str = "stop",
+    **settings: Any,
+) -> Operations:
+    """Let an instance crash at once, and after each restart when it was `up` for so long."""
+    operations: Operations = []
+    left, time = iter(pauses), at
+    while time < until:
+        operations += stop([name], time, action=action)
+        time += next(left, _LONGEST_BACK_OFF)
+        operations += start([name], time, **settings)
+        time += up
+    return operations
+
+
+def restarts(name: str, at: float, until: float, *, up: float, **settings: Any) -> Operations:
+    """Start an instance that ends by itself, again and again with the pauses of Kubernetes."""
+    operations: Operations = []
+    left, time = iter(BACK_OFF), at
+    while time < until:
+        operations += start([name], time, **settings)
+        time += up + next(left, _LONGEST_BACK_OFF)
+    return operations

@@ -1,0 +1,202 @@
+"""Operations that nobody wants to be paged for: those of `deployments.py`, and what happens around applications."""
+
+from __future__ import annotations
+
+from tests.histories.deployments import DEPLOYMENTS
+from tests.histories.history import (
+    BEGINS,
+    DAY,
+    HOUR,
+    MINUTE,
+    STATIC,
+    Operations,
+    do,
+    names,
+    ordinary,
+    roll,
+    start,
+    steady,
+    stop,
+)
+
+
+def _nightly(minutes: float, nights: int, at: float = 2 * HOUR) -> Operations:
+    runs = ((night * DAY + at, night * DAY + at + minutes * MINUTE) for night in range(nights))
+    return [one for begin, end in runs for one in (*start(["job"], begin), *stop(["job"], end))]
+
+
+def _office_hours(days: int) -> Operations:
+    """Monday to Friday, from 7 to 19 h: the simulation starts on a Monday."""
+    open_days = [day for day in range(days) if day % 7 < 5]
+    return [
+        one
+        for day in open_days
+        for one in (*start(names(2), day * DAY + 7 * HOUR), *stop(names(2), day * DAY + 19 * HOUR))
+    ]
+
+
+def _upgrades(groups: int) -> Operations:
+    """Old clients on brokers with a plugin; every other day another application gets clients of 4.4."""
+    operations = do(0, "set_plugin", mode="stored")
+    for n in range(groups):
+        group = f"app-{n}"
+        operations += start([f"{group}-a", f"{group}-b"], 60.0 + n, group=group, pushes=False)
+        operations += roll([f"{group}-a", f"{group}-b"], (n + 1) * 2 * DAY, 60, 20, group=group, pushes=True)
+    return operations
+
+
+ORDINARY = (
+    *DEPLOYMENTS,
+    # Brokers
+    ordinary(
+        "Rolling restart of the brokers: three changes of the coordinator",
+        steady(3),
+        *(do(BEGINS + n * 180, "fail_over") for n in range(3)),
+    ),
+    ordinary(
+        "The coordinator changes in the middle of a rolling restart",
+        steady(6, **STATIC),
+        roll(names(6), BEGINS, 40, 30, **STATIC),
+        do(BEGINS + 100, "fail_over"),
+    ),
+    ordinary(
+        "Restart of the only instance, with the clock of its broker an hour behind",
+        steady(1),
+        do(BEGINS - 600, "fail_over", clock=-HOUR),
+        roll(names(1), BEGINS, 60, 30),
+    ),
+    ordinary(
+        "Restart of the only instance, with the clock of its broker an hour ahead",
+        steady(1),
+        do(BEGINS - 600, "fail_over", clock=HOUR),
+        roll(names(1), BEGINS, 60, 30),
+    ),
+    ordinary(
+        "Rolling restart of 6 static members while the group moves between brokers whose clocks are an hour apart",
+        steady(6, **STATIC),
+        roll(names(6), BEGINS, 60, 40, **STATIC),
+        *(do(BEGINS + n * 70, "fail_over", clock=-HOUR if n % 2 == 0 else 0.0) for n in range(6)),
+    ),
+    ordinary(
+        "Two deployments of the only instance by way of brokers whose clocks are an hour apart",
+        steady(1),
+        do(BEGINS - 60, "fail_over", clock=-HOUR),
+        roll(names(1), BEGINS, 60, 60),
+        do(BEGINS + 300, "fail_over", clock=HOUR),
+        roll(names(1), BEGINS + 900, 60, 60),
+    ),
+    ordinary("A new number of standby replicas", steady(3), do(BEGINS, "configure", num_standby_replicas="1")),
+    ordinary(
+        "Three rebalances for reasons that are not in the log",
+        steady(3),
+        *(do(BEGINS + n * 120, "rebalance_without_cause") for n in range(3)),
+    ),
+    # Topics
+    ordinary("Partitions are added to the input topic", steady(3), do(BEGINS, "set_topic", topic="in", partitions=24)),
+    ordinary(
+        "Partitions are added to eight input topics within ten minutes",
+        start(names(3), sources=tuple(f"in{n}" for n in range(8))),
+        *(do(BEGINS + n * 70, "set_topic", topic=f"in{n}", partitions=12) for n in range(8)),
+        topics={f"in{n}": 12 for n in range(8)},
+    ),
+    ordinary(
+        "The topics of a new application are created two minutes after it",
+        start(names(2), BEGINS, changelogs=("log",)),
+        do(BEGINS + 120, "set_topic", topic="log", partitions=12),
+        topics={"in": 12},
+    ),
+    # Descriptions
+    ordinary(
+        "The brokers get a plugin while clients of 4.4 run",
+        steady(3),
+        do(BEGINS, "set_plugin", mode="stored"),
+        hours=30,
+    ),
+    ordinary(
+        "Brokers are upgraded before clients, and ten applications follow one after the other",
+        _upgrades(10),
+        hours=24 * 24,
+    ),
+    ordinary(
+        "The plugin is removed, and new applications start after that",
+        do(0, "set_plugin", mode="stored"),
+        steady(2),
+        do(BEGINS, "set_plugin", mode=None),
+        start(["n"], 2 * BEGINS, group="new"),
+        hours=24 * 16,
+    ),
+    ordinary(
+        "The plugin is removed, the job may not read the configuration, and new applications start",
+        do(0, "set_plugin", mode="stored", in_config=False),
+        steady(2),
+        do(BEGINS, "set_plugin", mode=None, in_config=False),
+        start(["n"], 2 * BEGINS, group="new"),
+        hours=24 * 16,
+    ),
+    ordinary(
+        "The plugin's store is away for ten minutes while an application starts",
+        do(0, "set_plugin", mode="failing"),
+        start(names(3), BEGINS),
+        do(BEGINS + 600, "set_plugin", mode="stored"),
+    ),
+    # Applications that do not run all the time
+    ordinary("A nightly job of twenty minutes", _nightly(20, 10), hours=24 * 10),
+    ordinary("A nightly job of fifty minutes", _nightly(50, 10), hours=24 * 10),
+    ordinary(
+        "A nightly job of three hours, which the job has seen before",
+        _nightly(180, 10),
+        hours=24 * 10,
+        watched_from=2 * DAY,
+    ),
+    ordinary(
+        "A job of five minutes every hour",
+        [one for n in range(48) for one in (*start(["job"], n * HOUR + 60), *stop(["job"], n * HOUR + 360))],
+        hours=48,
+    ),
+    ordinary(
+        "An application that runs in office hours, which the job has seen for a week",
+        _office_hours(15),
+        hours=24 * 15,
+        watched_from=8 * DAY,
+    ),
+    ordinary("An idle group: it runs for a month, and nothing happens", steady(3), hours=24 * 30),
+    ordinary(
+        "An application is taken out of service, and its group deleted after eight minutes",
+        steady(2),
+        stop(names(2), BEGINS),
+        do(BEGINS + 480, "delete"),
+        hours=30,
+    ),
+    # Other group types
+    ordinary(
+        "Offline migration from the classic protocol",
+        do(BEGINS, "from_classic", group="app"),
+        start(names(3), BEGINS + 1),
+    ),
+    ordinary(
+        "Offline migration back to the classic protocol",
+        steady(3),
+        stop(names(3), BEGINS),
+        do(BEGINS + 300, "to_classic"),
+        hours=30,
+    ),
+    # The job itself
+    ordinary(
+        "The job is restarted in the middle of a rolling restart",
+        steady(6),
+        roll(names(6), BEGINS, 60, 30),
+        do(BEGINS + 130, "job_down", seconds=60.0),
+    ),
+    ordinary(
+        "The job is down for two hours, with a deployment meanwhile",
+        steady(6),
+        do(BEGINS, "job_down", seconds=2 * HOUR),
+        roll(names(6), BEGINS + 600, 60, 30),
+    ),
+    ordinary(
+        "An override that matches every group, during a rolling restart",
+        steady(6),
+        roll(names(6), BEGINS, 60, 30),
+        settings={"overrides": [{"groups": ".*", "rules": {"StreamsGroupEmpty": {"for": "5m"}}}]},
+    ),
+)

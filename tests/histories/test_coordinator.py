@@ -1,0 +1,207 @@
+"""The model of the coordinator writes what broker 4.4.0 writes: the same records in the same order, with equal values.
+
+The recorded log has no broker at hand; the last test asks one. Which member gets which task is up to the assignor, so
+tasks are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsets_decoder import decode
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.topology import subtopology, topology
+from tests.histories.coordinator import Group, Write
+from tests.histories.members import Member
+from tests.recorded.record import read
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "4.4.0.jsonl.gz"
+Shape = tuple[Any, ...]
+
+
+def shapes(records: Iterable[Write]) -> list[Shape]:
+    """Return what is compared of each record: members by the order in which they joined, tasks by number."""
+    numbers: dict[str, int] = {}
+    found: list[Shape] = []
+    for kind, key, value in records:
+        member_id = key.get("member_id")
+        member = numbers.setdefault(member_id, len(numbers)) if member_id else None
+        shape = (kind, member, None if value is None else _values(kind, value))
+        found.append(shape)
+    return _targets_in_order(found)
+
+
+def _values(kind: int, value: dict[str, Any]) -> Shape:
+    if kind == 17:
+        names = ("epoch", "validated_topology_epoch", "stored_description_topology_epoch")
+        return (*(value[name] for name in (*names, "failed_description_topology_epoch")), value["metadata_hash"] == 0)
+    if kind == 19:
+        return (value["instance_id"], value["rebalance_timeout_ms"], value["topology_epoch"])
+    if kind == 20:
+        return (value["assignment_epoch"], value["assignment_timestamp"] == 0)
+    if kind == 21:
+        return (_count(value["active_tasks"]),)
+    if kind == 22:
+        tasks = (_count(value["active_tasks"]), _count(value["active_tasks_pending_revocation"]))
+        return (value["member_epoch"], value["previous_member_epoch"], value["state"], *tasks)
+    return ()
+
+
+def _count(tasks: Iterable[dict[str, Any]]) -> int:
+    return sum(len(one["partitions"]) for one in tasks)
+
+
+def _targets_in_order(found: list[Shape]) -> list[Shape]:
+    """Sort the targets of one assignment: the broker has no order for them."""
+    result: list[Shape] = []
+    for shape in found:
+        if shape[0] == 21 and shape[2] is not None:
+            position = len(result)
+            while position and result[position - 1][0] == 21 and result[position - 1][1] > shape[1]:
+                position -= 1
+            result.insert(position, shape)
+        else:
+            result.append(shape)
+    return result
+
+
+def recorded(group_id: str) -> list[Write]:
+    records, _ = read(RECORDED)
+    decoded = (
+        decode(raw.key, raw.value) for raw in sorted(records) if raw.group_id == group_id and raw.record_type >= 17
+    )
+    return [(one.record_type, one.key, one.value) for one in decoded]
+
+
+class ModelHarness:
+    """One group of the model, and what it writes."""
+
+    def __init__(self, sources: tuple[str, ...] = ("in",)) -> None:
+        self.written: list[Write] = []
+        self.group = Group("g", sources, {"in": 6}, self._write)
+        self.now = 0.0
+        self._members = 0
+
+    def _write(self, _group: Group, records: list[Write]) -> None:
+        for kind, key, value in records:
+            stamped = value
+            if kind == 20 and value is not None and self.group.members:
+                stamped = {**value, "assignment_timestamp": 1}
+            self.written.append((kind, key, stamped))
+
+    def join(self, process: str | None = None, instance_id: str | None = None) -> Member:
+        self._members += 1
+        name = f"m{self._members}"
+        member = Member(name, process or name, "127.0.0.1", "client", instance_id)
+        old = next((one for one in self.group.members.values() if instance_id and one.instance_id == instance_id), None)
+        if old:
+            self.group.replace(old, member)
+        else:
+            self.group.join(member, self.now)
+        return member
+
+    def end_initial_delay(self) -> None:
+        self.now += 3
+        self.group.end_initial_delay(self.now)
+
+    def heartbeat(self, *members: Member, revoked: bool = False) -> None:
+        self.now += 1
+        for member in members:
+            self.group.heartbeat(member, self.now, revoked=revoked)
+
+    @property
+    def shapes(self) -> list[Shape]:
+        return shapes(self.written)
+
+
+def test_members_join_one_leaves_and_its_tasks_are_assigned_anew() -> None:
+    model = ModelHarness()
+    first, second, third = model.join(), model.join(), model.join()
+    model.end_initial_delay()
+    model.heartbeat(first, second, third)
+    model.group.remove(second)
+    model.heartbeat(first, third)
+    assert model.shapes == shapes(recorded("grown-and-shrunk"))
+
+
+def test_the_last_member_that_leaves_also_ends_the_assignment() -> None:
+    model = ModelHarness()
+    first, second = model.join(), model.join()
+    model.end_initial_delay()
+    model.heartbeat(first, second)
+    model.group.remove(first)
+    model.group.remove(second)
+    assert model.shapes == shapes(recorded("emptied"))
+
+
+def test_a_member_that_keeps_its_tasks_holds_up_the_one_that_joined() -> None:
+    model = ModelHarness()
+    first = model.join()
+    model.end_initial_delay()
+    model.heartbeat(first)
+    model.now += 5
+    model.join()
+    model.group.heartbeat(first, model.now)
+    found, expected = model.shapes, shapes(recorded("holding-on"))
+    assert expected[-1] == (22, 1, (3, 3, 3, 0, 0))  # the previous epoch of the one that waits, at its next heartbeat
+    assert found == expected[:-1]
+
+
+def test_a_group_without_its_topics_gets_an_assignment_without_tasks() -> None:
+    model = ModelHarness(("in", "gone"))
+    model.join()
+    model.end_initial_delay()
+    assert model.shapes == shapes(recorded("not-ready"))
+
+
+def test_static_members_leave_temporarily_and_one_comes_back_as_another_process() -> None:
+    model = ModelHarness()
+    members = [model.join(instance_id=f"i{n}") for n in range(3)]
+    model.end_initial_delay()
+    model.heartbeat(*members)
+    model.group.leave_temporarily(members[0])
+    model.group.leave_temporarily(members[1])
+    model.join(instance_id="i1")
+    assert model.shapes == shapes(recorded("static"))
+
+
+@pytest.mark.broker
+def test_a_broker_writes_the_same_for_a_replaced_static_member_and_a_pushed_description(
+    client: StreamsGroupClient,
+    broker: Broker,
+    group_id: str,
+    unique: Callable[[str], str],
+    read_offsets: Callable[..., list[Any]],
+) -> None:
+    topic = unique("in")
+    client.create_topic(topic, 6)
+    described = topology(subtopology("0", source_topics=[topic]))
+    one = SimulatedMember(client, group_id, described, instance_id="i0", process_id="p0")
+    one.join()
+    settle([one])
+    one.push_description()
+    one.leave(temporarily=True)
+    two = SimulatedMember(client, group_id, described, instance_id="i0", process_id="p0")
+    two.join()
+    settle([two])
+    two.push_description()
+
+    model = ModelHarness()
+    member = model.join("p0", "i0")
+    model.end_initial_delay()
+    model.heartbeat(member)
+    model.group.push_description("stored")
+    model.group.leave_temporarily(member)
+    model.heartbeat(model.join("p0", "i0"))
+    model.group.push_description("stored")
+
+    found = (
+        decode(raw.key, raw.value) for raw in read_offsets(broker.bootstrap_server, group_id) if raw.record_type >= 17
+    )
+    assert model.shapes == shapes((one.record_type, one.key, one.value) for one in found)

@@ -1,0 +1,85 @@
+"""The labelled histories: no ordinary operation raises an alert, every incident does, and the page says the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streaming_app.alerts.rules.evaluate import RULES
+from tests.histories.bed import run
+from tests.histories.history import MINUTE, History
+from tests.histories.incidents import INCIDENTS
+from tests.histories.ordinary import ORDINARY
+from tests.histories.page import PAGE, outcomes, render_page
+
+_COMPARED = ("Rolling restart of 6 instances", "The only instance is up for 20 s in every 320 s", "A member is stuck")
+
+
+def named(history: History) -> str:
+    return history.name
+
+
+def test_there_are_enough_histories_and_each_has_a_name_of_its_own() -> None:
+    assert (len(ORDINARY) >= 40, len(INCIDENTS) >= 25) == (True, True)
+    assert len({history.name for history in (*ORDINARY, *INCIDENTS)}) == len(ORDINARY) + len(INCIDENTS)
+    assert {rule for history in INCIDENTS for rule in history.rules} <= set(RULES)
+
+
+@pytest.mark.parametrize("history", ORDINARY, ids=named)
+def test_an_ordinary_operation_raises_no_alert(history: History) -> None:
+    assert [(one.rule, one.group_id, one.at, one.summary) for one in outcomes()[history.name].fired] == []
+
+
+@pytest.mark.parametrize("history", INCIDENTS, ids=named)
+def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(history: History) -> None:
+    fired = outcomes()[history.name].fired
+    assert fired
+    assert {one.rule for one in fired} <= history.rules
+    assert min(one.at for one in fired) >= history.begins
+
+
+def test_many_groups_with_one_cause_are_one_alert() -> None:
+    for history in INCIDENTS:
+        if "thirty applications" in history.name:
+            (fired,) = outcomes()[history.name].fired
+            assert (fired.rule, fired.group_id) == ("StreamsGroupsDescriptionsMissing", None)
+
+
+def test_an_alert_says_how_often_how_long_and_why() -> None:
+    missing = next(history for history in INCIDENTS if history.name.startswith("A source topic is missing: the client"))
+    unavailable, _ = outcomes()[missing.name].fired
+    for words in (
+        "was started 9 times",
+        "processed 0s of 46m48s",
+        "Empty 45m36s, NotReady 1m12s",
+        "MISSING_SOURCE_TOPICS",
+    ):
+        assert words in unavailable.summary
+
+
+def test_an_alert_about_a_stuck_member_names_it_its_process_and_host_and_the_tasks() -> None:
+    stuck = next(history for history in INCIDENTS if "poll interval of an hour" in history.name)
+    (fired,) = outcomes()[stuck.name].fired
+    assert "i0-thread-0 (10.63.242.189, process i0-1) has not revoked task 0_11 since" in fired.summary
+
+
+def test_the_alert_of_a_crash_loop_is_resolved_once_the_application_has_stayed_up() -> None:
+    crashing = next(history for history in INCIDENTS if "up for 20 s in every 320 s" in history.name)
+    (fired,) = outcomes()[crashing.name].fired
+    last_start = crashing.operations[-1].at
+    assert fired.resolved_at is not None
+    assert 10 * MINUTE <= fired.resolved_at - last_start <= 11 * MINUTE
+
+
+@pytest.mark.parametrize("name", _COMPARED)
+def test_leaving_out_evaluations_while_nothing_happens_changes_nothing(name: str) -> None:
+    history = next(one for one in (*ORDINARY, *INCIDENTS) if one.name.startswith(name))
+    history = replace(history, seconds=history.seconds + 4 * 3600.0)
+    some, every = run(history), run(history, every_step=True)
+    assert some.evaluations < every.evaluations
+    assert (some.fired, some.notifications) == (every.fired, every.notifications)
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text("utf-8") == render_page(), "run python -m tests.histories.page"

@@ -1,0 +1,155 @@
+"""Errors of the job are one line on stderr; unusual topics and group ids are not errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from kafka import KafkaProducer
+
+from streaming_app.job.lock import hold_job_lock
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.tables.reader import WarehouseReader, quote
+from tests.job.job_runner import RUN_SECONDS, STREAMS_GROUPS, error_line, run_job, streams_groups
+
+NO_BROKER = "127.0.0.1:1"
+ODD_IDS = (
+    "two  spaces",
+    'it\'s "quoted"',
+    "back\\slash",
+    "emoji 🎉",
+    "line\nbreak",
+    "per%cent",
+    "-dash",
+    "comma,dot.",
+    "ümlaut",
+)
+
+
+def test_a_warehouse_that_cannot_be_written_is_an_error_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = run_job(NO_BROKER, tmp_path / "file" / "warehouse")
+    assert "Cannot write the warehouse: Not a directory" in error_line(ran)
+    assert "Starting Spark" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"), [({}, "was not created by streams-groups"), ({"streams_groups.format": "9"}, "format 9")]
+)
+def test_tables_of_another_program_are_left_alone(tmp_path: Path, properties: dict[str, str], message: str) -> None:
+    rows = pa.table({"x": [1]})
+    write_deltalake(tmp_path / "groups", rows)
+    DeltaTable(tmp_path / "groups").alter.set_table_properties(properties, raise_if_not_exists=False)
+    assert message in error_line(run_job(NO_BROKER, tmp_path))
+
+
+def test_a_second_job_is_rejected_and_the_first_is_named(tmp_path: Path) -> None:
+    with hold_job_lock(tmp_path / "_jobs", "default"):
+        error = error_line(run_job(NO_BROKER, tmp_path))
+    assert f"process {os.getpid()} on" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--bootstrap-server", "localhost"], "--bootstrap-server: must be HOST:PORT"),
+        (["--bootstrap-server", NO_BROKER, "--trigger", "-1"], "--trigger"),
+        (["--bootstrap-server", NO_BROKER, "--cluster", "a/b"], "--cluster: must be letters"),
+        (["--bootstrap-server", NO_BROKER, "--conf", "novalue"], "--conf takes KEY=VALUE"),
+        (["--bootstrap-server", NO_BROKER, "--dialect", "kip-1"], "--dialect: must be one of"),
+        (["--bootstrap-server", NO_BROKER, "--nonsense"], "--nonsense"),
+        ([], "--bootstrap-server"),
+    ],
+)
+def test_wrong_usage_names_the_option_and_exits_2(options: list[str], message: str, tmp_path: Path) -> None:
+    ran = streams_groups("run", "--warehouse", tmp_path, *options)
+    assert ran.returncode == 2
+    assert message in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_command_config_that_does_not_exist_is_named_in_the_error(tmp_path: Path) -> None:
+    assert "nowhere.properties" in error_line(
+        run_job(NO_BROKER, tmp_path, "--command-config", tmp_path / "nowhere.properties")
+    )
+
+
+def test_a_broker_that_does_not_answer_is_named_in_the_error(tmp_path: Path) -> None:
+    with reserve_port() as closed:
+        error = error_line(run_job(f"127.0.0.1:{closed.getsockname()[1]}", tmp_path))
+    assert "No Kafka broker answers at 127.0.0.1" in error
+
+
+@pytest.mark.broker
+def test_an_empty_topic_and_a_topic_with_other_records_are_not_errors(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = unique("else")
+    client.create_topic(topic, 2)
+    empty = run_job(broker.bootstrap_server, Path(tmp_path.name), "--topic", topic, cwd=tmp_path.parent)
+    assert (empty.returncode, empty.stderr) == (0, "")
+    assert "Done: all available records are processed." in empty.stdout
+    assert WarehouseReader(tmp_path).rows("SELECT * FROM groups") == []
+
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
+    for number in range(3):
+        producer.send(topic, key=f"order-{number}".encode(), value=b'{"json": true}').get(30)
+    producer.close()
+    other = run_job(broker.bootstrap_server, tmp_path.as_uri(), "--topic", topic)
+    assert other.returncode == 0, other.stderr
+    assert "resuming" in other.stdout
+    assert "3 quarantined" in other.stdout
+    kept = WarehouseReader(tmp_path).rows("SELECT key, error_kind FROM quarantine ORDER BY key")
+    assert kept == [{"key": f"order-{n}".encode(), "error_kind": "UnknownRecordType"} for n in range(3)]
+
+
+@pytest.mark.broker
+def test_a_running_job_excludes_others_accepts_any_group_id_and_stops_on_sigterm(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    source = unique("in")
+    client.create_topic(source, 1)
+    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        watchdog = threading.Timer(RUN_SECONDS, job.kill)
+        watchdog.start()
+        assert job.stdout is not None
+        lines = iter(job.stdout.readline, "")
+        assert any("reading from the beginning" in line for line in lines)
+        assert f"process {job.pid} on" in error_line(run_job(broker.bootstrap_server, tmp_path))
+        reads = topology(subtopology("0", source_topics=[source]))
+        members = [SimulatedMember(client, group, reads) for group in ODD_IDS]
+        for member in members:
+            member.join()
+        settle(members)
+        query = (
+            "SELECT count(*) AS n FROM groups WHERE state = 'Stable' AND group_id IN ("
+            + ", ".join(map(quote, ODD_IDS))
+            + ")"
+        )
+        assert any(
+            "batch" in line and WarehouseReader(tmp_path).rows(query) == [{"n": len(ODD_IDS)}] for line in lines
+        ), "the job ended before all groups were Stable"
+        job.send_signal(signal.SIGTERM)
+        stdout, stderr = job.communicate(timeout=RUN_SECONDS)
+        watchdog.cancel()
+    assert (job.returncode, stderr) == (0, "")
+    assert stdout.endswith("Stopped.\n")
+
+    listed = streams_groups("list", "--warehouse", tmp_path).stdout
+    for group in ODD_IDS:
+        described = streams_groups("describe", "--group", group, "--state", "--warehouse", tmp_path)
+        assert described.returncode == 0, described.stderr
+        assert " Stable " in described.stdout.splitlines()[1]
+        assert group.replace("\n", "\\n") in listed

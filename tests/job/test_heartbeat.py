@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_app.alerts.description_support import DescriptionSupport
+from streaming_app.config.job_config import JobConfig
+from streaming_app.errors import JobError
+from streaming_app.job.heartbeat import Heartbeat
+from streaming_app.stream.health import Health
+from streaming_app.tables.files import _LocalFiles
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
+
+AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+
+
+class FullDisk(_LocalFiles):
+    def write(self, *_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def heartbeat(warehouse: Path, files: Any = None, *, known_since: datetime | None = None) -> Heartbeat:
+    config = JobConfig.model_validate({"bootstrap_server": "h:1", "warehouse": warehouse})
+    return Heartbeat(config, files or _LocalFiles(), Health(), DescriptionSupport("auto", known_since=known_since))
+
+
+def last_heartbeat(warehouse: Path) -> HeartbeatRecord:
+    record = read_heartbeat(warehouse, "default")
+    assert record is not None
+    return record
+
+
+def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops(tmp_path: Path) -> None:
+    one = heartbeat(tmp_path)
+    one.beat([])
+    assert last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
+    one.stop([])
+    assert not last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
+
+
+def test_since_when_the_cluster_keeps_descriptions_is_written_for_the_next_run(tmp_path: Path) -> None:
+    heartbeat(tmp_path, known_since=AT).stop([])
+    assert last_heartbeat(tmp_path).descriptions_since == AT
+
+
+def test_a_full_disk_is_an_error_while_the_job_runs_and_not_when_it_ends(tmp_path: Path) -> None:
+    one = heartbeat(tmp_path, FullDisk())
+    with pytest.raises((OSError, JobError)):
+        one.beat([])
+    one.stop([])

@@ -1,0 +1,252 @@
+"""The self-check of the running job, with brokers, tables and a repair that the test controls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from streaming_app.errors import JobError
+from streaming_app.job import self_check
+from streaming_app.job.self_check import SelfCheck
+from streaming_app.stream.health import Health
+from streaming_app.stream.repair import RepairResult
+from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
+from streaming_app.verify.self_check import Schedule
+from tests.verify.test_verification import NOT_FOUND, description, row
+from tests.waiting import wait_until
+
+REPLACED, SAME, CHANGED = RepairResult.REPLACED, RepairResult.SAME, RepairResult.CHANGED
+
+
+class SelfCheckHarness:
+    """A cluster, the tables and a repair; `rows` and `epochs` hold the group epochs of both sides by group."""
+
+    def __init__(self) -> None:
+        self.epochs = {"a": 1, "b": 1}
+        self.rows_by_id = {"a": 1, "b": 1}
+        self.error: Exception | None = None
+        self.error_codes: dict[str, int] = {}
+        self.result = REPLACED
+        self.repaired: list[list[str]] = []
+        self.described: list[list[str]] = []
+        self.health = Health()
+        self.lines: list[str] = []
+        self.closed = False
+        self.check: SelfCheck
+
+    def start(self, interval: float = 1_000.0) -> None:
+        self.check = SelfCheck(
+            Schedule(interval, confirm_seconds=0.05),
+            self.connect,
+            self,
+            self,
+            health=self.health,
+            report=self.lines.append,
+        )
+        self.check.start()
+
+    @contextmanager
+    def connect(self) -> Iterator[SelfCheckHarness]:
+        if self.error:
+            raise self.error
+        yield self
+
+    def list_groups(self) -> Iterable[str]:
+        return list(self.epochs)
+
+    def describe(self, group_ids: Iterable[str]) -> list[Any]:
+        self.described.append(list(group_ids))
+        return [
+            description(self.epochs[one], error=self.error_codes.get(one, 0)) if one in self.epochs else NOT_FOUND
+            for one in self.described[-1]
+        ]
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        assert topic == "topic"
+        return {0: 10}
+
+    def checkpoint_offsets(self) -> CheckpointOffsets:
+        return CheckpointOffsets("topic", 0, {0: 10})
+
+    def group_ids(self) -> list[str]:
+        return list(self.rows_by_id)
+
+    def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
+        return {one: row(self.rows_by_id[one]) for one in group_ids if one in self.rows_by_id}
+
+    def repair(
+        self,
+        group_ids: Sequence[str],
+        end_offsets: Callable[[], Mapping[int, int]],
+        is_same: Callable[[Any, Any], bool],
+    ) -> dict[str, RepairResult]:
+        assert end_offsets() == {0: 10}
+        assert is_same(row(), row())
+        self.repaired.append(list(group_ids))
+        if self.result is REPLACED:
+            self.rows_by_id |= {one: self.epochs[one] for one in group_ids}
+        return dict.fromkeys(group_ids, self.result)
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def status(self) -> Any:
+        return self.health.status.self_check
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[SelfCheckHarness]:
+    monkeypatch.setattr(self_check, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(self_check, "_TIMEOUT_SECONDS", 2.0)
+    made = SelfCheckHarness()
+    yield made
+    made.check.close()
+    assert made.closed
+
+
+def test_nothing_is_compared_before_the_job_has_caught_up(harness: SelfCheckHarness) -> None:
+    harness.start()
+    assert not wait_until(lambda: harness.status.runs > 0, 0.3)
+    harness.health.nothing_new()
+    assert wait_until(lambda: harness.status.runs == 1)
+    assert wait_until(lambda: harness.status.compared == 2)
+    assert (harness.status.differing, harness.status.failure, harness.lines) == (0, None, [])
+
+
+def test_a_group_that_differs_twice_is_reported_repaired_and_compared_again(harness: SelfCheckHarness) -> None:
+    harness.rows_by_id["b"] = 7
+    harness.health.nothing_new()
+    harness.start()
+    assert wait_until(lambda: len(harness.lines) > 1), harness.lines
+    assert harness.lines == [
+        "self-check: the tables differ from the brokers in 1 group: b (group_epoch)",
+        "self-check: rows replaced: 1; groups that still differ: 0",
+    ]
+    assert harness.repaired == [["b"]]
+    (group,) = harness.health.differing_groups
+    assert (group.group_id, group.fields) == ("b", (("group_epoch", "7 in the tables, 1 on the broker"),))
+    assert (group.repair, group.agreed_at is not None) == (REPLACED.value, True)
+    assert (harness.status.differing, harness.status.repaired, harness.status.runs) == (0, 1, 1)
+
+
+def test_a_difference_that_is_gone_a_minute_later_is_not_reported(harness: SelfCheckHarness) -> None:
+    harness.rows_by_id["b"] = 7
+    original = harness.end_offsets
+
+    def heal_after_the_first_comparison(topic: str) -> dict[int, int]:
+        if harness.status.last_run_at:
+            harness.rows_by_id["b"] = 1
+        return original(topic)
+
+    harness.end_offsets = heal_after_the_first_comparison  # type: ignore[method-assign]
+    harness.health.nothing_new()
+    harness.start()
+    assert wait_until(lambda: harness.rows_by_id["b"] == 1)
+    assert not wait_until(lambda: bool(harness.lines), 0.3)
+    assert harness.health.differing_groups == ()
+    assert harness.repaired == []
+
+
+@pytest.mark.parametrize("result", [SAME, CHANGED])
+def test_a_group_that_cannot_be_repaired_stays_reported_and_is_tried_again(
+    harness: SelfCheckHarness, result: RepairResult
+) -> None:
+    harness.rows_by_id["b"], harness.result = 7, result
+    harness.health.nothing_new()
+    harness.start(interval=0.2)
+    assert wait_until(lambda: len(harness.repaired) > 1)
+    (group,) = harness.health.differing_groups
+    assert (group.repair, group.agreed_at) == (result.value, None)
+    assert (harness.status.differing, harness.status.repaired) == (1, 0)
+    harness.epochs["b"] = 7
+    assert wait_until(lambda: harness.status.differing == 0)
+    assert harness.health.differing_groups[0].agreed_at is not None
+
+
+def test_each_start_of_the_stream_is_followed_by_a_check(harness: SelfCheckHarness) -> None:
+    harness.health.nothing_new()
+    harness.start()
+    assert wait_until(lambda: harness.status.compared == 2)
+    harness.health.failed("the cause")
+    assert not wait_until(lambda: harness.status.runs > 1, 0.3)
+    harness.health.nothing_new()
+    assert wait_until(lambda: harness.status.runs == 2)
+
+
+def test_the_check_of_the_next_query_continues_from_the_results_of_the_last_one(harness: SelfCheckHarness) -> None:
+    harness.rows_by_id["b"], harness.result = 7, SAME
+    harness.health.nothing_new()
+    harness.start()
+    assert wait_until(lambda: len(harness.repaired) == 1 and len(harness.lines) == 2)
+    (before,) = harness.health.differing_groups
+    harness.check.close()
+    harness.start()
+    assert wait_until(lambda: len(harness.repaired) == 2 and len(harness.lines) == 4)
+    (after,) = harness.health.differing_groups
+    assert (after.since, harness.status.runs, harness.status.differing) == (before.since, 2, 1)
+
+
+def test_an_error_is_reported_once_until_a_comparison_succeeds(harness: SelfCheckHarness) -> None:
+    harness.error = JobError("Not authorized: the principal lacks the ACL DESCRIBE")
+    harness.health.nothing_new()
+    harness.start(interval=0.05)
+    assert wait_until(lambda: harness.status.failures > 2)
+    assert harness.lines == ["self-check: Not authorized: the principal lacks the ACL DESCRIBE"]
+    assert harness.status.failure == "Not authorized: the principal lacks the ACL DESCRIBE"
+    assert harness.status.last_run_at is None
+    harness.error = None
+    assert wait_until(lambda: harness.status.last_run_at is not None)
+    assert (harness.status.failure, harness.status.failed_at) == (None, None)
+    harness.error = JobError("Not authorized: the principal lacks the ACL DESCRIBE")
+    assert wait_until(lambda: len(harness.lines) == 2)
+
+
+def test_a_missing_acl_of_every_group_is_a_failure_and_of_some_a_line(harness: SelfCheckHarness) -> None:
+    harness.error_codes = {"a": 29}
+    harness.health.nothing_new()
+    harness.start(interval=0.05)
+    assert wait_until(lambda: harness.status.runs > 3)
+    reason = "cannot be compared: the broker returned error 29: no message"
+    assert harness.lines == [f"self-check: 1 group {reason}"]
+    assert (harness.status.compared, harness.status.not_compared, harness.status.failures) == (1, 1, 0)
+    harness.error_codes = {"a": 29, "b": 30}
+    assert wait_until(lambda: harness.status.failures > 1)
+    assert harness.lines[1:] == ["self-check: no group can be compared: the broker returned error 29: no message"]
+
+
+def test_of_very_many_groups_the_first_are_repaired_and_then_those_whose_records_did_not_help_come_last(
+    harness: SelfCheckHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_check, "_MAX_REPAIRS", 1)
+    harness.rows_by_id, harness.result = {"a": 7, "b": 7}, SAME
+    harness.health.nothing_new()
+    harness.start(interval=0.1)
+    assert wait_until(lambda: len(harness.repaired) > 1)
+    assert harness.repaired[:2] == [["a"], ["b"]]
+
+
+def test_an_error_of_the_repair_is_reported_and_the_alert_stays(harness: SelfCheckHarness) -> None:
+    def fail(*_: object) -> dict[str, RepairResult]:
+        raise JobError("A batch has been running for more than 300 s")
+
+    harness.repair = fail  # type: ignore[method-assign, assignment]
+    harness.rows_by_id["b"] = 7
+    harness.health.nothing_new()
+    harness.start()
+    assert wait_until(lambda: harness.status.failures == 1)
+    assert harness.lines[-1] == "self-check: A batch has been running for more than 300 s"
+    assert [group.agreed_at for group in harness.health.differing_groups] == [None]
+
+
+def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(harness: SelfCheckHarness) -> None:
+    harness.checkpoint_offsets = lambda: CheckpointOffsets("topic", 0, {0: 4})  # type: ignore[method-assign]
+    harness.health.nothing_new()
+    harness.start()
+    assert wait_until(lambda: harness.described != [])
+    harness.check.close()
+    assert not harness.check._thread.is_alive()
+    assert (harness.lines, harness.status.failures) == ([], 0)

@@ -1,0 +1,171 @@
+"""The self-check of a real job with a real broker: a row that somebody else changed is found, reported and replaced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming_app.config.job_config import JobConfig
+from streaming_app.job import self_check
+from streaming_app.job.run import run_with
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.tables.heartbeat_file import read_heartbeat
+from streaming_app.tables.reader import WarehouseReader
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.broker
+GROUP, OTHER = 'payments "${spark.app.name}" 🎉', "orders"
+RULE = "StreamsGroupsSelfCheckFailed"
+
+
+@contextmanager
+def running(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[list[str]]:
+    lines: list[str] = []
+    stop = Event()
+    job = Thread(target=run_with, args=(spark, config, lines.append, stop, log_file))
+    job.start()
+    try:
+        yield lines
+    finally:
+        stop.set()
+        job.join()
+
+
+class TablesOfJob:
+    """What the tests read from the tables of a running job, and what they change in them with delta-rs."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def row(self, group_id: str) -> dict[str, Any] | None:
+        rows = WarehouseReader(self._path).rows("SELECT * FROM groups")
+        return next((row for row in rows if row["group_id"] == group_id), None)
+
+    def events(self) -> list[dict[str, Any]]:
+        return WarehouseReader(self._path).rows(
+            'SELECT * FROM group_events ORDER BY group_id, "offset", kind, member_id'
+        )
+
+    def alerts(self) -> dict[str, dict[str, Any]]:
+        rows = WarehouseReader(self._path).rows(f"SELECT * FROM alerts WHERE rule = '{RULE}'")
+        return {row["group_id"]: row for row in rows}
+
+    def overwrite(self, change: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> None:
+        """Replace each row of `groups` by the rows that `change` returns for it."""
+        table = DeltaTable(str(self._path / "groups"))
+        schema = pa.schema(table.schema().to_arrow())
+        rows = WarehouseReader(self._path).query("SELECT * FROM groups").select(schema.names).cast(schema).to_pylist()
+        changed = [new for row in rows for new in change(row)]
+        write_deltalake(table, pa.Table.from_pylist(changed, schema), mode="overwrite")
+
+
+def scrape(lines: list[str]) -> dict[str, float]:
+    url = next(match[1] for line in lines if (match := re.match(r"Serving (\S+)/metrics", line)))
+    with urlopen(f"{url}/metrics", timeout=10) as response:  # noqa: S310 - our own server
+        families = text_string_to_metric_families(response.read().decode())
+    return {
+        sample.name: sample.value for family in families for sample in family.samples if "self_check" in sample.name
+    }
+
+
+def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and_replaced(
+    start_broker: Callable[..., LocalBroker], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_check, "CONFIRM_SECONDS", 1.0)
+    own, tables = start_broker(), TablesOfJob(tmp_path / "tables")
+    config = JobConfig.model_validate(
+        {
+            "bootstrap_server": own.bootstrap_server,
+            "warehouse": tmp_path / "tables",
+            "alerts": {"interval": 0.3},
+            "metrics": {"listen": "127.0.0.1:0"},
+            "self_check": {"interval": "1s"},
+        }
+    )
+    with StreamsGroupClient(own.bootstrap_server) as client:
+        client.create_topic("in", 2)
+        reads = topology(subtopology("0", source_topics=["in"]))
+        members = [SimulatedMember(client, group, reads) for group in (GROUP, GROUP, OTHER)]
+        for member in members:
+            member.join()
+        settle(members)
+        with running(spark, config, tmp_path / "spark.log") as lines:
+
+            def is_checked() -> bool:
+                return (
+                    any("Serving" in line for line in lines)
+                    and scrape(lines).get("streams_groups_self_check_last_run_timestamp_seconds", 0) > 0
+                )
+
+            assert wait_until(is_checked, 120), lines
+            good = {group: tables.row(group) for group in (GROUP, OTHER)}
+            events = tables.events()
+            assert [row and row["state"] for row in good.values()] == ["Stable", "Stable"]
+            assert tables.alerts() == {}
+
+            def corrupt(row: dict[str, Any]) -> list[dict[str, Any]]:
+                if row["group_id"] == OTHER:  # is lost, and a group that never existed appears
+                    return [{**row, "group_id": "ghost"}]
+                return [{**row, "state": "Empty", "group_epoch": 77, "members": [], "last_offset": 1 << 40}]
+
+            tables.overwrite(corrupt)
+            assert wait_until(lambda: {group: tables.row(group) for group in good} == good, 120), lines
+            assert wait_until(lambda: tables.alerts().keys() == {GROUP, OTHER, "ghost"}, 60), lines
+            assert tables.row("ghost") is None
+            assert tables.events() == events
+            alert = tables.alerts()[GROUP]
+            assert (alert["state"], alert["severity"]) == ("firing", "warning")
+            assert "group_epoch" in alert["summary"]
+            assert '"group_epoch": "77 in the tables, ' in alert["details"]
+            assert wait_until(lambda: scrape(lines)["streams_groups_self_check_differing_groups"] == 0, 60), lines
+            counts = scrape(lines)
+            assert counts["streams_groups_self_check_repaired_groups_total"] == 3
+            assert counts["streams_groups_self_check_failures_total"] == 0
+            found = next(line for line in lines if line.startswith("self-check: the tables differ"))
+            assert "in 3 groups: ghost (group), orders (group), payments" in found
+
+            members[0].leave()
+            settle(members[1:])
+            assert wait_until(lambda: (tables.row(GROUP) or {}).get("member_count") == 1, 60), lines
+            added = [event for event in tables.events() if event not in events]
+            assert {event["group_id"] for event in added} == {GROUP}
+            assert [event["member_id"] for event in added if event["kind"] == "member_left"] == [members[0].member_id]
+    heartbeat = read_heartbeat(tmp_path / "tables", "default")
+    assert heartbeat is not None
+    assert heartbeat.facts.self_check.repaired == 3
+    assert lines[-1] == "Stopped."
+
+
+@pytest.mark.parametrize("settings", [{"once": True}, {"self_check": {"enabled": False}}], ids=["once", "disabled"])
+def test_no_self_check_runs_with_once_or_when_it_is_disabled(
+    start_broker: Callable[..., LocalBroker],
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(self_check, "make_self_check", lambda *_, **__: pytest.fail("a self-check was made"))
+    own = start_broker()
+    with StreamsGroupClient(own.bootstrap_server) as client:
+        SimulatedMember(client, GROUP, topology(subtopology("0", source_topics=["in"]))).join()
+    config = JobConfig.model_validate(
+        {"bootstrap_server": own.bootstrap_server, "warehouse": tmp_path / "tables", **settings}
+    )
+    with running(spark, config, tmp_path / "spark.log") as lines:
+        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 90), lines

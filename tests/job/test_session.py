@@ -1,0 +1,113 @@
+"""The JVM of Spark: what its command line shows, what it is started with, and how many cores it uses."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+from streaming_app.job import session
+from streaming_app.job.session import MAX_CORES, _local_cores, _settings, default_cores
+from streaming_app.jvm.spark_jvm import _private_file, _quote_argument
+
+# Prints what the JVM was given, and its command line; the files are looked at while they exist.
+PROGRAM = """
+import json, os, sys, threading, time
+from pathlib import Path
+from streaming_app.job.session import spark_session
+from streaming_app.jvm.spark_jvm import SparkJvm
+
+directory, found = Path(sys.argv[1]), {}
+
+def watch():
+    while True:
+        for file in directory.glob("job.spark.*"):
+            try:
+                text = file.read_text("utf-8")
+                if "hunter2" in text or "swordfish" in text:
+                    found[file.name] = oct(file.stat().st_mode & 0o777)
+            except FileNotFoundError:
+                pass
+        time.sleep(0.02)
+
+threading.Thread(target=watch, daemon=True).start()
+conf = {
+    "spark.hadoop.fs.azure.account.key.x": "hunter2 = $x\\\\y ü",
+    "spark.driver.extraJavaOptions": "-Dpassword='sword fish' -Dother=swordfish",
+}
+jvm = SparkJvm()
+with spark_session(directory / "job.spark.log", conf=conf, jvm=jvm) as spark:
+    system = spark._jvm.java.lang.System
+    arguments = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    print(json.dumps({
+        "command": Path(f"/proc/{jvm._process.pid}/cmdline").read_text("utf-8"),
+        "modes": found,
+        "left": sorted(file.name for file in directory.iterdir()),
+        "secret": spark.sparkContext.getConf().get("spark.hadoop.fs.azure.account.key.x"),
+        "password": system.getProperty("password"),
+        "log": system.getProperty("log4j2.configurationFile"),
+        "exits": "-XX:+ExitOnOutOfMemoryError" in list(arguments),
+        "master": spark.sparkContext.master,
+    }))
+print(jvm.is_running)
+"""
+
+
+@pytest.mark.spark
+def test_secrets_are_in_private_files_while_the_jvm_starts_and_never_on_its_command_line(tmp_path: Path) -> None:
+    ran = run([sys.executable, "-c", PROGRAM, tmp_path], capture_output=True, text=True, check=False, timeout=180)
+    assert ran.returncode == 0, ran.stderr
+    printed, is_running = ran.stdout.splitlines()
+    found = json.loads(printed)
+    assert not any(secret in found["command"] for secret in ("hunter2", "swordfish", "sword fish"))
+    assert found["modes"] == {"job.spark.properties": "0o600", "job.spark.java": "0o600"}
+    assert found["left"] == ["job.spark.log", "job.spark.log4j2.properties"]
+    assert (found["secret"], found["password"]) == ("hunter2 = $x\\y ü", "sword fish")
+    assert found["exits"]
+    assert found["log"].endswith("/job.spark.log4j2.properties")
+    assert found["master"] == f"local[{default_cores()}]"
+    assert is_running == "False"
+
+
+def test_a_file_of_settings_is_private_from_its_creation_and_replaces_one_that_was_left(tmp_path: Path) -> None:
+    left = tmp_path / "settings"
+    left.write_text("of a job that was killed", "utf-8")
+    left.chmod(0o644)
+    with _private_file(left, "secret") as file:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert file.read_text("utf-8") == "secret"
+    assert not left.exists()
+
+
+def test_an_option_of_java_keeps_its_blanks_quotes_and_backslashes_in_an_argument_file() -> None:
+    assert _quote_argument('-Da=b "c" \\d') == '"-Da=b \\"c\\" \\\\d"'
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 2), (4, 4), (64, 4)])
+def test_spark_uses_the_cores_of_the_machine_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch, cores: int, expected: int
+) -> None:
+    monkeypatch.setattr(session, "_usable_cores", lambda: cores)
+    assert (default_cores(), MAX_CORES) == (expected, 4)
+    settings = _settings({}, [])
+    assert settings["spark.master"] == f"local[{expected}]"
+    assert settings["spark.sql.shuffle.partitions"] == str(expected)
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [("local[8]", 8), ("local", 1), ("local[*]", 64), ("local[3, 2]", 3), ("spark://host:7077", 4), ("k8s://h", 4)],
+)
+def test_a_shuffle_has_as_many_partitions_as_a_local_master_has_cores(
+    monkeypatch: pytest.MonkeyPatch, master: str, expected: int
+) -> None:
+    monkeypatch.setattr(session, "_usable_cores", lambda: 64)
+    assert _local_cores(master) == expected
+    assert (
+        _settings({"spark.master": master, "spark.sql.shuffle.partitions": "7"}, [])["spark.sql.shuffle.partitions"]
+        == "7"
+    )

@@ -1,0 +1,262 @@
+"""What ends the job, what it waits for and what starts its stream again, with a stream that does what the test says.
+
+The errors in question come from brokers in states that a test cannot hold still; test_supervisor.py has the real ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
+from streaming_app.job import supervisor
+from streaming_app.job.offsets_stream import StreamChangedError
+from streaming_app.stream.health import Health
+from tests.waiting import wait_until
+
+Step = Exception | None
+
+
+class Query:
+    """A query that runs until it is stopped or fails."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.failure: str | None = None
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def exception(self) -> str | None:
+        return self.failure
+
+    def fail(self, failure: str) -> None:
+        self.failure = failure
+        self.isActive = False
+
+
+class SupervisorHarness:
+    """Runs `supervise` in a thread; the steps of starts and checks are consumed one by one, then all succeed."""
+
+    def __init__(self) -> None:
+        self.starts: list[Step | Callable[[], None]] = []
+        self.checks: list[Step] = []
+        self.queries: list[Query] = []
+        self.lines: list[str] = []
+        self.health = Health()
+        self.stop = threading.Event()
+        self.is_writing = False
+        self.away: JobError | None = None
+        """What each start raises, as long as it is set."""
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._once = False
+
+    def start(self) -> Query:
+        if self.away:
+            raise self.away
+        step = self.starts.pop(0) if self.starts else None
+        if isinstance(step, Exception):
+            raise step
+        if step is not None:
+            step()
+        self.queries.append(Query())
+        return self.queries[-1]
+
+    def check(self) -> None:
+        step = self.checks.pop(0) if self.checks else None
+        if step:
+            raise step
+
+    def has_changed(self) -> bool:
+        return True
+
+    def begin(self, *, once: bool = False) -> None:
+        self._once = once
+        self._thread.start()
+
+    def end(self) -> None:
+        self.stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def runs(self, number: int = 1) -> bool:
+        """Wait until so many queries were started, and the last one runs."""
+        return wait_until(lambda: len(self.queries) >= number and self.queries[number - 1].isActive)
+
+    def has_ended(self) -> bool:
+        self._thread.join(20)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            supervisor.supervise(
+                self,  # type: ignore[arg-type]
+                self.stop,
+                self.lines.append,
+                Path("spark.log"),
+                health=self.health,
+                progress=self,  # type: ignore[arg-type]
+                once=self._once,
+            )
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            self.error = error
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[SupervisorHarness]:
+    for name in ("_PAUSE_SECONDS", "_POLL_SECONDS", "_TOPIC_SECONDS", "_CONFIRM_SECONDS", "_WAIT_SECONDS"):
+        monkeypatch.setattr(supervisor, name, 0.01)
+    monkeypatch.setattr(supervisor, "_PROGRESS_SECONDS", 0.05)
+    harness = SupervisorHarness()
+    yield harness
+    harness.stop.set()
+
+
+def test_a_broker_that_is_away_at_the_start_is_waited_for_and_reported_once(job: SupervisorHarness) -> None:
+    job.starts = [UnreachableError("No broker.")] * 3
+    job.begin()
+    assert job.runs()
+    assert job.lines == ["No broker. Waiting for a broker."]
+    assert wait_until(lambda: job.health.status.brokers_away_since is None)
+    job.end()
+    assert job.error is None
+
+
+def test_the_status_says_what_the_job_waits_for(job: SupervisorHarness) -> None:
+    job.away = UnreachableError("No broker.")
+    job.begin()
+    assert wait_until(lambda: job.health.status.brokers_away_since is not None)
+    job.away = MissingTopicError("No topic.")
+    assert wait_until(lambda: job.health.status.topic_missing_since is not None)
+    assert job.health.status.brokers_away_since is None
+    job.away = None
+    assert job.runs()
+    assert wait_until(lambda: job.health.status.topic_missing_since is None)
+    assert job.lines == ["No broker. Waiting for a broker.", "No topic. Waiting for it."]
+
+
+@pytest.mark.parametrize("error", [UnreachableError("away"), MissingTopicError("none"), NotAuthorizedError("ACL")])
+def test_with_once_nothing_is_waited_for(job: SupervisorHarness, error: JobError) -> None:
+    job.starts = [error]
+    job.begin(once=True)
+    assert job.has_ended()
+    assert job.error is error
+
+
+@pytest.mark.parametrize("error", [JobError("wrong password"), NotAuthorizedError("ACL"), OtherTopicError("other")])
+def test_what_waiting_does_not_solve_ends_the_first_start(job: SupervisorHarness, error: JobError) -> None:
+    job.starts = [error]
+    job.begin()
+    assert job.has_ended()
+    assert job.error is error
+
+
+@pytest.mark.parametrize(
+    "error", [JobError("odd"), ValueError("odd"), MissingTopicError("odd"), UnreachableError("odd")]
+)
+def test_an_error_of_the_regular_check_is_reported_once_and_does_not_end_a_job(
+    job: SupervisorHarness, error: Exception
+) -> None:
+    job.begin()
+    assert job.runs()
+    job.checks = [error] * 5
+    assert wait_until(lambda: not job.checks)
+    assert wait_until(lambda: len(job.lines) == 2), job.lines
+    assert job.lines[0].startswith("odd")
+    assert job.lines[1] in {"The topic can be read again.", "A broker answers again."}
+    assert (len(job.queries), job.queries[0].isActive) == (1, True)
+
+
+def test_an_acl_that_is_missing_twice_in_a_row_ends_the_job_and_once_does_not(job: SupervisorHarness) -> None:
+    missing = NotAuthorizedError("no ACL")
+    job.begin()
+    assert job.runs()
+    job.checks = [missing, None]  # type: ignore[list-item]  # a step
+    assert wait_until(lambda: not job.checks)
+    assert job.runs()
+    job.checks = [missing, missing]
+    assert job.has_ended()
+    assert job.error is missing
+    assert not job.queries[0].isActive
+
+
+def test_a_topic_that_was_created_again_ends_the_job(job: SupervisorHarness) -> None:
+    other = OtherTopicError("created again")
+    job.begin()
+    assert job.runs()
+    job.checks = [other]
+    assert job.has_ended()
+    assert job.error is other
+
+
+def test_a_change_that_the_check_finds_starts_the_stream_again(job: SupervisorHarness) -> None:
+    job.begin()
+    assert job.runs()
+    job.checks = [StreamChangedError("The topic now has 4 partitions")]
+    assert job.runs(2)
+    assert not job.queries[0].isActive
+    assert "The topic now has 4 partitions: the stream starts again" in job.lines
+    assert job.health.totals.restarts == 0
+
+
+def test_a_gap_that_is_too_long_starts_the_stream_again(job: SupervisorHarness) -> None:
+    now = datetime.now(timezone.utc)
+    job.health.started_reading(from_beginning=False, tombstone_retention=timedelta(hours=1))
+    job.begin()
+    assert job.runs()
+    job.health.nothing_new(now - timedelta(hours=2))
+    job.health.nothing_new(now)
+    assert wait_until(lambda: len(job.queries) > 1)
+
+
+def test_a_stream_that_fails_four_times_in_a_row_ends_the_job(job: SupervisorHarness) -> None:
+    job.starts = [ValueError("disk full")] * 9
+    job.begin()
+    assert job.has_ended()
+    assert str(job.error) == "The stream failed: disk full (see spark.log)"
+    assert len(job.lines) == 3
+    assert len(job.starts) == 5
+
+
+def test_failures_while_no_broker_answers_do_not_count(job: SupervisorHarness) -> None:
+    job.begin()
+    for number in range(1, 8):
+        assert job.runs(number)
+        job.checks = [UnreachableError("No broker.")] * 2
+        job.queries[-1].fail("TimeoutException")
+    assert job.runs(8)
+    assert job.error is None
+
+
+def test_the_job_stops_while_a_start_hangs(job: SupervisorHarness) -> None:
+    hangs = threading.Event()
+    job.starts = [lambda: bool(hangs.wait(30)) and None]
+    job.begin()
+    assert wait_until(lambda: not job.starts)
+    began = time.monotonic()
+    job.end()
+    assert time.monotonic() - began < 2
+    hangs.set()
+
+
+def test_a_running_batch_has_a_few_seconds_to_end(job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FINISH_SECONDS", 0.5)
+    job.begin()
+    assert job.runs()
+    job.is_writing = True
+    began = time.monotonic()
+    job.end()
+    assert 0.4 < time.monotonic() - began < 3
+    assert not job.queries[0].isActive
+
+
+def test_progress_of_a_long_batch_is_recorded(job: SupervisorHarness) -> None:
+    job.begin()
+    assert job.runs()
+    assert wait_until(lambda: job.health.status.progress_at is not None)

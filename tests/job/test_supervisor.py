@@ -1,0 +1,96 @@
+"""The job waits for brokers and for the topic, however long, and says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming_app.config.job_config import JobConfig
+from streaming_app.job import supervisor
+from streaming_app.job.run import run_with
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.member import SimulatedMember
+from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.tables.heartbeat_file import read_heartbeat
+from streaming_app.tables.reader import WarehouseReader
+from tests.job.running_job import status_of
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.broker
+def test_the_job_waits_for_a_broker_that_is_not_available(
+    start_broker: Callable[..., LocalBroker], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 2.0)
+    own = start_broker()
+    lines: list[str] = []
+    stop = Event()
+    reads = topology(subtopology("0", source_topics=["missing"]))
+
+    def join(group: str) -> None:
+        with StreamsGroupClient(own.bootstrap_server) as client:
+            SimulatedMember(client, group, reads).join()
+
+    def is_stored(group: str) -> bool:
+        rows = WarehouseReader(tmp_path).rows("SELECT group_id FROM groups")
+        return {"group_id": group} in rows
+
+    join("before")
+    config = JobConfig(bootstrap_server=own.bootstrap_server, warehouse=tmp_path)
+    job = Thread(target=run_with, args=(spark, config, lines.append, stop, tmp_path / "spark.log"))
+    job.start()
+    try:
+        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 60), lines
+        assert is_stored("before")
+        own.kill()
+        assert wait_until(lambda: any("Waiting for a broker." in line for line in lines), 180), lines
+        own.start()
+        join("after")
+        assert wait_until(lambda: is_stored("after"), 180), lines
+        assert wait_until(lambda: "A broker answers again." in lines, 60), lines
+    finally:
+        stop.set()
+        job.join()
+    assert lines[-1] == "Stopped."
+
+
+@pytest.mark.broker
+def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_but_not_ready(
+    start_broker: Callable[..., LocalBroker], spark: SparkSession, tmp_path: Path
+) -> None:
+    own = start_broker()
+    lines: list[str] = []
+    stop = Event()
+    config = JobConfig.model_validate(
+        {"bootstrap_server": own.bootstrap_server, "warehouse": tmp_path, "metrics": {"listen": "127.0.0.1:0"}}
+    )
+    job = Thread(target=run_with, args=(spark, config, lines.append, stop, tmp_path / "spark.log"))
+    job.start()
+    try:
+        assert wait_until(lambda: any(line.endswith("Waiting for it.") for line in lines), 60), lines
+        url = next(match[1] for line in lines if (match := re.match(r"Serving (\S+)/metrics", line)))
+        assert (status_of(f"{url}/health"), status_of(f"{url}/ready")) == (200, 503)
+        assert wait_until(lambda: is_alive(tmp_path), 20)
+        with StreamsGroupClient(own.bootstrap_server) as client:
+            SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
+        assert wait_until(lambda: status_of(f"{url}/ready") == 200, 90), lines
+        assert sum("Waiting" in line for line in lines) == 1
+    finally:
+        stop.set()
+        job.join()
+    assert WarehouseReader(tmp_path).rows("SELECT group_id FROM groups") == [{"group_id": "first"}]
+
+
+def is_alive(warehouse: Path) -> bool:
+    last = read_heartbeat(warehouse, "default")
+    return last is not None and last.is_alive(datetime.now(timezone.utc))

@@ -1,0 +1,144 @@
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from streaming_app.errors import SetupError
+from streaming_app.jvm import jars
+from streaming_app.sandbox.readiness_wait import reserve_port
+
+SMALL = "org.lz4:lz4-java:1.8.0"  # one jar without dependencies
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Configures Ivy to use only this repository: `repository(root_url)`."""
+
+    def use(root: str) -> None:
+        settings = tmp_path / "ivysettings.xml"
+        settings.write_text(
+            '<ivysettings><settings defaultResolver="only"/><resolvers>'
+            f'<ibiblio name="only" m2compatible="true" root="{root}"/></resolvers></ivysettings>'
+        )
+        monkeypatch.setenv("STREAMS_GROUPS_IVY_SETTINGS", str(settings))
+
+    return use
+
+
+@pytest.fixture
+def own_repository(tmp_path: Path, repository: Callable[[str], None]) -> Path:
+    """A repository on disk with one artifact, org.example:thing:1, that depends on org.example:part:1."""
+    root = tmp_path / "repository"
+    for name, required in (("thing", "part"), ("part", None)):
+        directory = root / "org" / "example" / name / "1"
+        directory.mkdir(parents=True)
+        coordinates = f"<groupId>org.example</groupId><artifactId>{required}</artifactId><version>1</version>"
+        dependency = f"<dependency>{coordinates}</dependency>"
+        (directory / f"{name}-1.pom").write_text(
+            f"<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId><artifactId>{name}</artifactId>"
+            f"<version>1</version><dependencies>{dependency if required else ''}</dependencies></project>"
+        )
+        (directory / f"{name}-1.jar").write_bytes(name.encode())
+    repository(root.as_uri() + "/")
+    return root
+
+
+def test_an_artifact_is_resolved_with_its_dependencies(own_repository: Path, empty_cache: Path) -> None:
+    found = jars.resolve("org.example:thing:1")
+    assert [jar.name for jar in found] == ["thing-1.jar", "part-1.jar"]
+    assert [jar.read_text() for jar in found] == ["thing", "part"]
+    assert all(jar.is_relative_to(empty_cache) for jar in found)
+    assert own_repository.exists()
+
+
+@pytest.mark.usefixtures("own_repository", "empty_cache")
+@pytest.mark.parametrize(("exclusion", "left"), [("org.example:part", ["thing-1.jar"]), ("org.other:*", None)])
+def test_an_excluded_artifact_is_not_fetched(exclusion: str, left: list[str] | None) -> None:
+    found = jars.resolve("org.example:thing:1", exclude=[exclusion])
+    assert [jar.name for jar in found] == (left or ["thing-1.jar", "part-1.jar"])
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_the_second_call_is_fast_and_needs_neither_repository_nor_java(
+    own_repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = jars.resolve("org.example:thing:1")
+    shutil.rmtree(own_repository)
+    monkeypatch.setattr(jars, "find_java", lambda: pytest.fail("Java was needed"))
+    started = time.perf_counter()
+    assert jars.resolve("org.example:thing:1") == first
+    assert time.perf_counter() - started < 0.1
+
+
+@pytest.mark.usefixtures("own_repository", "empty_cache")
+def test_a_jar_that_was_deleted_is_fetched_again() -> None:
+    part = jars.resolve("org.example:thing:1")[1]
+    part.unlink()
+    assert jars.resolve("org.example:thing:1")[1].read_text() == "part"
+
+
+@pytest.mark.usefixtures("own_repository")
+def test_two_processes_may_resolve_at_the_same_time(empty_cache: Path) -> None:
+    program = "from streaming_app.jvm import jars; print(len(jars.resolve('org.example:thing:1')))"
+    both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(2)]
+    assert [process.communicate()[0].split() for process in both] == [[b"2"], [b"2"]]
+    assert not list(empty_cache.glob("ivy-run-*"))
+
+
+@pytest.mark.usefixtures("own_repository", "empty_cache")
+def test_an_artifact_that_does_not_exist_is_named_in_the_error() -> None:
+    with pytest.raises(SetupError, match=r"^The repository has no org.example:thing:2 .*check the version$"):
+        jars.resolve("org.example:thing:2")
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_jar_missing_from_the_repository_is_named_in_the_error(own_repository: Path) -> None:
+    (own_repository / "org/example/part/1/part-1.jar").unlink()
+    with pytest.raises(SetupError, match=r"^The repository has no org.example:part:1"):
+        jars.resolve("org.example:thing:1")
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_missing_network_is_one_clear_line(repository: Callable[[str], None]) -> None:
+    with reserve_port() as closed:
+        repository(f"http://127.0.0.1:{closed.getsockname()[1]}/")
+        with pytest.raises(
+            SetupError, match=r"^Cannot fetch org.lz4:lz4-java:1.8.0: the repository does not answer .*$"
+        ):
+            jars.resolve(SMALL)
+
+
+def test_a_cache_that_cannot_be_written_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(SetupError, match=r"set another STREAMS_GROUPS_CACHE$"):
+        jars.resolve(SMALL)
+
+
+@pytest.mark.usefixtures("own_repository", "empty_cache")
+def test_progress_is_reported_during_a_long_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "_PROGRESS_SECONDS", 0.1)
+    lines: list[str] = []
+    jars.resolve("org.example:thing:1", progress=lines.append)
+    assert lines
+    assert all(line.startswith("Fetching org.example:thing:1: ") for line in lines)
+
+
+def test_the_jars_of_the_connectors_are_not_bundled_with_pyspark() -> None:
+    bundled = {jar.name for jar in Path(pyspark.__file__).parent.glob("jars/*.jar")}
+    found = [jar.name for jar in jars.resolve(*jars.spark_coordinates(), exclude=jars.SPARK_EXCLUSIONS)]
+    modules = {name.rsplit("-", 1)[0] for name in found}
+    assert {"delta-spark_2.13", "delta-storage", "spark-sql-kafka-0-10_2.13", "kafka-clients"} <= modules
+    assert not modules & {name.rsplit("-", 1)[0] for name in bundled}

@@ -1,0 +1,121 @@
+import gc
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaError
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.errors import GroupError, raise_for_code
+from streaming_app.kafka.messages import build
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.topology import subtopology, topology
+
+# kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
+ignore_unclosed_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def disabled_kafka_log() -> Iterator[None]:
+    """Pytest keeps log records, which refer to exceptions, which refer to the sockets, until after the test."""
+    logger = logging.getLogger("kafka")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    yield
+    logger.setLevel(level)
+
+
+@ignore_unclosed_sockets
+def test_a_cluster_that_does_not_answer_raises_and_leaves_no_thread_behind() -> None:
+    before = set(threading.enumerate())
+    with reserve_port() as closed, pytest.raises(KafkaError):
+        StreamsGroupClient(f"127.0.0.1:{closed.getsockname()[1]}", bootstrap_timeout_ms=300)
+    assert set(threading.enumerate()) <= before
+    gc.collect()
+
+
+@ignore_unclosed_sockets
+@pytest.mark.broker
+def test_members_and_client_survive_a_crash_of_the_broker(start_broker: Callable[..., LocalBroker]) -> None:
+    own = start_broker()
+    with StreamsGroupClient(own.bootstrap_server) as client:
+        client.create_topic("in", 2)
+        member = SimulatedMember(client, "survivor", topology(subtopology("0", source_topics=["in"])))
+        member.join()
+        settle([member])
+        epoch = member.epoch
+        own.kill()
+        heartbeat = threading.Thread(target=member.heartbeat)
+        heartbeat.start()
+        own.start()
+        heartbeat.join(timeout=30)
+        assert not heartbeat.is_alive()
+        settle([member])
+        assert member.epoch == epoch
+        assert [one["member_id"] for one in client.describe(["survivor"])[0]["members"]] == [member.member_id]
+    gc.collect()
+
+
+@pytest.mark.broker
+def test_many_groups_are_described_in_few_requests_and_in_the_order_given(
+    client: StreamsGroupClient, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-gone"]))).join()
+    sizes = []
+
+    def build_and_count(message: Any, fields: Any) -> Any:
+        sizes.append(len(fields["group_ids"]))
+        return build(message, fields)
+
+    monkeypatch.setattr("streaming_app.kafka.client.build", build_and_count)
+    requested = [*(f"{group_id}-none-{number}" for number in range(249)), group_id, f"{group_id}-none-3"]
+    described = client.describe(requested)
+    assert [group["group_id"] for group in described] == requested
+    assert [index for index, group in enumerate(described) if not group["error_code"]] == [249]
+    assert sizes == [100, 100, 50]
+
+
+@pytest.mark.broker
+def test_only_the_group_whose_coordinator_is_busy_is_described_again(
+    client: StreamsGroupClient, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, requests = client.admin.send_to_coordinators, []
+
+    def send_with_one_busy_coordinator(group_ids: list[str], *rest: Any) -> list[Any]:
+        responses = send(group_ids, *rest)
+        requests.append(list(group_ids))
+        if len(requests) == 1:
+            responses[0]["groups"][1]["error_code"] = 14
+        return responses
+
+    monkeypatch.setattr(client.admin, "send_to_coordinators", send_with_one_busy_coordinator)
+    requested = [f"{group_id}-{number}" for number in range(3)]
+    assert {group["error_code"] for group in client.describe(requested)} == {69}
+    assert requests[0] == requested
+    assert [len(ids) for ids in requests] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (16, "NOT_COORDINATOR"),
+        (69, "GROUP_ID_NOT_FOUND"),
+        (110, "FENCED_MEMBER_EPOCH"),
+        (131, "STREAMS_INVALID_TOPOLOGY_EPOCH"),
+        (135, "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED"),
+        (9999, "UNKNOWN_ERROR_9999"),
+    ],
+)
+def test_an_error_has_kafkas_name_for_the_code_and_the_coordinators_message(code: int, name: str) -> None:
+    with pytest.raises(GroupError, match=f"^{name}: why$") as raised:
+        raise_for_code(code, "why")
+    assert (raised.value.code, raised.value.name, raised.value.message) == (code, name, "why")
+    assert str(GroupError(code)) == name
+
+
+def test_error_code_0_raises_nothing() -> None:
+    raise_for_code(0, "ignored")

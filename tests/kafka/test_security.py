@@ -1,0 +1,267 @@
+"""Kafka client properties as settings of kafka-python."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from streaming_app.kafka.oauth import TokenProvider
+from streaming_app.kafka.security import SecurityError, read_properties, security_settings
+from tests.security.certificates import (
+    KEY_PASSWORD,
+    STORE_PASSWORD,
+    create_authority,
+    create_certificate,
+    create_java_trust_store,
+    create_jks_store,
+    write_pem_store,
+    write_pkcs12_store,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "deploy" / "kafka"
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+ENV_PROVIDER = {
+    "config.providers": "env",
+    "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+}
+
+
+def sasl(config: str, mechanism: str = "PLAIN") -> dict[str, str]:
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": config}
+
+
+OAUTH_LOGIN = {
+    **sasl(f"{OAUTH} required;", "OAUTHBEARER"),
+    "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+}
+
+
+def test_the_default_is_plaintext() -> None:
+    assert security_settings({"client.id": "x", "request.timeout.ms": "1"}) == {"security_protocol": "PLAINTEXT"}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", SCRAM)]
+)
+def test_passwords_are_read_from_sasl_jaas_config(mechanism: str, module: str) -> None:
+    assert security_settings(sasl(f'{module} required username="alice" password="s3cret";', mechanism)) == {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "s3cret",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "password"),
+    [
+        (r'"a\"b;c=d\\"', r'a"b;c=d' + "\\"),
+        ("'it is'", "it is"),
+        ("bare-word", "bare-word"),
+        ('""', ""),
+        ('"pä ss"', "pä ss"),
+    ],
+)
+def test_a_password_may_be_quoted_in_every_way_that_java_supports(value: str, password: str) -> None:
+    settings = security_settings(sasl(f"  {PLAIN}\n required\n username=alice\n password={value} ;"))
+    assert settings["sasl_plain_password"] == password
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol TLS: must be one of"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism GSSAPI is supported only by Kafka's Java client"),
+        (sasl("", "OAUTHBEARER"), f"start with {OAUTH}"),
+        ({**OAUTH_LOGIN, "sasl.login.callback.handler.class": "com.example.Own"}, "Own is Java code"),
+        (
+            {**OAUTH_LOGIN, "sasl.oauthbearer.token.endpoint.url": "ftp://x"},
+            "ftp://x: must be an http, https or file URL",
+        ),
+        (OAUTH_LOGIN, "token.endpoint.url is missing: must be"),
+        ({**OAUTH_LOGIN, "sasl.oauthbearer.token.endpoint.url": "http://x"}, "has no clientId and no clientSecret"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
+        (sasl(f'{PLAIN} required username="a" password="b"'), "end with a semicolon"),
+        (sasl(f'{SCRAM} required username="a" password="b";'), f"start with {PLAIN}"),
+        (sasl(f'{PLAIN} required username="a";'), "has no password"),
+        (sasl(f'{PLAIN} required username="a" password;'), "must be MODULE required"),
+        (sasl(f'{PLAIN} required username="a" password="b;'), "cannot be parsed at character"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "gone.jks"}, "gone.jks: No such file"),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.location": __file__},
+            "a wrong ssl.truststore.password, or not a store",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.location": "k", "ssl.keystore.type": "BCFKS"},
+            "ssl.keystore.type BCFKS can be read by Java only: use PEM, JKS or PKCS12",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.certificates": "text"},
+            "ssl.truststore.certificates needs ssl.truststore.type=PEM",
+        ),
+        ({"config.providers": "vault", "config.providers.vault.class": "a.Vault"}, "vault.class a.Vault: only"),
+        ({**ENV_PROVIDER, "ssl.key.password": "${env:NOT_SET_HERE}"}, "ssl.key.password: .* does not exist"),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/no/such"},
+            "/no/such: No such file",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.certificates": "none"},
+            "no PEM certificates",
+        ),
+        ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1"}, "ssl.enabled.protocols TLSv1: only"),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.keystore.key": "key"},
+            "needs ssl.keystore.certificate.chain",
+        ),
+    ],
+)
+def test_an_invalid_or_unsupported_property_is_one_line_that_names_it(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(SecurityError, match=message) as raised:
+        security_settings(properties)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`both`: a key encrypted with `secret` and its self-signed certificate in one file; `chain`: the certificate."""
+    directory = tmp_path_factory.mktemp("pem")
+    password, subject = ("-passin", "pass:secret"), ("-subj", "/CN=localhost", "-days", "2")
+    names = ("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
+    for command in (
+        ("genpkey", "-algorithm", "RSA", "-aes-256-cbc", "-pass", "pass:secret", "-out", "key"),
+        ("req", "-x509", "-key", "key", *password, *subject, *names, "-out", "chain"),
+    ):
+        subprocess.run(["openssl", *command], cwd=directory, check=True, capture_output=True)
+    (directory / "both").write_text((directory / "key").read_text() + (directory / "chain").read_text())
+    return directory
+
+
+def test_a_trust_store_replaces_the_authorities_of_the_operating_system(pem: Path) -> None:
+    system = security_settings({"security.protocol": "SSL"})["ssl_context"]
+    own = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": str(pem / "chain")}
+    trusting = security_settings(own)["ssl_context"]
+    assert len(trusting.get_ca_certs()) == 1
+    assert len(system.get_ca_certs()) != 1
+    assert trusting.verify_mode == system.verify_mode == ssl.CERT_REQUIRED
+    assert trusting.check_hostname
+    assert not security_settings({**own, "ssl.endpoint.identification.algorithm": ""})["ssl_context"].check_hostname
+    only = security_settings({**own, "ssl.enabled.protocols": "TLSv1.3"})["ssl_context"]
+    assert only.minimum_version == ssl.TLSVersion.TLSv1_3
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_client_certificate_is_read_from_a_file_or_from_the_properties(pem: Path, inline: bool) -> None:
+    source = (
+        {"ssl.keystore.key": (pem / "key").read_text(), "ssl.keystore.certificate.chain": (pem / "chain").read_text()}
+        if inline
+        else {"ssl.keystore.location": str(pem / "both")}
+    )
+    properties = {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.key.password": "secret", **source}
+    assert security_settings(properties)["ssl_context"]
+    for wrong in ({**properties, "ssl.key.password": "other"}, {**properties, "ssl.key.password": ""}):
+        with pytest.raises(SecurityError, match=r"wrong ssl\.key\.password"):
+            security_settings(wrong)
+
+
+def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"# a comment\nsasl.jaas.config={PLAIN} required \\\n  username=\\u0061 ;\n", "utf-8")
+    assert read_properties(file) == {"sasl.jaas.config": f"{PLAIN} required username=a ;"}
+    with pytest.raises(SecurityError, match="missing: No such file"):
+        read_properties(tmp_path / "missing")
+
+
+def test_config_providers_read_the_environment_files_and_directories_as_in_kafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAME_OF_USER", "alice")
+    (tmp_path / "secrets.properties").write_text("password=s3cret\n", "utf-8")
+    (tmp_path / "mounted").write_text("PLAIN", "utf-8")
+    package = "org.apache.kafka.common.config.provider"
+    classes = {"env": "EnvVar", "file": "File", "dir": "Directory"}
+    properties = {
+        "config.providers": "env, file,dir",
+        **{f"config.providers.{name}.class": f"{package}.{prefix}ConfigProvider" for name, prefix in classes.items()},
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": f"${{dir:{tmp_path}:mounted}}",
+        "sasl.jaas.config": f"{PLAIN} required username=${{env:NAME_OF_USER}} "
+        f'password="${{file:{tmp_path}/secrets.properties:password}}${{other:x}}";',
+    }
+    settings = security_settings(properties)
+    assert settings["sasl_mechanism"] == "PLAIN"
+    assert settings["sasl_plain_username"] == "alice"
+    assert settings["sasl_plain_password"] == "s3cret${other:x}"  # noqa: S105 - of this test
+    unresolved = security_settings({**properties, "config.providers": "", "sasl.mechanism": "PLAIN"})
+    assert unresolved["sasl_plain_username"] == "${env:NAME_OF_USER}"
+
+
+def test_a_token_is_cached_until_most_of_its_lifetime_is_over() -> None:
+    requests: list[float] = []
+
+    def request_token(lifetime: float) -> str:
+        requests.append(lifetime)
+        claims = json.dumps({"exp": time.time() + lifetime}).encode()
+        return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.x"
+
+    valid, expired = TokenProvider(lambda: request_token(3600), {"a": "b"}), TokenProvider(lambda: request_token(0), {})
+    assert valid.token() == valid.token()
+    assert valid.extensions() == {"a": "b"}
+    assert len(requests) == 1
+    assert expired.token()
+    assert expired.token()
+    assert len(requests) == 3
+
+
+def test_no_key_and_no_file_is_left_behind(pem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = create_certificate(create_authority(), "job")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    store = write_pkcs12_store(pem / "own.p12", own, create_authority())
+    jks = create_jks_store(pem / "own.jks", store)
+    common = {"security.protocol": "SSL", "ssl.keystore.password": STORE_PASSWORD}
+    assert security_settings({**common, "ssl.keystore.location": str(store)})["ssl_context"]
+    from_jks = {**common, "ssl.keystore.location": str(jks), "ssl.key.password": KEY_PASSWORD}
+    assert security_settings(from_jks)["ssl_context"]
+    for wrong in ({"ssl.key.password": "other"}, {"ssl.keystore.password": "other"}):
+        with pytest.raises(SecurityError, match=r"a wrong ssl\.keystore\.password or ssl\.key\.password"):
+            security_settings({**from_jks, **wrong})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_certificates_of_a_jks_store_are_read_even_without_its_password(tmp_path: Path) -> None:
+    store = create_java_trust_store(tmp_path / "trust.jks", "JKS", create_authority())
+    settings = security_settings({"security.protocol": "SSL", "ssl.truststore.location": str(store)})
+    assert len(settings["ssl_context"].get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.properties")), ids=lambda path: path.stem)
+def test_the_example_properties_are_valid(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ca, own = create_authority(), create_certificate(create_authority(), "streams-groups")
+    write_pem_store(tmp_path / "ca.pem", trusted=ca)
+    write_pem_store(tmp_path / "client.pem", own=own)
+    write_pkcs12_store(tmp_path / "client.p12", own, ca)
+    write_pkcs12_store(tmp_path / "trust.p12", own, ca)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "client-secret").write_text("x", "utf-8")
+    (tmp_path / "secrets.properties").write_text("password=x\n", "utf-8")
+    monkeypatch.setenv("KAFKA_PASSWORD", "x")
+    monkeypatch.setenv("KAFKA_KEY_PASSWORD", "")
+    monkeypatch.setenv("KAFKA_STORE_PASSWORD", STORE_PASSWORD)
+    properties = read_properties(example)
+    settings = security_settings(
+        {name: value.replace("/etc/streams-groups", str(tmp_path)) for name, value in properties.items()}
+    )
+    assert settings["security_protocol"] == properties["security.protocol"]
+    assert settings["ssl_context"].verify_mode == ssl.CERT_REQUIRED
+    assert settings["ssl_context"].check_hostname

@@ -1,0 +1,25 @@
+"""Marks every test by what it needs, so that `make test-fast` can leave out what starts a broker, Spark or another JVM.
+
+A test that starts one of these itself, without a fixture, carries the mark in its module.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+NEEDED_BY_FIXTURE = {
+    "broker": "broker",
+    "start_broker": "broker",
+    "spark": "spark",
+    "oracles": "java",
+    "kafka_reason": "java",
+}
+"""Fixture to mark: a test that uses the fixture, directly or through another one, needs what the mark says."""
+
+
+def add_marks(items: list[pytest.Item]) -> None:
+    """Add the marks of the fixtures that each test uses."""
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            if mark := NEEDED_BY_FIXTURE.get(fixture):
+                item.add_marker(mark)

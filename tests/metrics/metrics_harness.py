@@ -1,0 +1,103 @@
+"""Data for metrics: some groups, the health of a job, alerts and a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from streaming_app.alerts.dispatcher import SinkStatus
+from streaming_app.alerts.rules.alert import FIRING, PENDING, Alert
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job_status import SelfCheckStatus
+from streaming_app.metrics.collector import MetricSources
+from streaming_app.stream.health import Batch, Health
+
+NOW = datetime.now(timezone.utc)
+SINCE = NOW - timedelta(minutes=10)
+
+
+def group(group_id: str, state: str = "Stable", **fields: Any) -> GroupSnapshot:
+    values: dict[str, Any] = {
+        "group_type": "streams",
+        "state_since": SINCE,
+        "group_epoch": 7,
+        "assignment_epoch": 6,
+        "assigned_at": SINCE,
+        "topology_epoch": 3,
+        "sources_hash": None,
+        "validated_topology_epoch": 3,
+        "stored_description_epoch": 3,
+        "failed_description_epoch": -1,
+        "description_status": "CURRENT",
+        "description_since": SINCE,
+        "description_stale_since": SINCE,
+        "first_described_at": SINCE,
+        "members_since": SINCE,
+        "not_ready_reason": None,
+        "solicitable": False,
+        "unsolicited_pushes": 0,
+        "last_unsolicited_push_at": None,
+        "member_count": 4,
+        "stale_member_count": 1,
+        "first_seen_at": SINCE,
+        "updated_at": SINCE,
+        "deleted_at": None,
+        "last_offset": 99,
+    }
+    return GroupSnapshot(group_id, state=state, **(values | fields))
+
+
+class FixedGroups:
+    """Groups that do not change."""
+
+    def __init__(self, *groups: GroupSnapshot, rebalances: Mapping[str, int] | None = None) -> None:
+        self._groups = {group.group_id: group for group in groups}
+        self._rebalances = rebalances or {}
+
+    def groups(self) -> Mapping[str, GroupSnapshot]:
+        return self._groups
+
+    def rebalances_total(self, group_id: str) -> int:
+        return self._rebalances.get(group_id, 0)
+
+
+def batch(behind: int = 0, **fields: Any) -> Batch:
+    values: dict[str, Any] = {
+        "seen": 1_000,
+        "seconds": 2.5,
+        "by_type": {17: 20, 23: 5, 24: 1, -1: 2},
+        "quarantined": 3,
+        "drifted": 4,
+        "behind": {0: behind, 1: 0},
+    }
+    return Batch(**(values | fields))
+
+
+def busy_health(behind: int = 0) -> Health:
+    """Return the health of a job that failed once, has completed two batches since, and compared three times."""
+    health = Health()
+    health.failed("the cause")
+    health.batch_done(batch())
+    health.batch_done(batch(behind))
+    checks = SelfCheckStatus(runs=3, failures=1, last_run_at=SINCE, compared=40, differing=2, repaired=5)
+    health.self_check(checks, ())
+    return health
+
+
+def alert(rule: str, state: str, group_id: str | None = None) -> Alert:
+    return Alert("prod", group_id, rule, "critical", state, SINCE, None, None, "summary", {})
+
+
+def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
+    alerts = [
+        alert("StreamsGroupNotReady", FIRING, "b"),
+        alert("StreamsGroupNotReady", FIRING, "c"),
+        alert("StreamsGroupsJobBehind", PENDING),
+    ]
+    values: dict[str, Any] = {
+        "health": busy_health(),
+        "alerts": lambda: alerts,
+        "sinks": lambda: (SinkStatus("pager", sent=5, failed=2, waiting=1, last_success_at=NOW), SinkStatus("mail")),
+    }
+    return MetricSources("prod", FixedGroups(*groups, rebalances={"a": 6}), **(values | fields))

@@ -1,0 +1,174 @@
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from streaming_app.errors import SetupError
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
+from streaming_app.sandbox.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+    with LocalBroker(tmp_path_factory.mktemp("demo")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def own_client(own_broker: LocalBroker) -> Iterator[StreamsGroupClient]:
+    with StreamsGroupClient(own_broker.bootstrap_server) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def progress() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def demo_groups(own_client: StreamsGroupClient, progress: list[str]) -> Iterator[DemoGroups]:
+    groups = create_demo_groups(own_client, progress.append)
+    yield groups
+    groups.close()
+
+
+def group(client: StreamsGroupClient, group_id: str) -> dict[str, Any]:
+    return client.describe([group_id], include_topology_description=True)[0]
+
+
+def test_every_group_reaches_its_state_and_is_kept_there_by_heartbeats(
+    own_client: StreamsGroupClient, demo_groups: DemoGroups
+) -> None:
+    for _ in range(5):
+        demo_groups.heartbeat()
+        time.sleep(0.2)
+        expected = {group_id: state for group_id, state in demo_groups.states.items() if state != "Dead"}
+        assert own_client.list_groups() == expected
+
+
+def test_the_demo_shows_every_state_that_a_group_can_have(demo_groups: DemoGroups, progress: list[str]) -> None:
+    assert set(demo_groups.states.values()) == {"Stable", "Reconciling", "Assigning", "NotReady", "Empty", "Dead"}
+    assert [line.split(":")[0] for line in progress] == list(demo_groups.states)
+
+
+@pytest.mark.usefixtures("demo_groups")
+def test_one_group_has_subtopologies_internal_topics_and_standby_tasks(own_client: StreamsGroupClient) -> None:
+    described = group(own_client, "orders-aggregator")
+    first, second = described["topology"]["subtopologies"]
+    assert first["repartition_sink_topics"] == [topic["name"] for topic in second["repartition_source_topics"]]
+    assert first["state_changelog_topics"]
+    assert any(member["assignment"]["standby_tasks"] for member in described["members"])
+
+
+@pytest.mark.usefixtures("demo_groups")
+@pytest.mark.parametrize(("group_id", "status"), [("payments-enrichment", 3), ("customer-profiles", 1)])
+def test_one_description_is_stored_and_another_is_missing(
+    group_id: str, status: int, own_client: StreamsGroupClient
+) -> None:
+    assert group(own_client, group_id)["topology_description_status"] == status
+
+
+@pytest.mark.usefixtures("demo_groups")
+def test_one_group_sent_its_description_twice(own_broker: LocalBroker, read_offsets: Callable[..., list[Any]]) -> None:
+    records = read_offsets(own_broker.bootstrap_server, "clickstream-sessions")
+    stored = [record.value[-4:] for record in records if record.record_type == 17 and record.value[14] == 3]
+    assert stored == [b"\xff\xff\xff\xfe", bytes(4)] * 2
+
+
+@pytest.mark.usefixtures("demo_groups")
+def test_a_static_member_has_left_temporarily_and_another_member_has_a_stale_topology(
+    own_client: StreamsGroupClient,
+) -> None:
+    left = Counter(member["member_epoch"] == -2 for member in group(own_client, "ledger-reconciler")["members"])
+    assert left == {True: 1, False: 1}
+    epochs = sorted(member["topology_epoch"] for member in group(own_client, "price-feed")["members"])
+    assert epochs == [1, 2]
+
+
+def test_a_member_that_was_removed_joins_again(own_client: StreamsGroupClient, demo_groups: DemoGroups) -> None:
+    (removed,) = (one.members[0] for one in demo_groups.groups if one.group_id == "customer-profiles")
+    own_client.heartbeat(
+        {
+            "group_id": removed.group_id,
+            "member_id": removed.member_id,
+            "member_epoch": -1,
+            "endpoint_information_epoch": 0,
+        }
+    )
+    assert group(own_client, removed.group_id)["members"] == []
+    demo_groups.heartbeat()
+    assert [one["member_id"] for one in group(own_client, removed.group_id)["members"]] == [removed.member_id]
+    for _ in range(5):
+        demo_groups.heartbeat()
+        time.sleep(0.1)
+    assert group(own_client, removed.group_id)["group_state"] == "Stable"
+
+
+def test_closed_groups_send_no_heartbeats(own_client: StreamsGroupClient, demo_groups: DemoGroups) -> None:
+    closed = DemoGroups(demo_groups.groups)
+    closed.close()
+    member = next(one for one in demo_groups.groups if one.group_id == "payments-enrichment").members[0]
+    epoch, member.epoch = member.epoch, 99
+    closed.heartbeat()
+    assert member.epoch == 99
+    member.epoch = epoch
+    assert own_client.describe(["payments-enrichment"])[0]["group_state"] == "Stable"
+
+
+def test_a_real_streams_application_becomes_stable_and_counts_words(
+    own_broker: LocalBroker, own_client: StreamsGroupClient, tmp_path: Path
+) -> None:
+    own_client.create_topic(INPUT_TOPIC, 2)
+    own_client.create_topic(OUTPUT_TOPIC, 2)
+    with WordCount(own_broker.bootstrap_server, tmp_path, application_id="word-count") as application:
+        deadline = time.monotonic() + 60
+        while group(own_client, "word-count")["group_state"] != "Stable" and time.monotonic() < deadline:
+            application.check()
+            time.sleep(0.2)
+        described = group(own_client, "word-count")
+        assert described["group_state"] == "Stable", application.log_file.read_text()[-2000:]
+        assert [part["subtopology_id"] for part in described["topology"]["subtopologies"]] == ["0", "1"]
+        assert (
+            sum(len(tasks["partitions"]) for one in described["members"] for tasks in one["assignment"]["active_tasks"])
+            == 4
+        )
+        producer = KafkaProducer(bootstrap_servers=own_broker.bootstrap_server)
+        producer.send(INPUT_TOPIC, b"to be or not to be").get(timeout=10)
+        producer.close()
+        assert counts(own_broker, deadline) == {b"to": 2, b"be": 2, b"or": 1, b"not": 1}
+        pid = application.pid
+    assert pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def counts(broker: LocalBroker, deadline: float) -> dict[bytes, int]:
+    """The counts of WordCount, once it has counted six words or the deadline has passed."""
+    result: dict[bytes, int] = {}
+    consumer = KafkaConsumer(OUTPUT_TOPIC, bootstrap_servers=broker.bootstrap_server, auto_offset_reset="earliest")
+    while sum(result.values()) < 6 and time.monotonic() < deadline:
+        for batch in consumer.poll(timeout_ms=200).values():
+            result |= {record.key: int.from_bytes(record.value, "big") for record in batch}
+    consumer.close()
+    return result
+
+
+def test_an_application_that_exits_by_itself_is_an_error_with_the_reason(
+    tmp_path: Path, own_broker: LocalBroker
+) -> None:
+    application = WordCount(own_broker.bootstrap_server, tmp_path, properties={"num.stream.threads": "some"})
+    with application:
+        deadline = time.monotonic() + 20
+        while application.pid is not None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        with pytest.raises(SetupError, match=r"^WordCount exited: .*num.stream.threads"):
+            application.check()

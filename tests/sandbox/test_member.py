@@ -1,0 +1,322 @@
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.errors import GroupError
+from streaming_app.sandbox.member import SimulatedMember, new_id, settle
+from streaming_app.sandbox.topology import internal_topic, subtopology, topology
+
+pytestmark = pytest.mark.broker
+PARTITIONS = [0, 1, 2, 3]
+
+
+@pytest.fixture
+def topic(client: StreamsGroupClient, unique: Callable[[str], str]) -> str:
+    name = unique("input")
+    client.create_topic(name, len(PARTITIONS))
+    return name
+
+
+@pytest.fixture
+def member(client: StreamsGroupClient, group_id: str, topic: str) -> Callable[..., SimulatedMember]:
+    """Creates members of one group that reads one topic."""
+
+    def make(**settings: Any) -> SimulatedMember:
+        return SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[topic])), **settings)
+
+    return make
+
+
+def state(client: StreamsGroupClient, group_id: str) -> str:
+    return str(client.describe([group_id])[0]["group_state"])
+
+
+def active(*members: SimulatedMember) -> list[list[int]]:
+    return [one.assignment["active"].get("0", []) for one in members]
+
+
+def test_a_member_with_an_endpoint_cannot_join_while_its_source_topic_is_missing(
+    client: StreamsGroupClient, group_id: str, unique: Callable[[str], str]
+) -> None:
+    """A bug of Kafka 4.4.0 (`EndpointToPartitionsManager`): such a group never exists, not even as NotReady."""
+    group_topology = topology(subtopology("0", source_topics=[unique("missing")]))
+    with pytest.raises(GroupError, match="UNKNOWN"):
+        SimulatedMember(client, group_id, group_topology, user_endpoint=("localhost", 7070)).join()
+    assert client.describe([group_id])[0]["error_code"] == 69
+    assert SimulatedMember(client, group_id, group_topology).join()["member_epoch"] > 0
+
+
+def test_a_member_joins_is_assigned_every_task_and_is_described_with_its_own_values(
+    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    one = member(
+        instance_id="instance-1",
+        rack_id="rack-a",
+        process_id="process-1",
+        client_tags={"zone": "z1"},
+        user_endpoint=("localhost", 7070),
+    )
+    one.join()
+    settle([one])
+    assert active(one) == [PARTITIONS]
+    (group,) = client.describe([group_id])
+    assert (group["group_state"], group["assignment_epoch"]) == ("Stable", group["group_epoch"])
+    (described,) = group["members"]
+    expected = {
+        "member_id": one.member_id,
+        "member_epoch": one.epoch,
+        "instance_id": "instance-1",
+        "rack_id": "rack-a",
+        "process_id": "process-1",
+        "client_tags": [{"key": "zone", "value": "z1"}],
+        "user_endpoint": {"host": "localhost", "port": 7070},
+        "topology_epoch": 0,
+    }
+    assert {name: described[name] for name in expected} == expected
+    assert client.list_groups()[group_id] == "Stable"
+
+
+def test_tasks_move_to_a_second_member_once_the_first_releases_them(
+    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    first, second = member(), member()
+    first.join()
+    settle([first])
+    second.join()
+    settle([first, second])
+    assert sorted(chain(*active(first, second))) == PARTITIONS
+    assert [len(tasks) for tasks in active(first, second)] == [2, 2]
+    assert state(client, group_id) == "Stable"
+
+
+def test_a_member_that_keeps_its_revoked_tasks_keeps_the_group_reconciling(
+    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    first, second = member(), member()
+    first.join()
+    settle([first])
+    first.keeps_revoked_tasks = True
+    second.join()
+    settle([first, second], until=lambda: not first.settled)
+    for _ in range(5):
+        first.step()
+        second.step()
+    assert (active(first), first.owned["active"]["0"]) == ([[0, 1]], PARTITIONS)
+    assert active(second) == [[]]
+    assert state(client, group_id) == "Reconciling"
+    first.keeps_revoked_tasks = False
+    settle([first, second])
+    assert active(first, second) == [[0, 1], [2, 3]]
+
+
+def test_an_acknowledgement_of_only_some_tasks_leaves_the_group_reconciling(
+    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    first, second = member(), member()
+    first.join()
+    settle([first])
+    second.join()
+    settle([first, second], until=lambda: not first.settled)
+    first.acknowledge({"active": {"0": [0, 1, 2]}, "standby": {}, "warmup": {}})
+    second.step()
+    assert state(client, group_id) == "Reconciling"
+    first.acknowledge()
+    settle([second])
+    assert state(client, group_id) == "Stable"
+
+
+def test_settle_reports_the_states_of_the_groups_when_it_times_out(
+    group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    one = member()
+    one.join()
+    with pytest.raises(TimeoutError, match=rf"'{group_id}': '(NotReady|Assigning|Reconciling|Stable)'"):
+        settle([one], until=lambda: False, timeout_seconds=0)
+
+
+def test_a_group_whose_last_member_left_is_empty_and_can_be_deleted(
+    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    one = member()
+    one.join()
+    settle([one])
+    with pytest.raises(GroupError) as non_empty:
+        client.delete_group(group_id)
+    assert non_empty.value.name == "NON_EMPTY_GROUP"
+    one.leave()
+    assert state(client, group_id) == "Empty"
+    client.delete_group(group_id)
+    assert client.describe([group_id])[0]["error_code"] == 69
+    with pytest.raises(GroupError) as deleted:
+        client.delete_group(group_id)
+    assert deleted.value.name == "GROUP_ID_NOT_FOUND"
+
+
+def test_a_static_member_that_left_temporarily_keeps_its_tasks_and_rejoins_with_another_member_id(
+    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    before = member(instance_id="static-1")
+    before.join()
+    settle([before])
+    before.leave(temporarily=True)
+    (described,) = client.describe([group_id])[0]["members"]
+    assert (described["member_id"], described["member_epoch"]) == (before.member_id, -2)
+    after = member(instance_id="static-1")
+    after.join()
+    settle([after])
+    (described,) = client.describe([group_id])[0]["members"]
+    assert described["member_id"] == after.member_id
+    assert active(after) == [PARTITIONS]
+
+
+def test_the_groups_config_creates_standby_tasks(client: StreamsGroupClient, group_id: str, topic: str) -> None:
+    client.configure_group(group_id, {"streams.num.standby.replicas": 1})
+    stateful = topology(
+        subtopology("0", source_topics=[topic], state_changelog_topics=[internal_topic(f"{group_id}-store-changelog")])
+    )
+    members = [SimulatedMember(client, group_id, stateful) for _ in range(2)]
+    for one in members:
+        one.join()
+    settle(members, until=lambda: all(one.assignment["standby"] and one.settled for one in members))
+    first, second = members
+    assert first.assignment["standby"] == second.assignment["active"]
+    assert second.assignment["standby"] == first.assignment["active"]
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "error"),
+    [
+        ({"member_id": new_id()}, "UNKNOWN_MEMBER_ID"),
+        ({"member_epoch": 99}, "FENCED_MEMBER_EPOCH"),
+        ({"member_epoch": -5}, "INVALID_REQUEST"),
+        ({"group_id": ""}, "INVALID_REQUEST"),
+        ({"topology": topology()}, "INVALID_REQUEST"),
+        ({"active_tasks": []}, "INVALID_REQUEST"),
+        (
+            {"active_tasks": [{"subtopology_id": "none", "partitions": [0]}], "standby_tasks": [], "warmup_tasks": []},
+            "INVALID_REQUEST",
+        ),
+    ],
+)
+def test_an_invalid_heartbeat_is_rejected_and_changes_nothing_in_the_member(
+    request_fields: dict[str, Any], error: str, member: Callable[..., SimulatedMember]
+) -> None:
+    one = member()
+    one.join()
+    settle([one])
+    before = (one.epoch, one.assignment, one.owned)
+    with pytest.raises(GroupError) as rejected:
+        one.heartbeat(**request_fields)
+    assert rejected.value.name == error
+    assert (one.epoch, one.assignment, one.owned) == before
+
+
+@pytest.mark.parametrize("epoch", [1, 7])
+def test_a_group_may_start_at_any_topology_epoch(
+    epoch: int, client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    one = member(topology_epoch=epoch)
+    one.join()
+    settle([one])
+    (group,) = client.describe([group_id])
+    assert group["topology"]["epoch"] == group["members"][0]["topology_epoch"] == epoch
+
+
+def test_a_member_with_a_stale_topology_epoch_gets_a_status(member: Callable[..., SimulatedMember]) -> None:
+    current, stale = member(topology_epoch=2), member(topology_epoch=1)
+    current.join()
+    settle([current])
+    stale.join()
+    assert [name for name, _detail in stale.statuses] == ["STALE_TOPOLOGY"]
+
+
+def test_a_group_whose_source_topic_is_missing_is_not_ready_and_has_a_status(
+    client: StreamsGroupClient, group_id: str
+) -> None:
+    one = SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-gone"])))
+    one.join()
+    one.step()
+    assert dict(one.statuses)["MISSING_SOURCE_TOPICS"] == f"Source topics {group_id}-gone are missing."
+    assert state(client, group_id) == "NotReady"
+
+
+def test_a_description_is_requested_stored_and_returned(
+    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    one = member()
+    one.join()
+    settle([one])
+    assert one.topology_description_required
+    before = client.describe([group_id], include_topology_description=True)
+    one.push_description()
+    after = client.describe([group_id], include_topology_description=True)
+    assert (before[0]["topology_description_status"], before[0]["topology_description"]) == (1, None)
+    assert after[0]["topology_description_status"] == 3
+    assert [part["subtopology_id"] for part in after[0]["topology_description"]["subtopologies"]] == ["0"]
+    one.step()
+    assert not one.topology_description_required
+
+
+@pytest.mark.parametrize("pushes", [1, 2, 3])
+def test_an_unsolicited_description_is_stored_too(
+    pushes: int, client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
+) -> None:
+    one = member()
+    one.join()
+    settle([one])
+    for _ in range(pushes):
+        one.push_description()
+    assert client.describe([group_id], include_topology_description=True)[0]["topology_description_status"] == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"epoch": 1}, "INVALID_REQUEST"),
+        ({"epoch": -1}, "INVALID_REQUEST"),
+        ({"member_id": "unknown"}, "UNKNOWN_MEMBER_ID"),
+        ({"group_id": "no-such-group"}, "GROUP_ID_NOT_FOUND"),
+    ],
+)
+def test_a_description_of_another_epoch_member_or_group_is_rejected(
+    changes: dict[str, Any],
+    error: str,
+    client: StreamsGroupClient,
+    group_id: str,
+    member: Callable[..., SimulatedMember],
+) -> None:
+    one = member()
+    one.join()
+    settle([one])
+    push = {
+        "group_id": group_id,
+        "member_id": one.member_id,
+        "epoch": 0,
+        "description": {"subtopologies": [], "global_stores": []},
+    }
+    with pytest.raises(GroupError) as rejected:
+        client.push_description(**{**push, **changes})  # type: ignore[arg-type]
+    assert rejected.value.name == error
+
+
+def test_a_member_commits_offsets_and_an_unknown_member_is_rejected(
+    client: StreamsGroupClient, group_id: str, topic: str, member: Callable[..., SimulatedMember]
+) -> None:
+    one = member()
+    one.join()
+    settle([one])
+    client.commit_offsets(group_id, {(topic, 0): 5, (topic, 3): 7}, one.member_id, one.epoch)
+    with pytest.raises(GroupError) as rejected:
+        client.commit_offsets(group_id, {(topic, 0): 1}, "unknown", one.epoch)
+    assert rejected.value.name == "UNKNOWN_MEMBER_ID"
+    committed = client.admin.list_group_offsets(group_id)[group_id]
+    assert {partition.partition: offset.offset for partition, offset in committed.items()} == {0: 5, 3: 7}
+
+
+def test_new_ids_have_the_form_of_kafkas_and_never_start_with_a_dash() -> None:
+    ids = {new_id() for _ in range(500)}
+    assert len(ids) == 500
+    assert all(len(one) == 22 and not one.startswith("-") for one in ids)

@@ -1,0 +1,88 @@
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from streaming_app.errors import SetupError
+from streaming_app.sandbox.process import Process, last_line
+
+IGNORES_SIGTERM = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started', flush=True); time.sleep(60)"
+)
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def test_a_program_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"^/no/such/program could not be started: .*No such file.*log\)$"):
+        Process(["/no/such/program"], tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    ("program", "code"), [("pass", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
+def test_the_exit_code_is_the_programs_own(program: str, code: int, tmp_path: Path) -> None:
+    process = Process(python(program), tmp_path / "log")
+    assert process.wait(10) == code
+    process.stop()
+    assert process.exit_code == code
+
+
+def test_output_and_errors_go_to_the_log(tmp_path: Path) -> None:
+    process = Process(python("import sys; print('out'); print('err', file=sys.stderr)"), tmp_path / "log")
+    process.wait(10)
+    process.stop()
+    assert sorted((tmp_path / "log").read_text().split()) == ["err", "out"]
+
+
+def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path: Path) -> None:
+    process = Process(python(IGNORES_SIGTERM), tmp_path / "log", grace_seconds=0.3)
+    while "started" not in (tmp_path / "log").read_text():
+        time.sleep(0.01)
+    started = time.monotonic()
+    process.stop()
+    assert process.exit_code == 128 + signal.SIGKILL
+    assert 0.3 <= time.monotonic() - started < 5
+
+
+def test_stopping_twice_or_after_a_kill_does_nothing(tmp_path: Path) -> None:
+    process = Process(python("import time; time.sleep(60)"), tmp_path / "log")
+    process.kill(signal.SIGKILL)
+    process.stop()
+    process.stop()
+    process.kill(signal.SIGKILL)
+    assert process.exit_code == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "exit_statement", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os._exit(1)", "pass"]
+)
+def test_the_program_is_terminated_however_its_parent_exits(exit_statement: str, tmp_path: Path) -> None:
+    parent = f"""
+import os, pathlib, sys
+from streaming_app.sandbox.process import Process
+process = Process([sys.executable, "-c", "import time; time.sleep(60)"], pathlib.Path({str(tmp_path / "log")!r}))
+print(process.pid, flush=True)
+{exit_statement}
+"""
+    pid = int(subprocess.run(python(parent), stdout=subprocess.PIPE, check=False).stdout)
+    deadline = time.monotonic() + 10
+    while (is_running := Path(f"/proc/{pid}").exists()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_running
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [("a\nan ERROR b\nc\n", "an ERROR b"), ("a\n\nb\n\n", "b"), ("", "nothing was logged")],
+)
+def test_the_last_line_of_a_log_is_the_last_one_with_an_error_if_there_is_one(
+    log: str, line: str, tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_text(log)
+    assert last_line(tmp_path / "log", "ERROR") == line

@@ -1,0 +1,159 @@
+"""Each failure between client and broker is one line that says what to do, from Kafka's client and kafka-python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming_app.errors import JobError
+from streaming_app.kafka import diagnose, offsets_topic
+from streaming_app.kafka.diagnose import MESSAGES
+from streaming_app.kafka.topic_metadata import TopicMetadata
+from streaming_app.sandbox.readiness_wait import reserve_port
+from tests.job.job_runner import error_line, streams_groups
+from tests.security.certificates import create_authority, create_certificate, write_pem_store
+from tests.security.conftest import ClientConfig
+from tests.security.security_harness import PASSWORD, SECRETS, SecurityHarness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.broker
+ClientConfigs = Mapping[str, ClientConfig]
+MakeConfig = Callable[[ClientConfigs, str, Path], ClientConfig]
+"""Returns the client configuration of a mechanism with something wrong in it."""
+
+
+def with_wrong_password(configs: ClientConfigs, name: str, _directory: Path) -> ClientConfig:
+    jaas = configs[name].properties["sasl.jaas.config"]
+    return configs[name].with_properties(sasl_jaas_config=jaas.replace(PASSWORD.replace('"', '\\"'), "0ther"))
+
+
+def with_wrong_client_secret(configs: ClientConfigs, name: str, _directory: Path) -> ClientConfig:
+    jaas = configs[name].properties["sasl.jaas.config"]
+    return configs[name].with_properties(sasl_jaas_config=jaas.replace("client-s3cret", "0ther"))
+
+
+def without_client_certificate(configs: ClientConfigs, name: str, _directory: Path) -> ClientConfig:
+    properties = configs[name].properties
+    return ClientConfig("MUTUAL", {key: properties[key] for key in properties if "keystore" not in key})
+
+
+def with_untrusted_client_certificate(configs: ClientConfigs, name: str, directory: Path) -> ClientConfig:
+    untrusted = create_certificate(create_authority("untrusted"), "job")
+    path = write_pem_store(directory / "untrusted.pem", own=untrusted)
+    return configs[name].with_properties(ssl_keystore_location=str(path))
+
+
+def with_other_authority(configs: ClientConfigs, name: str, directory: Path) -> ClientConfig:
+    path = write_pem_store(directory / "other.pem", trusted=create_authority("other"))
+    return configs[name].with_properties(ssl_truststore_location=str(path))
+
+
+def at(listener: str, protocol: str | None = None) -> MakeConfig:
+    def make(configs: ClientConfigs, name: str, _directory: Path) -> ClientConfig:
+        properties = dict(configs[name].properties)
+        properties["security.protocol"] = protocol or properties["security.protocol"]
+        return ClientConfig(listener, properties)
+
+    return make
+
+
+CASES: Mapping[str, tuple[MakeConfig, str, str]] = {
+    "wrong password": (with_wrong_password, "PLAIN", diagnose.CREDENTIALS_REJECTED),
+    "wrong SCRAM password": (with_wrong_password, "SCRAM-SHA-512", diagnose.CREDENTIALS_REJECTED),
+    "mechanism not enabled": (at("SASL", "SASL_PLAINTEXT"), "SCRAM-SHA-512", diagnose.MECHANISM_NOT_ENABLED),
+    "wrong client secret": (
+        with_wrong_client_secret,
+        "token from an endpoint",
+        "returned no token: HTTP status 401",
+    ),
+    "no client certificate": (
+        without_client_certificate,
+        "certificate in PEM",
+        diagnose.CLIENT_CERTIFICATE_REJECTED,
+    ),
+    "untrusted client certificate": (
+        with_untrusted_client_certificate,
+        "certificate in PEM",
+        diagnose.CLIENT_CERTIFICATE_REJECTED,
+    ),
+    "expired certificate": (at("EXPIRED", "SSL"), "PLAIN", diagnose.CERTIFICATE_EXPIRED),
+    "certificate of another host": (at("WRONGHOST", "SSL"), "PLAIN", diagnose.HOST_NAME_MISMATCH),
+    "untrusted authority": (with_other_authority, "PLAIN", diagnose.UNTRUSTED_AUTHORITY),
+    "TLS to a listener without": (at("SASL"), "PLAIN", diagnose.LISTENER_WITHOUT_TLS),
+    "SASL without TLS to a listener with": (at("SECURE", "SASL_PLAINTEXT"), "PLAIN", diagnose.LISTENER_WITH_TLS),
+    "plaintext to a listener with TLS": (at("SECURE", "PLAINTEXT"), "PLAIN", diagnose.LISTENER_WITH_TLS),
+    "no SASL to a listener with": (at("SECURE", "SSL"), "PLAIN", diagnose.LISTENER_WITH_SASL),
+    "SASL to a listener without": (at("PLAINTEXT", "SASL_PLAINTEXT"), "PLAIN", diagnose.LISTENER_WITHOUT_SASL),
+    "no listener": (at("NONE"), "PLAIN", diagnose.NO_LISTENER),
+    "unknown host": (at("UNKNOWN HOST"), "PLAIN", diagnose.UNKNOWN_HOST),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_failure_is_one_line_from_either_client(
+    secured: SecurityHarness,
+    client_configs: ClientConfigs,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> None:
+    make_config, name, cause = CASES[case]
+    config = make_config(client_configs, name, tmp_path)
+    with reserve_port() as free:
+        unused = f"127.0.0.1:{free.getsockname()[1]}"
+    addresses = {
+        "NONE": unused,
+        "UNKNOWN HOST": "no-such-host.invalid:9092",
+        "PLAINTEXT": secured.broker.bootstrap_server,
+    }
+    address = addresses.get(config.listener) or secured.broker.address(config.listener)
+    template = MESSAGES.get(cause, cause)
+    expected = template.partition("{detail}")[0].format(servers=address, server=address)
+
+    python = diagnose.find_cause(address, config.properties)
+    assert python is not None
+    if cause == diagnose.MECHANISM_NOT_ENABLED:  # kafka-python does not always get the broker's reason
+        assert "does not enable" in python
+    else:
+        assert expected in python
+
+    monkeypatch.setattr(offsets_topic, "_TIMEOUT_MS", 1000)  # some failures are a timeout in Kafka's client
+    with pytest.raises(JobError) as raised:
+        offsets_topic.describe_offsets_topic(
+            spark, {**config.properties, "bootstrap.servers": address}, "__consumer_offsets"
+        )
+    java = str(raised.value)
+    assert expected in java
+    for line in (python, java):
+        assert "\n" not in line
+        assert all(secret not in line for secret in SECRETS)
+
+
+def test_topic_metadata_warns_once_about_the_same_failure(
+    secured: SecurityHarness, client_configs: ClientConfigs, tmp_path: Path
+) -> None:
+    config = with_wrong_password(client_configs, "SCRAM-SHA-512", tmp_path)
+    address = secured.broker.address(config.listener)
+    warnings: list[str] = []
+    topics = TopicMetadata({**config.properties, "bootstrap.servers": address}, warnings.append)
+    assert topics(["orders"]) is None
+    assert topics(["orders"]) is None
+    (line,) = warnings
+    assert "derived from the log alone, because topics cannot be described" in line
+    assert f"{address} rejected the credentials of --command-config" in line
+
+
+def test_an_error_about_a_setting_does_not_contain_its_secret(tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text('security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=Plain password="p4ss"\n')
+    tables = tmp_path / "warehouse"
+    line = error_line(
+        streams_groups("verify", "--bootstrap-server", "127.0.0.1:1", "--warehouse", tables, "--command-config", config)
+    )
+    assert "p4ss" not in line

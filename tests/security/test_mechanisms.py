@@ -1,0 +1,237 @@
+"""The job, `verify` and topic metadata through every mechanism, with the ACLs of the README and no others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import javaproperties
+import pytest
+from click.testing import CliRunner, Result
+from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, ResourceType
+
+from streaming_app.cli.main import main
+from streaming_app.config.job_config import JobConfig
+from streaming_app.errors import JobError
+from streaming_app.job.run import run_with
+from streaming_app.job_status import SelfCheckStatus
+from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.topic_metadata import TopicMetadata
+from streaming_app.stream.source import WANTED_RECORDS
+from streaming_app.tables.heartbeat_file import read_heartbeat
+from streaming_app.tables.reader import WarehouseReader
+from tests.job.job_runner import run_job
+from tests.reading import read_once
+from tests.security.conftest import ClientConfig
+from tests.security.security_harness import SECRETS, SecurityHarness
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.broker
+TOPIC = "__consumer_offsets"
+_TOPIC = ResourcePattern(ResourceType.TOPIC, TOPIC)
+DESCRIBE_TOPIC = (ACLOperation.DESCRIBE, _TOPIC)
+READ_TOPIC = (ACLOperation.READ, _TOPIC)
+DESCRIBE_OWN_GROUPS = (
+    ACLOperation.DESCRIBE,
+    ResourcePattern(ResourceType.GROUP, "streams-groups", ACLResourcePatternType.PREFIXED),
+)
+DESCRIBE_APPLICATIONS = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.TOPIC, "missing"))
+DESCRIBE_GROUPS = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.GROUP, "g"))
+JOB = (DESCRIBE_TOPIC, READ_TOPIC, DESCRIBE_OWN_GROUPS)
+ALL = (*JOB, DESCRIBE_APPLICATIONS, DESCRIBE_GROUPS)
+MECHANISMS = (
+    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "token from an endpoint", "token from a file", "unsecured token",
+    "certificate in PEM", "certificate in PKCS12", "certificate in JKS",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def kafka_log() -> Iterator[None]:
+    """Restore the level of kafka-python's logger, which the commands raise."""
+    level = logging.getLogger("kafka").level
+    yield
+    logging.getLogger("kafka").setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def warehouse(
+    secured: SecurityHarness, client_configs: Mapping[str, ClientConfig], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Tables of a job that ran with the ACLs of the job alone, its password from a config provider."""
+    directory, client_config = tmp_path_factory.mktemp("command"), client_configs["SCRAM-SHA-512"]
+    secrets = directory / "secrets"
+    with secrets.open("w", encoding="utf-8") as file:
+        javaproperties.dump({"jaas": client_config.properties["sasl.jaas.config"]}, file)
+    properties = {
+        **client_config.properties,
+        "sasl.jaas.config": f"${{file:{secrets}:jaas}}",
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "group.id": "of-another-tool",
+        "request.timeout.ms": "60000",
+    }
+    secured.allow(*JOB)
+    config = write_properties(directory, properties)
+    result = run_job(secured.broker.address(client_config.listener), directory / "tables", "--command-config", config)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert all(secret not in result.stdout for secret in SECRETS)
+    return directory / "tables"
+
+
+def write_properties(directory: Path, properties: Mapping[str, str]) -> Path:
+    path = directory / "client.properties"
+    with path.open("w", encoding="utf-8") as file:
+        javaproperties.dump(properties, file, timestamp=False)
+    return path
+
+
+def verify(address: str, config: Path, warehouse: Path) -> Result:
+    options = ["--bootstrap-server", address, "--warehouse", str(warehouse), "--timeout", "2"]
+    return CliRunner().invoke(main, ["verify", *options, "--command-config", str(config)])
+
+
+def test_the_command_runs_with_the_acls_of_the_job_alone(warehouse: Path) -> None:
+    rows = WarehouseReader(warehouse).rows("SELECT group_id, state FROM groups")
+    assert rows == [{"group_id": "g", "state": "NotReady"}]
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_works_for_job_topic_metadata_and_verify_and_no_secret_is_written(
+    secured: SecurityHarness,
+    client_configs: Mapping[str, ClientConfig],
+    spark: SparkSession,
+    warehouse: Path,
+    tmp_path: Path,
+    name: str,
+) -> None:
+    secured.allow(*ALL)
+    client_config, lines = client_configs[name], []
+    address = secured.broker.address(client_config.listener)
+    config = write_properties(tmp_path, client_config.properties)
+    job_config = JobConfig(bootstrap_server=address, warehouse=warehouse, command_config=config, once=True)
+    run_with(spark, job_config, lines.append, Event(), tmp_path / "spark.log")
+    assert "resuming from the checkpoint" in lines[0]
+    assert lines[-1] == "Done: all available records are processed."
+    properties = client_properties(address, config)
+    topic = describe_offsets_topic(spark, properties, TOPIC)
+    assert 0 < read_once(spark, properties, topic).where(WANTED_RECORDS).count() <= topic.offsets
+
+    topics = TopicMetadata(properties, lines.append)
+    assert topics(["missing"]) == {}
+    topics.close()
+    result = verify(address, config, warehouse)
+    assert (result.exit_code, result.output) == (0, "1 groups agree, 0 differ\n")
+
+    contents = [path.read_bytes() for path in warehouse.rglob("*") if path.is_file()]
+    contents += [spark_log(spark).read_bytes(), *(line.encode() for line in lines)]
+    for secret in SECRETS:
+        assert not any(secret.encode() in content for content in contents)
+
+
+def spark_log(spark: SparkSession) -> Path:
+    jvm = spark._jvm
+    assert jvm is not None
+    log_settings = Path(jvm.java.net.URI(jvm.java.lang.System.getProperty("log4j2.configurationFile")).getPath())
+    return log_settings.with_name("spark.log")
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (DESCRIBE_TOPIC, f"lacks the ACL DESCRIBE on Topic:{TOPIC}"),
+        (READ_TOPIC, f"lacks the ACL READ on Topic:{TOPIC}"),
+        (DESCRIBE_OWN_GROUPS, "lacks the ACL DESCRIBE on Group:streams-groups"),
+    ],
+)
+def test_the_job_names_the_acl_that_is_missing(
+    secured: SecurityHarness,
+    client_configs: Mapping[str, ClientConfig],
+    spark: SparkSession,
+    missing: tuple[ACLOperation, ResourcePattern],
+    message: str,
+) -> None:
+    secured.allow(*(acl for acl in JOB if acl is not missing and missing is not DESCRIBE_TOPIC))
+    client_config = client_configs["PLAIN"]
+    properties = {**client_config.properties, "bootstrap.servers": secured.broker.address(client_config.listener)}
+    with pytest.raises(JobError, match=message) as raised:
+        describe_offsets_topic(spark, properties, TOPIC)
+    assert "\n" not in str(raised.value)
+
+
+def test_verify_names_the_acls_that_are_missing(
+    secured: SecurityHarness, client_configs: Mapping[str, ClientConfig], warehouse: Path, tmp_path: Path
+) -> None:
+    client_config = client_configs["PLAIN"]
+    address = secured.broker.address(client_config.listener)
+    config = write_properties(tmp_path, client_config.properties)
+    for allowed, message in (
+        (JOB, "lacks the ACL DESCRIBE on Group:g;"),
+        ((DESCRIBE_GROUPS, DESCRIBE_OWN_GROUPS), f"lacks the ACL DESCRIBE on Topic:{TOPIC};"),
+    ):
+        secured.allow(*allowed)
+        result = verify(address, config, warehouse)
+        assert result.exit_code == 1
+        assert message in result.output
+        assert result.output.count("\n") == 1, result.output
+
+
+def test_a_running_job_says_once_that_the_self_check_lacks_an_acl_and_checks_once_it_is_granted(
+    secured: SecurityHarness,
+    client_configs: Mapping[str, ClientConfig],
+    spark: SparkSession,
+    warehouse: Path,
+    tmp_path: Path,
+) -> None:
+    secured.allow(*JOB)
+    client_config, lines, stop = client_configs["PLAIN"], [], Event()
+    address = secured.broker.address(client_config.listener)
+    settings = {
+        "bootstrap_server": address,
+        "warehouse": warehouse,
+        "command_config": write_properties(tmp_path, client_config.properties),
+        "self_check": {"interval": 0.5},
+        "alerts": {"interval": 0.2},
+    }
+    job_config = JobConfig.model_validate(settings)
+
+    def status() -> SelfCheckStatus:
+        heartbeat = read_heartbeat(warehouse, "default")
+        return heartbeat.facts.self_check if heartbeat else SelfCheckStatus()
+
+    job = Thread(target=run_with, args=(spark, job_config, lines.append, stop, tmp_path / "spark.log"))
+    job.start()
+    try:
+        assert wait_until(lambda: status().failures > 2, 120), lines
+        (line,) = (line for line in lines if line.startswith("self-check"))
+        assert line.startswith("self-check: Not authorized: the principal lacks the ACL DESCRIBE on Group:g;")
+        secured.allow(*ALL)
+        assert wait_until(lambda: status().compared == 1, 60), lines
+        assert (status().differing, status().failure) == (0, None)
+    finally:
+        stop.set()
+        job.join()
+    assert lines[-1] == "Stopped."
+
+
+def test_topics_that_may_not_be_described_are_not_taken_for_missing(
+    secured: SecurityHarness, client_configs: Mapping[str, ClientConfig]
+) -> None:
+    secured.allow(*JOB)
+    client_config, lines = client_configs["PLAIN"], []
+    topics = TopicMetadata(
+        {**client_config.properties, "bootstrap.servers": secured.broker.address(client_config.listener)}, lines.append
+    )
+    assert topics(["missing"]) is None
+    topics.close()
+    assert lines == []
+
+
+def test_properties_for_other_tools_are_left_out(tmp_path: Path) -> None:
+    config = write_properties(tmp_path, {"group.id": "x", "key.deserializer": "y", "client.id": "z"})
+    assert client_properties("a:1", config) == {"client.id": "z", "bootstrap.servers": "a:1"}

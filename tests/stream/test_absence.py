@@ -1,0 +1,83 @@
+"""How long the job was away from the end of the topic, and when that is too long."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from streaming_app.job_status import JobStatus
+from streaming_app.stream.absence import is_gap_too_long, is_too_long, time_away
+from streaming_app.stream.health import Batch, Health
+
+NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+ALL_READ = Batch(seen=1, seconds=0.5, by_type={}, quarantined=0, drifted=0, behind={0: 0})
+
+
+def status(**fields: datetime | None) -> JobStatus:
+    return JobStatus(started_at=NOW, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, None),
+        ({"caught_up_at": NOW - HOUR}, HOUR),
+        ({"read_from_beginning_at": NOW - HOUR}, HOUR),
+        ({"caught_up_at": NOW - DAY, "read_from_beginning_at": NOW - HOUR}, HOUR),
+        ({"caught_up_at": NOW + timedelta(minutes=1)}, timedelta()),
+        ({"caught_up_at": NOW + DAY}, None),
+    ],
+    ids=["never", "caught up", "began at the beginning", "the later one counts", "clocks differ", "a wrong clock"],
+)
+def test_the_job_was_away_since_it_was_last_at_the_end_or_began_at_the_beginning(
+    fields: dict[str, datetime], expected: timedelta | None
+) -> None:
+    assert time_away(status(**fields), NOW) == expected
+
+
+def test_an_absence_is_too_long_beyond_the_retention_of_tombstones_or_if_it_is_not_known() -> None:
+    assert not is_too_long(DAY, DAY)
+    assert is_too_long(DAY + timedelta(seconds=1), DAY)
+    assert is_too_long(None, DAY)
+
+
+def test_a_running_job_notices_a_gap_but_not_the_time_that_reading_from_the_beginning_took() -> None:
+    assert is_gap_too_long(status(caught_up_at=NOW), NOW + DAY + HOUR, DAY)
+    assert not is_gap_too_long(status(caught_up_at=NOW), NOW + HOUR, DAY)
+    assert not is_gap_too_long(status(caught_up_at=NOW), NOW + timedelta(seconds=5), timedelta(seconds=1))
+    assert not is_gap_too_long(status(read_from_beginning_at=NOW), NOW + 2 * DAY, DAY)
+    read_again = status(caught_up_at=NOW - DAY, read_from_beginning_at=NOW)
+    assert not is_gap_too_long(read_again, NOW + 2 * DAY, DAY)
+
+
+def test_reaching_the_end_of_the_topic_after_a_gap_that_is_too_long_does_not_hide_the_gap() -> None:
+    health = Health()
+    health.restore(status(caught_up_at=NOW))
+    health.started_reading(from_beginning=False, tombstone_retention=DAY)
+    health.nothing_new(NOW + HOUR)
+    assert (health.status.caught_up_at, health.was_away_too_long) == (NOW + HOUR, False)
+    health.batch_done(ALL_READ, NOW + HOUR + 2 * DAY)
+    health.nothing_new(NOW + HOUR + 2 * DAY + timedelta(seconds=2))
+    assert (health.status.caught_up_at, health.was_away_too_long) == (NOW + HOUR, True)
+
+
+def test_reading_from_the_beginning_ends_the_absence_and_the_job_has_not_caught_up_meanwhile() -> None:
+    health = Health()
+    health.started_reading(from_beginning=False, tombstone_retention=DAY)
+    health.nothing_new(NOW - 10 * DAY)
+    health.nothing_new(NOW)
+    assert (health.was_away_too_long, health.status.caught_up) == (True, True)
+    health.started_reading(from_beginning=True, tombstone_retention=DAY)
+    assert (health.was_away_too_long, health.status.caught_up) == (False, False)
+    later = datetime.now(timezone.utc) + timedelta(seconds=1)
+    health.batch_done(ALL_READ, later)
+    assert (health.status.caught_up_at, health.status.caught_up) == (later, True)
+
+
+def test_the_end_of_the_topic_is_as_old_as_the_batch_that_read_up_to_it() -> None:
+    health = Health()
+    health.batch_done(ALL_READ, NOW)
+    assert health.status.caught_up_at == NOW

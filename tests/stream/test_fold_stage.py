@@ -1,0 +1,200 @@
+"""The Python stage of a batch, without Spark: what one record causes stays within its group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from offsets_decoder import encode
+from schemas.table_definitions import table
+from streaming_app.groups.partition import partition_of
+from streaming_app.groups.topology import topology_hash
+from streaming_app.stream import fold_stage, group_fold
+from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL
+from tests.warehouses import arrow_schema, arrow_type
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+FOLDED = pa.schema(
+    [
+        *arrow_schema("groups"),
+        *(pa.field(one.column, arrow_type(one.array_type)) for one in APPENDED),
+        pa.field("retracted", arrow_type(EVENTS.array_type)),
+        *(pa.field(name, pa.int64()) for name in COUNTS),
+    ]
+)
+RAW = pa.schema(
+    [
+        ("group_bytes", pa.binary()),
+        ("offset", pa.int64()),
+        ("partition", pa.int32()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+Pair = tuple[bytes | None, bytes | None]
+TOO_LATE = 300_000_000_000_000  # ms: the year 11476
+OPTIONS = FoldOptions("default", "topic")
+
+
+def group(group_id: str, epoch: int = 2, members: Iterable[str] = ("m",)) -> list[Pair]:
+    """A group whose members have joined at an epoch."""
+    key = {"group_id": group_id}
+    return [
+        *(encode(19, {**key, "member_id": member}, {"client_id": "c"}) for member in members),
+        encode(23, key, {"epoch": 0, "subtopologies": []}),
+        encode(17, key, {"epoch": epoch, "validated_topology_epoch": 0, "last_assignment_configs": []}),
+    ]
+
+
+def assigned(group_id: str, epoch: int, at_ms: int = 0) -> Pair:
+    return encode(20, {"group_id": group_id}, {"assignment_epoch": epoch, "assignment_timestamp": at_ms})
+
+
+def records(pairs: Iterable[Pair], *, first: int = 0, partition: int = 0, second: int = 0) -> list[dict[str, Any]]:
+    return [
+        {
+            "group_bytes": key[4 : 4 + int.from_bytes(key[2:4], "big")] if key else None,
+            "offset": first + number,
+            "partition": partition,
+            "timestamp": START + timedelta(seconds=second),
+            "key": key,
+            "value": value,
+        }
+        for number, (key, value) in enumerate(pairs)
+    ]
+
+
+def fold(
+    rows: list[dict[str, Any]], stored: pa.Table | None = None, options: FoldOptions = OPTIONS
+) -> list[dict[str, Any]]:
+    raw = pa.Table.from_pylist(rows, RAW)
+    kept = None if stored is None else stored_as_records(stored.select(table("groups").names))
+    batches = fold_stream(sort_for_fold(raw, kept).to_batches(), FOLDED, options)
+    return pa.Table.from_batches(batches, FOLDED).to_pylist()
+
+
+def stored_rows(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, FOLDED)
+
+
+def by_id(folded: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["group_id"]: row for row in folded if row["group_id"] is not None}
+
+
+def test_the_ddl_of_spark_names_the_same_columns_in_the_same_order() -> None:
+    names = [field.name for field in FOLDED]
+    position = -1
+    for name in names:
+        position = FOLDED_DDL.find(f"{name} ", position + 1)
+        assert position >= 0, name
+
+
+def test_a_record_that_cannot_be_folded_goes_to_quarantine_and_the_other_records_count() -> None:
+    rows = records([*group("bad"), assigned("bad", 2, TOO_LATE), *group("good"), assigned("good", 2)])
+    folded = by_id(fold(rows))
+    assert folded["bad"]["member_count"] == folded["good"]["member_count"] == 1
+    assert folded["bad"]["assignment_epoch"] == 1
+    assert folded["good"]["assignment_epoch"] == 2
+    (refused,) = folded["bad"]["undecodable"]
+    assert (refused["error_kind"], refused["offset"], refused["partition"]) == ("UnfoldableRecord", 3, 0)
+    assert (refused["key"], refused["value"], refused["topic"]) == (*assigned("bad", 2, TOO_LATE), "topic")
+    assert folded["bad"]["quarantined"] == 1
+    assert folded["good"]["undecodable"] == []
+
+
+def test_records_before_and_after_one_that_cannot_be_folded_are_folded_as_if_it_were_not_there() -> None:
+    bad = assigned("g", 2, TOO_LATE)
+    pairs = [*group("g"), bad, *group("g", 3, ["m", "n"]), bad, assigned("g", 3), bad]
+    rows = records(pairs)
+    (folded,) = fold(rows)
+    (plain,) = fold([row for row in rows if (row["key"], row["value"]) != bad])
+    assert folded["quarantined"] == 3
+    ignored = {"undecodable", "quarantined", "decoded"}
+    assert {k: v for k, v in folded.items() if k not in ignored} == {k: v for k, v in plain.items() if k not in ignored}
+
+
+def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [
+        one for epoch in range(2, 8) for one in (*group("g", epoch, [f"m{epoch}"]), assigned("g", epoch, TOO_LATE))
+    ]
+    whole = fold(records(pairs))
+    monkeypatch.setattr(group_fold, "_SNAPSHOT_EVERY", 2)
+    assert fold(records(pairs)) == whole
+    assert whole[0]["quarantined"] == 6
+
+
+def test_a_row_that_arrow_cannot_hold_puts_its_records_into_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(self: Any, fold: Any) -> dict[str, Any]:
+        row = with_group(self, fold)
+        return row | {"group_epoch": 1 << 40} if row["group_id"] == "bad" else row
+
+    with_group = fold_stage.GroupOutcome.with_group
+    monkeypatch.setattr(fold_stage.GroupOutcome, "with_group", too_large)
+    folded = fold(records([*group("bad"), *group("good")]))
+    assert set(by_id(folded)) == {"good"}
+    (alone,) = [row for row in folded if row["group_id"] is None]
+    assert [one["offset"] for one in alone["undecodable"]] == [0, 1, 2]
+    assert {one["error_kind"] for one in alone["undecodable"]} == {"UnfoldableRecord"}
+
+
+def other_partition(group_id: str, partitions: int) -> tuple[int, int]:
+    here = partition_of(group_id, partitions)
+    return here, (here + 1) % partitions
+
+
+def test_a_record_in_the_partition_that_now_holds_the_group_starts_its_row_over() -> None:
+    now, before = other_partition("g", 4)
+    options = FoldOptions("default", "topic", partitions=4)
+    stored = stored_rows(fold(records(group("g", 90), first=5_000, partition=before), options=options))
+    assert stored["source_partition"].to_pylist() == [before]
+    (row,) = fold(records(group("g", 7), partition=now), stored, options)
+    assert (row["group_epoch"], row["source_partition"], row["last_offset"]) == (7, now, 2)
+    again = fold(records(group("g", 91), first=6_000, partition=before), stored_rows([row]), options)
+    assert [one["error_kind"] for one in again[0]["undecodable"]] == ["LeftoverRecord"] * 3
+    assert by_id(again) == {}
+
+
+@pytest.mark.parametrize(("grew", "groups"), [(False, 1), (True, 0)])
+def test_records_left_in_an_old_partition_count_only_where_the_topic_never_grew(grew: bool, groups: int) -> None:
+    _, before = other_partition("g", 4)
+    options = FoldOptions("default", "topic", partitions=4, partitions_grew=grew)
+    assert len(by_id(fold(records(group("g"), partition=before), options=options))) == groups
+
+
+def test_reading_again_ends_an_operation_where_the_history_ends() -> None:
+    """As the batch did that wrote the history, so that its events are retracted and not emitted a second time."""
+    whole = records([*group("g", 2, ["m", "n"])])
+    first = fold(whole[:2])
+    second = fold(whole[2:], stored_rows(first))
+    (again,) = fold(whole, options=FoldOptions("default", "topic", history_offsets={0: 1}))
+    assert again["retracted"] == second[0]["retracted"] != []
+    beyond = [event for event in again["events"] if event["offset"] > 1]
+    assert beyond == second[0]["events"]
+
+
+def test_the_row_of_a_group_carries_its_new_topologies_and_none_that_is_known() -> None:
+    def deployed(topics: list[str]) -> list[Pair]:
+        subtopology = {"subtopology_id": "0", "source_topics": topics}
+        topology = encode(23, {"group_id": "g"}, {"epoch": 0, "subtopologies": [subtopology]})
+        return [topology, encode(17, {"group_id": "g"}, {"epoch": 2})]
+
+    gone = [encode(kind, {"group_id": "g"}, None) for kind in (17, 23)]
+    first = fold(records(deployed(["a"]), partition=4))
+    same = fold(records([*gone, *deployed(["a"])], first=2, partition=4, second=9), stored_rows(first))
+    other = fold(records([*gone, *deployed(["b"])], first=6, partition=4, second=19), stored_rows(same))
+    (row,) = other
+    (topology,) = row["topologies"]
+    assert (row["emitted_topologies"], same[0]["emitted_topologies"], first[0]["emitted_topologies"]) == (1, 0, 1)
+    assert (topology["source_partition"], topology["offset"], topology["topology_epoch"]) == (4, 8, 0)
+    assert topology["subtopologies"][0]["source_topics"] == ["b"]
+    assert [(one["old"], one["new"]) for one in row["events"] if one["kind"] == "topology"] == [
+        (first[0]["topology_hash"], row["topology_hash"])
+    ]
+    assert topology["topology_hash"] == row["topology_hash"] == topology_hash(topology["subtopologies"])

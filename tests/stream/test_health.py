@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from streaming_app.stream.health import Batch, Health
+
+CALM = Batch(seen=5, seconds=0.5, by_type={17: 2}, quarantined=0, drifted=0, behind={0: 0, 1: 0})
+
+
+def batch(**other: object) -> Batch:
+    return Batch(**{**CALM.__dict__, **other})  # type: ignore[arg-type]
+
+
+def test_a_job_has_caught_up_once_a_batch_left_nothing_and_stays_so() -> None:
+    health = Health()
+    health.batch_done(batch(behind={0: 3}))
+    assert not health.status.caught_up
+    health.batch_done(CALM)
+    health.batch_done(batch(behind={0: 3}))
+    assert health.status.caught_up
+    assert health.status.behind == 3
+
+
+def test_being_behind_counts_from_its_beginning_to_the_end_of_the_topic() -> None:
+    health = Health()
+    health.batch_done(batch(behind={0: 3}))
+    since = health.status.behind_since
+    health.batch_done(batch(behind={0: 2}))
+    assert health.status.behind_since == since
+    health.nothing_new()
+    assert health.status.behind_since is None
+
+
+def test_a_batch_of_minutes_is_being_behind_since_it_began() -> None:
+    health = Health()
+    health.batch_done(batch(seconds=90))
+    since, ended = health.status.behind_since, health.status.last_success_at
+    assert since is not None
+    assert ended is not None
+    assert ended - since == timedelta(seconds=90)
+    health.batch_done(CALM)
+    assert health.status.behind_since is None
+
+
+def test_a_failure_lasts_until_a_batch_ends_well() -> None:
+    health = Health()
+    health.failed("Full disk")
+    since = health.status.failing_since
+    health.failed("Full disk")
+    assert (health.status.failing_since, health.status.failure, health.totals.restarts) == (since, "Full disk", 2)
+    health.batch_done(CALM)
+    assert (health.status.failing_since, health.status.failure) == (None, None)
+
+
+def test_counts_add_up_over_batches() -> None:
+    health = Health()
+    health.quarantined_before(4, None)
+    health.batch_done(batch(quarantined=1, by_type={17: 2, 24: 1}))
+    health.batch_done(batch(drifted=2))
+    counted = health.totals
+    assert (counted.batches, counted.records_seen, counted.records_by_type) == (2, 10, {17: 4, 24: 1})
+    assert (counted.quarantined, counted.drifted, health.status.quarantined) == (1, 2, 5)
+
+
+def test_brokers_are_away_since_they_were_first_found_so() -> None:
+    health = Health()
+    health.brokers(answer=False)
+    since = health.status.brokers_away_since
+    health.brokers(answer=False)
+    assert health.status.brokers_away_since == since
+    health.brokers(answer=True)
+    assert health.status.brokers_away_since is None

@@ -1,0 +1,114 @@
+"""A batch that is written in slices gives the same tables as one that is not, wherever it fails and is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from offsets_decoder import encode
+from streaming_app.stream import micro_batch, slices
+from streaming_app.stream.micro_batch import BatchOutcome, MicroBatchWriter
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.reader import WarehouseReader
+from tests.stream.frames import Pair, batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+HISTORIES = ("group_events", "quarantine", "groups")
+
+
+def history() -> Iterator[Pair]:
+    """Yield rebalances of two groups whose topologies are large records, and large records that cannot be decoded."""
+    for epoch in range(2, 6):
+        for group_id in ("one", "two"):
+            group, member = {"group_id": group_id}, {"group_id": group_id, "member_id": f"m{epoch}"}
+            topics = [f"{'t' * 200}-{number}" for number in range(400)]
+            yield encode(19, member, {"client_id": "c"})
+            yield encode(
+                23, group, {"epoch": epoch, "subtopologies": [{"subtopology_id": "0", "source_topics": topics}]}
+            )
+            yield encode(17, group, {"epoch": epoch, "validated_topology_epoch": epoch, "last_assignment_configs": []})
+            yield encode(20, group, {"assignment_epoch": epoch})
+        yield b"\x00\x18\x00\x01g", bytes(80_000)
+
+
+ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
+
+
+def write_all(spark: SparkSession, path: Path, outcomes: list[BatchOutcome] | None = None) -> None:
+    """Write everything as batch 3, as a job does that has just started."""
+    done = [] if outcomes is None else outcomes
+    write = MicroBatchWriter(DeltaWriter(spark, str(path), "default"), "default", "topic", lambda _, o: done.append(o))
+    write(batch(spark, ROWS), 3)
+
+
+def content(path: Path) -> dict[str, list[Any]]:
+    """Return the rows without the retained changes of a group, which depend on where batches end."""
+    reader = WarehouseReader(path)
+    return {name: sorted(map(str, reader.rows(f"SELECT * FROM {name}"))) for name in HISTORIES}
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What the tables hold when the batch is written as one."""
+    path = tmp_path_factory.mktemp("whole")
+    DeltaWriter(spark, str(path), "default").prepare()
+    write_all(spark, path)
+    return content(path)
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process."""
+
+
+def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tables(
+    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(micro_batch, "SLICE_BYTES", 200_000)
+    monkeypatch.setattr(slices, "SLICE_BYTES", 200_000)
+    appended = []
+    append = DeltaWriter.append
+    monkeypatch.setattr(DeltaWriter, "append", lambda *args: (appended.append(args[-1]), append(*args)))
+    outcomes: list[BatchOutcome] = []
+    write_all(spark, empty_warehouse, outcomes)
+    assert len(set(appended)) > 4
+    assert content(empty_warehouse) == whole
+    assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(32, 4, 36)]
+
+
+@pytest.mark.parametrize("failing", ["append", "rewrite_events", "add_groups", "replace_groups"])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_once(
+    spark: SparkSession,
+    empty_warehouse: Path,
+    whole: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    failing: str,
+    call: int,
+) -> None:
+    monkeypatch.setattr(micro_batch, "SLICE_BYTES", 300_000)
+    monkeypatch.setattr(slices, "SLICE_BYTES", 300_000)
+    original, calls = getattr(DeltaWriter, failing), 0
+
+    def killed_after(*args: Any) -> None:
+        nonlocal calls
+        original(*args)
+        calls += 1
+        if calls % call == 0:
+            raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaWriter, failing, killed_after)
+        for _ in range(3):
+            calls = 0
+            with suppress(KilledError):
+                write_all(spark, empty_warehouse)
+    write_all(spark, empty_warehouse)
+    assert content(empty_warehouse) == whole

@@ -1,0 +1,197 @@
+"""Batches through Spark into tables: the path for few records and the path for many give the same tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import streaming_app
+from offsets_decoder import encode
+from schemas.table_definitions import table, tables, views
+from streaming_app.stream import micro_batch
+from streaming_app.stream.micro_batch import BatchOutcome, MicroBatchWriter
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.reader import WarehouseReader
+from tests.stream.frames import batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+GROUPS = ("one", 'it\'s "two" \\ 🎉', "three")
+
+
+def history() -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yield two rebalances of three groups, an offset commit, undecodable records, and the deletion of one group."""
+    for epoch in (2, 3):
+        for group in GROUPS:
+            at, member = {"group_id": group}, {"group_id": group, "member_id": "m"}
+            tasks = [{"subtopology_id": "0", "partitions": list(range(epoch))}]
+            yield encode(23, at, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
+            yield encode(19, member, {"client_id": "c", "client_tags": [{"key": "zone", "value": "a"}]})
+            yield encode(17, at, {"epoch": epoch, "validated_topology_epoch": 0, "last_assignment_configs": []})
+            yield encode(21, member, {"active_tasks": tasks})
+            yield encode(20, at, {"assignment_epoch": epoch})
+            yield encode(22, member, {"member_epoch": epoch, "state": 1, "active_tasks": tasks})
+    yield encode(1, {"group": "one", "topic": "in", "partition": 0}, {"offset": 7})
+    yield b"\x00\x18\x00\x01g", b"\x00\x00"
+    yield None, b"no key"
+    yield encode(17, {"group_id": "three"}, None)
+
+
+def write_history(spark: SparkSession, path: Path, cuts: list[int]) -> list[BatchOutcome]:
+    """Write the history in batches that end at `cuts`."""
+    warehouse = DeltaWriter(spark, str(path), "default")
+    warehouse.prepare()
+    outcomes: list[BatchOutcome] = []
+    write = MicroBatchWriter(warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome))
+    rows = [
+        (offset, START + timedelta(seconds=offset // 6), key, value) for offset, (key, value) in enumerate(history())
+    ]
+    for batch_id, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True)):
+        write(batch(spark, rows[start:end]), batch_id)
+    write(batch(spark, rows[start:end]), batch_id)  # as after a crash before the checkpoint
+    return outcomes
+
+
+def content(path: Path) -> dict[str, Any]:
+    opened = WarehouseReader(path)
+    return {
+        definition.name: opened.rows(f"SELECT * FROM {definition.name} ORDER BY {', '.join(_order(definition.name))}")
+        for definition in tables()
+    }
+
+
+def _order(name: str) -> list[str]:
+    return [f'"{column}"' for column in table(name).key]
+
+
+@pytest.fixture(scope="module")
+def few(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse whose batches were all small."""
+    path = tmp_path_factory.mktemp("few")
+    outcomes = write_history(spark, path, [8, 25])
+    assert sum(outcome.decoded for outcome in outcomes[:-1]) == 6 * 6 + 1
+    assert sum(outcome.quarantined for outcome in outcomes[:-1]) == 2
+    assert outcomes[-1].groups == 0
+    return path
+
+
+def test_many_records_give_the_same_tables_as_few(
+    spark: SparkSession, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(micro_batch, "_FEW_RECORDS", 0)
+    write_history(spark, tmp_path, [8, 25])
+    assert content(tmp_path) == content(few)
+
+
+def test_where_batches_end_makes_no_difference(spark: SparkSession, few: Path, tmp_path: Path) -> None:
+    write_history(spark, tmp_path, [3, 10, 11, 39])
+    assert content(tmp_path) == content(few)
+
+
+@pytest.mark.parametrize("few_records", [0, 20_000])
+def test_a_batch_of_other_groups_only_changes_nothing(
+    spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+) -> None:
+    monkeypatch.setattr(micro_batch, "_FEW_RECORDS", few_records)
+    before = content(few)
+    classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
+    gone = encode(17, {"group_id": "never seen"}, None)
+    write = MicroBatchWriter(DeltaWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)
+    rows = [(500 + n, START, key, value) for n, (key, value) in enumerate([classic, gone])]
+    write(batch(spark, rows[:1]), 500)
+    write(batch(spark, rows), 501)
+    assert content(few) == before
+
+
+def test_the_state_is_that_of_the_last_record(few: Path) -> None:
+    rows = WarehouseReader(few).rows("SELECT group_id, state, group_epoch, member_count FROM groups ORDER BY group_id")
+    assert rows == [
+        {"group_id": 'it\'s "two" \\ 🎉', "state": "Stable", "group_epoch": 3, "member_count": 1},
+        {"group_id": "one", "state": "Stable", "group_epoch": 3, "member_count": 1},
+        {"group_id": "three", "state": "Dead", "group_epoch": 3, "member_count": 0},
+    ]
+
+
+def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSession, few: Path) -> None:
+    streaming_app.open_warehouse(spark, few)
+    for definition in (*tables(), *views()):
+        seen = spark.sql(f"SELECT * FROM {definition.name}")
+        assert set(definition.names) <= set(seen.columns)
+        assert {"cluster", "group_id"} <= set(seen.columns)
+        assert seen.count() == WarehouseReader(few).rows(f"SELECT count(*) AS n FROM {definition.name}")[0]["n"]
+    joined = spark.sql(
+        "SELECT a.partition FROM assignments a JOIN members m USING (cluster, group_id, member_id) "
+        "WHERE group_id = 'one' AND m.client_id = 'c' AND a.current ORDER BY a.partition"
+    )
+    assert [row[0] for row in joined.collect()] == [0, 1, 2]
+    key, value = encode(17, {"group_id": "four"}, {"epoch": 2})
+    added = batch(spark, [(1000, START, key, value)])
+    MicroBatchWriter(DeltaWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)(added, 1000)
+    assert spark.sql("SELECT group_epoch FROM groups WHERE group_id = 'four'").collect()[0][0] == 2
+
+
+@pytest.mark.parametrize("few_records", [0, 20_000])
+def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+) -> None:
+    monkeypatch.setattr(micro_batch, "_FEW_RECORDS", few_records)
+    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
+    rows = [
+        (offset, START, key, value)
+        for offset, (key, value) in enumerate(pair for pair in history() if pair[0] and pair[0][1] in {19, 23})
+    ]
+    tail = [
+        encode(17, {"group_id": group}, {"epoch": 2, "last_assignment_configs": [{"key": "k", "value": "v"}]})
+        for group in GROUPS
+    ]
+    rows += [(len(rows) + n, START, key, value) for n, (key, value) in enumerate(tail)]
+    write(batch(spark, rows[:-1]), 0)
+    write(batch(spark, rows[-1:]), 1)
+    outcomes = WarehouseReader(tmp_path).rows("SELECT state, not_ready_reason FROM groups")
+    reason = "MISSING_SOURCE_TOPICS: Source topics in are missing."
+    assert outcomes == [{"state": "NotReady", "not_ready_reason": reason}] * 3
+    events = WarehouseReader(tmp_path).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
+    assert events == [{"new": reason}] * 3
+
+
+def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(micro_batch, "_FEW_RECORDS", 0)
+    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    write = MicroBatchWriter(
+        warehouse, "default", "topic", lambda *_: None, topics=lambda names: pytest.fail(str(names))
+    )
+    rows = [
+        (offset, START + timedelta(seconds=offset // 6), key, value) for offset, (key, value) in enumerate(history())
+    ]
+    write(batch(spark, rows), 0)
+    assert {row["state"] for row in WarehouseReader(tmp_path).rows("SELECT state FROM groups")} == {"Stable", "Dead"}
+
+
+@pytest.mark.parametrize(("dialect", "stored", "failed"), [("shipped", -1, 5), ("kip-1331", 5, -1)])
+def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
+    spark: SparkSession, tmp_path: Path, dialect: str, stored: int, failed: int
+) -> None:
+    outcomes: list[BatchOutcome] = []
+    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    write = MicroBatchWriter(
+        warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome), dialect=dialect
+    )
+    tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown
+    write(batch(spark, [(0, START, b"\x00\x11\x00\x01g", tagged)]), 0)
+    assert (outcomes[0].decoded, outcomes[0].drifted, outcomes[0].quarantined) == (1, 1, 0)
+    rows = WarehouseReader(tmp_path).rows(
+        "SELECT stored_description_epoch AS s, failed_description_epoch AS f FROM groups"
+    )
+    assert rows == [{"s": stored, "f": failed}]

@@ -1,0 +1,149 @@
+"""Group ids are whatever a client sends: each is written, replaced, deleted and read like any other, and only it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from offsets_decoder import encode
+from streaming_app.alerts.rules.alert import FIRING, Alert
+from streaming_app.alerts.store import AlertStore
+from streaming_app.cli.main import main
+from streaming_app.queries.groups import find_groups, list_groups
+from streaming_app.stream import micro_batch
+from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.verify.warehouse_tables import WarehouseTables
+from tests.odd_group_ids import ODD
+from tests.stream.frames import batch
+from tests.warehouses import make_warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+CLUSTER = "odd"
+ALONE = [ODD[name] for name in ODD if name.startswith("a variable")]
+"""Each of these is replaced by a batch of its own, too: what else is in a batch does not hide what its id does."""
+NOT_UTF8 = (b"\xff\xfe", b"a\x80", b"\xed\xa0\x80", b"\xc0\x80")
+USERS_CONF = {"spark.sql.variable.substitute": "true", "spark.sql.parser.escapedStringLiterals": "true"}
+
+Pair = tuple[bytes, bytes | None]
+
+
+def joins(group_id: str, epoch: int) -> Iterator[Pair]:
+    group, member = {"group_id": group_id}, {"group_id": group_id, "member_id": group_id[:100]}
+    yield encode(19, member, {"client_id": group_id[:100]})
+    yield encode(17, group, {"epoch": epoch, "last_assignment_configs": []})
+
+
+@pytest.fixture(scope="module", params=["few", "many"])
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Every group is created, then replaced, with all others and some alone; half of them are deleted at last."""
+    path = tmp_path_factory.mktemp("odd")
+    session = spark.newSession()
+    for name, value in USERS_CONF.items():
+        session.conf.set(name, value)
+    writer = DeltaWriter(session, str(path), CLUSTER)
+    writer.prepare()
+    write = MicroBatchWriter(writer, CLUSTER, "topic", lambda *_: None, topics=lambda _: {})
+    not_utf8 = [(b"\x00\x11" + len(one).to_bytes(2, "big") + one, b"\x00\x00") for one in NOT_UTF8]
+    ids = list(ODD.values())
+    batches = [
+        [*(pair for group_id in ids for pair in joins(group_id, 2)), *not_utf8],
+        *(list(joins(group_id, 3)) for group_id in ALONE if request.param == "few"),
+        [pair for group_id in ids for pair in joins(group_id, 4)],
+        [encode(17, {"group_id": group_id}, None) for group_id in ids[::2]],
+    ]
+    offset = 0
+    with pytest.MonkeyPatch.context() as patched:
+        if request.param == "many":
+            patched.setattr(micro_batch, "_FEW_RECORDS", 0)
+        for number, pairs in enumerate(batches):
+            rows = [(offset + n, START + timedelta(seconds=number), *pair) for n, pair in enumerate(pairs)]
+            write(batch(session, rows), number)
+            offset += len(rows)
+    return path
+
+
+def state_of(group_id: str) -> str:
+    return "Dead" if group_id in list(ODD.values())[::2] else "NotReady"
+
+
+@pytest.mark.parametrize("group_id", ODD.values(), ids=ODD)
+def test_a_group_of_any_id_has_one_row_with_its_last_state(warehouse: Path, group_id: str) -> None:
+    found = WarehouseReader(warehouse).rows(f"SELECT * FROM groups WHERE group_id = {quote(group_id)}")
+    assert [(row["cluster"], row["state"], row["group_epoch"]) for row in found] == [(CLUSTER, state_of(group_id), 4)]
+
+
+def test_the_tables_hold_these_groups_and_no_others(warehouse: Path) -> None:
+    reader = WarehouseReader(warehouse)
+    assert sorted(row["group_id"] for row in reader.rows("SELECT group_id FROM groups")) == sorted(ODD.values())
+    events = reader.rows("SELECT group_id, new FROM group_events WHERE kind = 'group_epoch' AND new <> '3'")
+    expected = [(group_id, epoch) for group_id in ODD.values() for epoch in ("2", "4")]
+    assert sorted((event["group_id"], event["new"]) for event in events) == sorted(expected)
+
+
+def test_an_id_that_is_not_utf8_is_in_quarantine_with_its_bytes(warehouse: Path) -> None:
+    kept = WarehouseReader(warehouse).rows("SELECT key, group_id FROM quarantine")
+    assert sorted(row["key"][4:] for row in kept) == sorted(NOT_UTF8)
+    assert {row["group_id"] for row in kept} == {None}
+
+
+@pytest.mark.parametrize("group_id", ODD.values(), ids=ODD)
+def test_the_commands_find_a_group_by_any_id(warehouse: Path, group_id: str) -> None:
+    reader = WarehouseReader(warehouse)
+    (row,) = find_groups(reader, CLUSTER, [group_id])
+    assert row["group_id"] == group_id
+    listed = [row["GROUP"] for row in list_groups(reader, CLUSTER)]
+    assert listed.count(group_id) == (state_of(group_id) != "Dead")
+    tables = WarehouseTables(warehouse, CLUSTER)
+    assert list(tables.rows([group_id])) == [group_id]
+    assert tables.group_ids().count(group_id) == (state_of(group_id) != "Dead")
+
+
+def test_each_group_is_a_line_of_the_commands(warehouse: Path) -> None:
+    living = [group_id for group_id in ODD.values() if state_of(group_id) != "Dead"]
+    of_cluster = ["--warehouse", str(warehouse), "--cluster", CLUSTER]
+    for command, header in ((["list"], 0), (["list", "--state"], 1), (["describe", "--all-groups"], 1)):
+        ran = CliRunner().invoke(main, [*command, *of_cluster], catch_exceptions=False)
+        assert ran.exit_code == 0
+        lines = ran.output.split("\n")[:-1]
+        assert len(lines) == len(living) + header
+        assert all(line.isprintable() for line in lines)
+
+
+@pytest.fixture(scope="module")
+def no_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse without rows."""
+    return make_warehouse(tmp_path_factory.mktemp("no_rows"))
+
+
+@pytest.mark.parametrize("group_id", ODD.values(), ids=ODD)
+def test_an_alert_of_a_group_of_any_id_is_stored_and_replaced(no_rows: Path, group_id: str) -> None:
+    def alert(summary: str) -> Alert:
+        return Alert(
+            cluster=CLUSTER,
+            rule="StreamsGroupNotReady",
+            severity="warning",
+            group_id=group_id,
+            state=FIRING,
+            pending_since=START,
+            opened_at=START,
+            resolved_at=None,
+            summary=summary,
+            details={"group": group_id},
+        )
+
+    store = AlertStore(no_rows, CLUSTER)
+    for summary in ("first", "second"):
+        store.save([alert(summary)])
+    assert [one for one in store.alerts() if one.group_id == group_id] == [alert("second")]
+    store.save([], removed=[alert("second")])
+    assert [one for one in store.alerts() if one.group_id == group_id] == []

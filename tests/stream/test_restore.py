@@ -1,0 +1,129 @@
+"""Tables that were restored while the job was stopped: what they lack is read again, and nothing is written twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from kafka import KafkaProducer
+
+from offsets_decoder import encode
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.tables.reader import WarehouseReader
+
+pytestmark = pytest.mark.broker
+TABLES = ("groups", "group_events", "quarantine")
+
+
+@pytest.fixture
+def write(broker: Broker) -> Iterator[Callable[..., None]]:
+    """Appends records of a group at an epoch, and one that cannot be decoded."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
+
+    def send(topic: str, epoch: int) -> None:
+        group = {"group_id": "g"}
+        for key, value in (
+            encode(17, group, {"epoch": epoch, "last_assignment_configs": []}),
+            encode(20, group, {"assignment_epoch": epoch}),
+            (b"\x00\x18\x00\x01g", b"?"),
+        ):
+            producer.send(topic, key=key, value=value, partition=0).get(30)
+
+    yield send
+    producer.close()
+
+
+@pytest.fixture
+def topic(client: StreamsGroupClient, unique: Callable[[str], str]) -> str:
+    name = unique("offsets")
+    client.create_topic(name, 1)
+    return name
+
+
+def content(path: Path) -> dict[str, list[dict[str, Any]]]:
+    reader = WarehouseReader(path)
+    return {
+        name: sorted(reader.rows(f"SELECT * FROM {name}"), key=lambda row: str(sorted(row.items()))) for name in TABLES
+    }
+
+
+def copy(warehouse: Path, to: Path, *names: str) -> None:
+    """Replace these directories of `to` by those of `warehouse`."""
+    for name in names:
+        shutil.rmtree(to / name, ignore_errors=True)
+        shutil.copytree(warehouse / name, to / name)
+
+
+@pytest.mark.parametrize("restored", [*((name,) for name in TABLES), ("groups", "quarantine"), TABLES])
+@pytest.mark.parametrize("by", ["copy", "RESTORE", "deletion"])
+def test_what_a_restored_table_lacks_is_read_again_and_nothing_is_written_twice(
+    topic: str, write: Any, run: Callable[..., str], tmp_path: Path, restored: tuple[str, ...], by: str
+) -> None:
+    warehouse, copied = tmp_path / "warehouse", tmp_path / "copy"
+    write(topic, 2)
+    run(topic, warehouse=warehouse)
+    versions = {name: DeltaTable(warehouse / name).version() for name in restored}
+    copy(warehouse, copied, *TABLES)
+    for epoch in (3, 4):
+        write(topic, epoch)
+        run(topic, warehouse=warehouse)
+    before = content(warehouse)
+
+    for name in restored:
+        if by == "copy":
+            copy(copied, warehouse, name)
+        elif by == "RESTORE":
+            DeltaTable(warehouse / name).restore(versions[name])
+        else:
+            shutil.rmtree(warehouse / name)
+    line = run(topic, warehouse=warehouse)
+    assert "reading from the beginning" in line
+    assert "the history stays" in line
+    assert content(warehouse) == before
+    assert "resuming" in run(topic, warehouse=warehouse)
+
+
+def test_a_copy_of_the_whole_warehouse_is_resumed_from(
+    topic: str, write: Any, run: Callable[..., str], tmp_path: Path
+) -> None:
+    warehouse, copied = tmp_path / "warehouse", tmp_path / "copy"
+    write(topic, 2)
+    run(topic, warehouse=warehouse)
+    shutil.copytree(warehouse, copied)
+    write(topic, 3)
+    run(topic, warehouse=warehouse)
+    assert "resuming" in run(topic, warehouse=copied)
+    assert content(copied) == content(warehouse)
+
+
+def test_a_copy_made_between_batches_with_the_checkpoint_first_is_resumed_from(
+    topic: str, write: Any, run: Callable[..., str], tmp_path: Path
+) -> None:
+    warehouse, copied = tmp_path / "warehouse", tmp_path / "copy"
+    write(topic, 2)
+    run(topic, warehouse=warehouse)
+    shutil.copytree(warehouse / "_checkpoints", copied / "_checkpoints")
+    write(topic, 3)
+    run(topic, warehouse=warehouse)
+    shutil.copytree(warehouse, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("_checkpoints"))
+    assert "resuming" in run(topic, warehouse=copied)
+    assert content(copied) == content(warehouse)
+
+
+def test_a_copy_made_between_batches_with_the_checkpoint_last_is_read_again(
+    topic: str, write: Any, run: Callable[..., str], tmp_path: Path
+) -> None:
+    warehouse, copied = tmp_path / "warehouse", tmp_path / "copy"
+    write(topic, 2)
+    run(topic, warehouse=warehouse)
+    shutil.copytree(warehouse, copied, ignore=shutil.ignore_patterns("_checkpoints"))
+    write(topic, 3)
+    run(topic, warehouse=warehouse)
+    shutil.copytree(warehouse / "_checkpoints", copied / "_checkpoints")
+    assert "lost or restored since: groups, group_events" in run(topic, warehouse=copied)
+    assert content(copied) == content(warehouse)

@@ -1,0 +1,167 @@
+"""How a batch is divided: by the bytes of its large records, and further each time that it fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_app.stream.slice_plans import SlicePlans
+from streaming_app.stream.slices import (
+    SLICE_BYTES,
+    WHOLE,
+    Attempt,
+    Boundary,
+    LargeRecord,
+    Offsets,
+    Slice,
+    divide,
+    next_attempt,
+)
+from streaming_app.tables.files import _LocalFiles
+from streaming_app.tables.location import Location
+
+MB = 1 << 20
+HALF = Slice((0, 5), 1 << 31)
+
+
+def attempt(number: int = 1, halvings: int = 0, batch: int = 7, slices: tuple[Slice, ...] = ()) -> Attempt:
+    return Attempt("w", batch, number, halvings, slices)
+
+
+@pytest.mark.parametrize(
+    ("last", "following"),
+    [
+        (None, attempt()),
+        (replace(attempt(3, 4), writer="of another query"), attempt()),
+        (attempt(3, 4, batch=9), attempt()),
+        (attempt(1, 0, batch=6), attempt()),
+        (attempt(3, 2, batch=6, slices=(HALF, *WHOLE)), attempt(1, 1)),
+        (attempt(1, 0), attempt(2, 0)),
+        (attempt(1, 0, slices=(HALF, *WHOLE)), attempt(2, 0, slices=(HALF, *WHOLE))),
+        (attempt(2, 0), attempt(3, 1)),
+        (attempt(3, 1), attempt(4, 2)),
+        (attempt(1, 1), attempt(2, 2)),
+    ],
+)
+def test_a_batch_is_halved_after_two_failures_then_after_each_and_each_success_takes_one_back(
+    last: Attempt | None, following: Attempt
+) -> None:
+    assert next_attempt(last, "w", 7) == following
+
+
+def test_a_batch_is_divided_by_the_bytes_of_its_large_records() -> None:
+    large = [LargeRecord(0, 10 * n, 9 * MB) for n in range(6)] + [LargeRecord(1, 3, 40 * MB), LargeRecord(1, 4, MB)]
+    slices = divide(attempt(), None, {0: Offsets(0, 60), 1: Offsets(0, 5)}, large)
+    assert [one.end for one in slices] == [(0, 30), (1, 3), (1, 4), None]
+
+
+def test_a_batch_without_large_records_is_halved_by_its_offsets_down_to_single_ones() -> None:
+    offsets = {0: Offsets(100, 103), 2: Offsets(7, 9)}
+    ends = []
+    for halvings in range(5):
+        slices = divide(attempt(3, halvings), None, offsets, [])
+        ends.append([one.end for one in slices])
+    assert ends == [
+        [None],
+        [(0, 102), None],
+        [(0, 101), (0, 102), (0, 103), None],
+        [(0, 101), (0, 102), (0, 103), (2, 8), None],
+        [(0, 101), (0, 102), (0, 103), (2, 8), None],
+    ]
+
+
+PLACES = st.tuples(st.integers(0, 3), st.integers(0, 400))
+
+
+def index_of(slices: tuple[Slice, ...], place: Boundary) -> int:
+    return next(n for n, one in enumerate(slices) if one.end is None or place < one.end)
+
+
+@given(
+    records=st.dictionaries(PLACES, st.sampled_from([1, MB, 5 * MB, 40 * MB]), min_size=1, max_size=60),
+    halvings=st.integers(0, 12),
+)
+def test_slices_keep_the_order_of_each_partition_and_halves_keep_the_versions_of_what_was_written(
+    records: dict[Boundary, int], halvings: int
+) -> None:
+    places = sorted(records)
+    offsets = {
+        partition: Offsets(min(o for p, o in places if p == partition), max(o for p, o in places if p == partition) + 1)
+        for partition, _ in places
+    }
+    large = [LargeRecord(*place, records[place]) for place in places if records[place] >= MB]
+    current, slices = attempt(), divide(attempt(), None, offsets, large)
+    for part in range(len(slices)):
+        inside = [one.size for one in large if index_of(slices, one.place) == part]
+        assert len(inside) <= 1 or sum(inside) <= SLICE_BYTES
+    for n in range(1, halvings + 1):
+        current = replace(current, slices=slices)
+        following = replace(attempt(n + 1, n), slices=slices)
+        finer = divide(following, current, offsets, large)
+        assert set(slices) <= set(finer)  # a slice that was written is skipped as all of its parts
+        assert all(a.position < b.position and (b.end is None or a.end < b.end) for a, b in pairwise(finer))  # type: ignore[operator]
+        assert [index_of(finer, place) for place in places] == sorted(index_of(finer, place) for place in places)
+        slices, current = finer, following
+    if halvings == 12:
+        assert len({index_of(slices, place) for place in places}) == len(places)
+
+
+def test_versions_increase_with_each_slice_and_batch() -> None:
+    versions = [one.version(batch) for batch in (0, 1, 2**30) for one in (HALF, *WHOLE)]
+    assert versions == sorted(set(versions))
+    assert versions[-1] < 2**63
+
+
+def test_slices_that_were_stored_are_used_again_after_a_restart(tmp_path: Path) -> None:
+    checkpoint = Location.of(tmp_path / "default")
+    large = [LargeRecord(0, n, 20 * MB) for n in range(3)]
+    first = SlicePlans(_LocalFiles(), checkpoint)
+    first.begin("w", 4)
+    slices = first.divide({0: Offsets(0, 3)}, large)
+    assert len(slices) == 3
+
+    after_compaction = [large[0], large[2]]
+    second = SlicePlans(_LocalFiles(), checkpoint)
+    second.begin("w", 4)
+    assert not second.is_whole
+    assert second.divide({0: Offsets(0, 3)}, after_compaction) == slices
+
+
+def test_a_batch_that_ends_the_process_twice_is_halved_at_the_third_start(tmp_path: Path) -> None:
+    checkpoint, sizes = Location.of(tmp_path / "default"), []
+    for _ in range(5):
+        plans = SlicePlans(_LocalFiles(), checkpoint)
+        plans.begin("w", 0)
+        slices = plans.keep_whole(large=True) if plans.is_whole else plans.divide({0: Offsets(0, 100)}, [])
+        sizes.append(len(slices))
+    assert sizes == [1, 1, 2, 4, 8]
+    for batch in range(1, 5):
+        plans.begin("w", batch)
+        slices = plans.keep_whole(large=True) if plans.is_whole else plans.divide({0: Offsets(0, 100)}, [])
+        sizes.append(len(slices))
+    assert sizes[5:] == [4, 2, 1, 1]
+
+
+def test_small_batches_write_no_file_after_the_first_one(tmp_path: Path) -> None:
+    plans = SlicePlans(_LocalFiles(), Location.of(tmp_path / "default"))
+    plans.begin("w", 0)
+    (written,) = tmp_path.iterdir()
+    written.unlink()
+    plans.begin("w", 1)
+    plans.keep_whole(large=False)
+    assert list(tmp_path.iterdir()) == []
+    plans.begin("w", 1)  # it failed
+    assert list(tmp_path.iterdir()) == [written]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"slices": 3}', '{"writer": "w"}'])
+def test_a_damaged_file_is_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "default.slices.json").write_text(text, "utf-8")
+    plans = SlicePlans(_LocalFiles(), Location.of(tmp_path / "default"))
+    plans.begin("w", 3)
+    assert plans.is_whole

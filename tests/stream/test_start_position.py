@@ -1,0 +1,221 @@
+"""Where the stream starts: after an absence, and when topic, tables or checkpoint change while the job runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+
+from offsets_decoder import encode
+from streaming_app.config.job_config import JobConfig
+from streaming_app.job import supervisor
+from streaming_app.job.run import run_with
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.stream import absence
+from streaming_app.tables.heartbeat_file import heartbeat_path
+from streaming_app.tables.reader import WarehouseReader
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.broker
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def write(broker: Broker) -> Iterator[Callable[..., int]]:
+    """Appends the record of a group at an epoch, and returns its offset."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
+
+    def send(topic: str, group: str, epoch: int, partition: int = 0) -> int:
+        key, value = encode(17, {"group_id": group}, {"epoch": epoch, "last_assignment_configs": []})
+        return int(producer.send(topic, key=key, value=value, partition=partition).get(30).offset)
+
+    yield send
+    producer.close()
+
+
+def epochs(warehouse: Path) -> dict[str, int]:
+    """The epoch of each stored group."""
+    rows = WarehouseReader(warehouse).rows("SELECT group_id, group_epoch FROM groups")
+    return {row["group_id"]: row["group_epoch"] for row in rows}
+
+
+def created(warehouse: Path) -> list[dict[str, Any]]:
+    """How often the history says that each group was created."""
+    query = (
+        "SELECT group_id, count(*) AS n FROM group_events WHERE kind = 'created' GROUP BY group_id ORDER BY group_id"
+    )
+    return WarehouseReader(warehouse).rows(query)
+
+
+def edit_heartbeat(warehouse: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    file = heartbeat_path(warehouse, "default").path
+    record = json.loads(file.read_text("utf-8"))
+    change(record)
+    file.write_text(json.dumps(record), "utf-8")
+
+
+def absent_for(hours: float) -> Callable[[dict[str, Any]], None]:
+    at = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
+
+    def change(record: dict[str, Any]) -> None:
+        record["facts"] |= {"caught_up_at": at, "read_from_beginning_at": None}
+
+    return change
+
+
+def unknown(record: dict[str, Any]) -> None:
+    record["facts"] |= {"caught_up_at": None, "read_from_beginning_at": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "has_ghost"),
+    [
+        (absent_for(23), "resuming from the checkpoint", True),
+        (absent_for(25), "last at the end of the topic 25 h ago, and tombstones are removed after 24 h", False),
+        (unknown, "not known when the job was last at the end of the topic", False),
+    ],
+    ids=["short", "too long", "unknown"],
+)
+def test_groups_whose_tombstones_are_gone_are_dropped_after_an_absence_that_is_too_long_and_the_history_stays(
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    write: Any,
+    run: Callable[..., str],
+    tmp_path: Path,
+    change: Callable[[dict[str, Any]], None],
+    line: str,
+    *,
+    has_ghost: bool,
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1, {"delete.retention.ms": str(DAY_MS)})
+    write(topic, "ghost", 2)
+    write(topic, "g", 2)
+    run(topic)
+    # As if the group was deleted, and compaction had removed its record and then its tombstone.
+    client.admin.delete_records({TopicPartition(topic, 0): 1})
+    edit_heartbeat(tmp_path, change)
+    write(topic, "g", 3)
+    assert line in run(topic)
+    assert epochs(tmp_path) == {"g": 3, **({"ghost": 2} if has_ghost else {})}
+    assert created(tmp_path) == [{"group_id": "g", "n": 1}, {"group_id": "ghost", "n": 1}]
+    assert "resuming from the checkpoint" in run(topic)
+
+
+def test_a_start_without_a_heartbeat_reads_from_the_beginning(
+    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, run: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    write(topic, "g", 2)
+    run(topic)
+    heartbeat_path(tmp_path, "default").path.unlink()
+    assert "not known when the job was last at the end" in run(topic)
+    assert created(tmp_path) == [{"group_id": "g", "n": 1}]
+
+
+@contextmanager
+def running(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[list[str]]:
+    lines: list[str] = []
+    stop = Event()
+    job = Thread(target=run_with, args=(spark, config, lines.append, stop, log_file))
+    job.start()
+    try:
+        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 60), lines
+        yield lines
+        assert job.is_alive(), lines
+    finally:
+        stop.set()
+        job.join()
+
+
+@pytest.fixture
+def job(broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
+
+    def start(topic: str) -> Any:
+        values = {"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path, "topic": topic}
+        return running(spark, JobConfig.model_validate({**values, "self_check": {"enabled": False}}), tmp_path / "log")
+
+    return start
+
+
+def test_partitions_that_are_added_while_the_job_runs_are_read(
+    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, job: Callable[[str], Any], tmp_path: Path
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    write(topic, "old", 2)
+    with job(topic) as lines:
+        client.admin.create_partitions({topic: 3})
+        assert wait_until(lambda: "The topic now has 3 partitions: the stream starts again" in lines, 60), lines
+        write(topic, "new", 5, partition=2)
+        assert wait_until(lambda: epochs(tmp_path) == {"old": 2, "new": 5}, 60), lines
+    assert created(tmp_path) == [{"group_id": "new", "n": 1}, {"group_id": "old", "n": 1}]
+
+
+@pytest.mark.parametrize("lost", ["groups", "_checkpoints/default"])
+def test_what_is_deleted_while_the_job_runs_is_built_again(
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    write: Any,
+    job: Callable[[str], Any],
+    tmp_path: Path,
+    lost: str,
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    write(topic, "old", 2)
+    with job(topic) as lines:
+        shutil.rmtree(tmp_path / lost)
+        write(topic, "new", 5)
+        assert wait_until(lambda: any("reading from the beginning" in line for line in lines[1:]), 90), lines
+        assert wait_until(lambda: has_epochs(tmp_path, {"old": 2, "new": 5}), 60), lines
+    assert created(tmp_path) == [{"group_id": "new", "n": 1}, {"group_id": "old", "n": 1}]
+
+
+def has_epochs(warehouse: Path, expected: dict[str, int]) -> bool:
+    try:
+        return epochs(warehouse) == expected
+    except Exception:  # noqa: BLE001 - the table does not exist at the moment
+        return False
+
+
+def test_a_job_that_was_suspended_for_too_long_reads_from_the_beginning(
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    write: Any,
+    job: Callable[[str], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    write(topic, "g", 2)
+    suspended = Event()
+
+    def is_gap_too_long(*_: Any) -> bool:
+        return suspended.is_set()
+
+    with job(topic) as lines:
+        # As after SIGSTOP for a day; the thread of the test would be suspended, too.
+        monkeypatch.setattr(absence, "is_gap_too_long", is_gap_too_long)
+        monkeypatch.setattr(absence, "is_too_long", is_gap_too_long)
+        suspended.set()
+        away = "The job was away from the end of the topic for too long: the stream starts again"
+        assert wait_until(lambda: away in lines, 60), lines
+        suspended.clear()
+        assert wait_until(lambda: epochs(tmp_path) == {"g": 2}, 60), lines
+    assert created(tmp_path) == [{"group_id": "g", "n": 1}]

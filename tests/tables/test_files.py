@@ -1,0 +1,46 @@
+"""The small files next to the tables: on this machine, and through Spark's file manager as in a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming_app.errors import JobError
+from streaming_app.tables.files import Files, _HadoopFiles, _LocalFiles
+from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(params=["local", "Hadoop"])
+def files(request: pytest.FixtureRequest, spark: SparkSession) -> Files:
+    return _LocalFiles() if request.param == "local" else _HadoopFiles(spark)
+
+
+def test_the_text_that_was_written_last_is_read(files: Files, tmp_path: Path) -> None:
+    location = Location.of(tmp_path) / "_jobs" / "a.json"
+    assert files.read(location) is None
+    for text in ("ü" * 10_000, "short"):
+        files.write(location, text)
+        assert (files.read(location), location.read_text()) == (text, text)
+    assert [name for name in location.parent.names() if not name.endswith(".crc")] == ["a.json"]
+
+
+def test_a_directory_is_removed_with_its_contents(files: Files, tmp_path: Path) -> None:
+    location = Location.of(tmp_path) / "checkpoint"
+    files.write(location / "commits" / "0", "v1")
+    assert files.exists(location / "commits")
+    files.remove(location)
+    assert not files.exists(location)
+    files.remove(location)
+    assert not files.exists(location / "commits")
+
+
+def test_an_error_of_hadoop_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    below = Location.of(tmp_path) / "file" / "directory" / "a.json"
+    with pytest.raises(JobError, match=f"Cannot read or write {below}: .*(?i:not a directory)"):
+        _HadoopFiles(spark).write(below, "text")

@@ -1,0 +1,153 @@
+"""Which locations a warehouse may have, and how files are read there. `make check-deploy` tests stores over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming_app.tables.location import Location
+from streaming_app.tables.object_store import describe_error
+
+STORES = [
+    "s3a://bucket",
+    "s3a://my.bucket-1/a/b",
+    "abfss://container@account.dfs.core.windows.net/a",
+    "gs://bucket/a_b/c=1",
+    "hdfs://namenode:8020/a",
+    "hdfs://nameservice/a",
+]
+
+
+@pytest.mark.parametrize("uri", STORES)
+def test_the_uri_of_a_store_is_kept_and_extended(uri: str) -> None:
+    location = Location.of(uri + "/")
+    assert (str(location), location.is_local) == (uri, False)
+    assert str(location / "_jobs" / "a.json") == f"{uri}/_jobs/a.json"
+    assert ((location / "a" / "b").parent, (location / "a" / "b").name) == (location / "a", "b")
+    assert location.absolute() == location
+    assert location.storage_options
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("dir", "dir"),
+        ("/a/b/", "/a/b"),
+        ("a:b", "a:b"),
+        ("file:///a/b", "/a/b"),
+        ("file:/a", "/a"),
+        ("file:///with%20space", "/with space"),
+    ],
+)
+def test_a_path_and_a_file_uri_are_local(text: str, path: str) -> None:
+    location = Location.of(text)
+    assert (location.path, location.is_local, location.storage_options) == (Path(path), True, None)
+    assert location.absolute().path == Path(path).absolute()
+    assert location == Location.of(Path(path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/a",
+        "s3a:/bucket/a",
+        "s3a://",
+        "s3a:///a",
+        "s3a://key:secret@bucket/a",
+        "s3a://bucket/a b",
+        "s3a://bucket/a%20b",
+        "s3a://bucket//a",
+        "s3a://bucket/../a",
+        "s3a://bucket/`",
+        "abfss://container/a",
+        "hdfs:///a",
+        "ftp://host/a",
+        "file://host/a",
+        "file:///a?b",
+    ],
+)
+def test_a_uri_that_spark_and_delta_rs_do_not_both_accept_is_rejected_with_the_valid_forms(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^must be .*://"):
+        Location.of(text)
+
+
+def test_local_files_and_directories_are_read(tmp_path: Path) -> None:
+    location = Location.of(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "f").write_text("ü", "utf-8")
+    (tmp_path / "g").touch()
+    assert (location / "a" / "f").read_text() == "ü"
+    assert sorted(location.names()) == ["a", "g"]
+    assert (location / "nothing").names() == []
+    assert location.count_files() == 2
+    with pytest.raises(FileNotFoundError):
+        (location / "nothing").read_text()
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (
+            "Kernel error -> Generic S3 error\n    \x1b[31m↳\x1b[0m Error performing GET http://127.0.0.1:1/b/x in 1ms "
+            "after 4 retries, max_retries\n    \x1b[31m↳\x1b[0m 4, retry_timeout\n  30s  - HTTP error\n client error "
+            "(Connect)\n  \x1b[31m↳\x1b[0m tcp connect error\n   \x1b[31m↳\x1b[0m Connection refused (os error 111)\n",
+            "http://127.0.0.1:1 does not answer: tcp connect error Connection refused (os error 111)",
+        ),
+        (
+            "Error performing PUT http://host:9/b?list-type=2 in 4ms - Server returned non-2xx status code\n  404 Not "
+            "Found\n<Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist</Message></Error>",
+            "http://host:9 returned NoSuchBucket: The specified bucket does not exist",
+        ),
+        (
+            "Error performing HEAD https://h/b - 403 Forbidden",
+            "https://h denied access (403 Forbidden): credentials come from environment variables",
+        ),
+        (
+            "PUT http://169.254.169.254/latest/api/token denied",
+            "no credentials: credentials come from environment variables",
+        ),
+        (
+            "RPC error: Exception\nPermission denied: user=alice\n\tat org.apache.A$1.b(A.java:661)\n\tat x",
+            "RPC error: Exception Permission denied: user=alice",
+        ),
+        ("communicating with HDFS\n  Connection refused", "the store does not answer: Connection refused"),
+        ("something\n   \x1b[31m↳\x1b[0m else", "something else"),
+    ],
+)
+def test_an_error_of_a_store_is_one_line(message: str, line: str) -> None:
+    assert describe_error(OSError(message)).startswith(line)
+    assert ".java" not in describe_error(OSError(message))
+
+
+class OverDeltaRs(Location):
+    """A local directory that is written and read as that of a store."""
+
+    is_local = False  # type: ignore[assignment]
+
+
+def test_a_file_in_a_store_is_written_as_a_whole_listed_read_and_removed(tmp_path: Path) -> None:
+    directory = OverDeltaRs(f"file://{tmp_path}")
+    file = OverDeltaRs(f"{directory}/a.json")
+    file.write_text("old")
+    file.write_text("naïve\n")
+    assert (directory.names(), file.read_text()) == (["a.json"], "naïve\n")
+    file.remove()
+    file.remove()
+    assert directory.names() == []
+
+
+def test_a_file_that_cannot_be_written_to_a_store_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file or directory") as raised:
+        OverDeltaRs(f"file://{tmp_path}/missing/a.json").write_text("x")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_local_file_is_replaced_atomically_and_its_directories_are_created(tmp_path: Path) -> None:
+    file = Location(str(tmp_path / "a" / "b.json"))
+    file.write_text("old")
+    file.write_text("new")
+    assert (file.read_text(), file.parent.names()) == ("new", ["b.json"])
+    file.remove()
+    file.remove()
+    assert file.parent.names() == []

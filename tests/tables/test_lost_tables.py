@@ -1,0 +1,75 @@
+"""Tables that are deleted while a job writes them, without Spark: they are created by delta-rs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from streaming_app.tables.files import _LocalFiles
+from streaming_app.tables.location import Location
+from streaming_app.tables.lost_tables import KnownTables, LostTableError
+from tests.warehouses import make_warehouse
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return make_warehouse(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def known(warehouse: Path) -> Iterator[KnownTables]:
+    tables = KnownTables(Location.of(warehouse), _LocalFiles())
+    tables.remember()
+    yield tables
+    tables.close()
+
+
+def test_tables_that_are_still_there_are_not_reported(known: KnownTables) -> None:
+    known.check_quickly()
+    known.check()
+    assert known.remove_remains() == []
+
+
+def test_a_deleted_table_is_named(known: KnownTables, warehouse: Path) -> None:
+    shutil.rmtree(warehouse / "groups")
+    for check in (known.check_quickly, known.check):
+        with pytest.raises(LostTableError, match="The table groups was deleted while the job ran"):
+            check()
+
+
+def test_a_table_created_again_is_another_table_and_only_an_unmarked_one_is_removed(
+    known: KnownTables, warehouse: Path
+) -> None:
+    for name in ("groups", "quarantine"):
+        shutil.rmtree(warehouse / name)
+    write_deltalake(warehouse / "groups", pa.table({"cluster": ["default"]}))  # as Spark does for a lost table
+    shutil.copytree(make_warehouse(warehouse.parent / "copy") / "quarantine", warehouse / "quarantine")
+    with pytest.raises(LostTableError, match="groups and quarantine"):
+        known.check_quickly()
+    with pytest.raises(LostTableError, match="groups and quarantine"):
+        known.check()
+    assert known.remove_remains() == ["groups"]
+    assert not (warehouse / "groups").exists()
+    assert (warehouse / "quarantine").exists()
+
+
+def test_a_log_of_which_only_the_end_is_left_is_removed(known: KnownTables, warehouse: Path) -> None:
+    shutil.rmtree(warehouse / "groups")
+    log = warehouse / "groups" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000007.json").write_text('{"commitInfo":{}}\n', "utf-8")
+    assert known.remove_remains() == ["groups"]
+
+
+def test_no_descriptor_stays_open(warehouse: Path) -> None:
+    tables = KnownTables(Location.of(warehouse), _LocalFiles())
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        tables.remember()
+    tables.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,240 @@
+"""Maintenance runs the tasks that are due, and deletes expired rows only."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from offsets_decoder import encode
+from schemas.table_definitions import table
+from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.tables import delta_writer
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
+from streaming_app.tables.reader import WarehouseReader
+from tests.stream.frames import Pair, Row, batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    now = datetime.now(timezone.utc)
+    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    lines: list[str] = []
+    seconds = [1_000_000.0]
+    maintenance = Maintenance(warehouse, tmp_path / "_jobs" / "done", 30, lines.append, lambda: seconds[0])
+    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, maintenance=maintenance)
+
+    offsets = itertools.count()
+
+    def records(group: str, days_ago: float, *, deleted: bool) -> list[Row]:
+        pairs = [encode(17, {"group_id": group}, {"epoch": 2}), (b"\x00\x18\x00\x01g", b"?")]
+        pairs += [encode(17, {"group_id": group}, None)] if deleted else []
+        at = now - timedelta(days=days_ago)
+        return [(next(offsets), at, key, value) for key, value in pairs]
+
+    for number, (group, days_ago, deleted) in enumerate((("old", 40, True), ("kept", 40, False), ("new", 1, True))):
+        write_batch(batch(spark, records(group, days_ago, deleted=deleted)), number)
+        assert bool(lines) == (number == 2)
+        seconds[0] += 24 * 3600 * (number == 1)
+
+    opened = WarehouseReader(tmp_path)
+    assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
+    assert {row["group_id"] for row in opened.rows("SELECT group_id FROM group_events")} == {"kept", "new"}
+    assert len(opened.rows("SELECT * FROM quarantine")) == 1
+    assert any("expired rows of group_events deleted" in line for line in lines)
+
+    files = len(list((tmp_path / "groups").rglob("*.parquet")))
+    assert files > 1
+    for _ in range(COMMITS_PER_COMPACTION):
+        maintenance.after_batch(wrote=True)
+    assert any("files compacted" in line for line in lines)
+    opened = WarehouseReader(tmp_path)
+    assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
+    newest = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/groups`").collect()[0]
+    assert newest["numFiles"] == 1
+
+
+def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    group = {"group_id": "g"}
+    now = datetime.now(timezone.utc)
+
+    def rebalance(epoch: int, members: dict[str, list[int]], leaves: str | None = None) -> list[Pair]:
+        pairs = [encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "1"}]})]
+        if leaves:
+            pairs += [encode(kind, {**group, "member_id": leaves}, None) for kind in (22, 21, 19)]
+        pairs.append(encode(17, group, {"epoch": epoch, "validated_topology_epoch": 0}))
+        for member in members:
+            pairs.append(encode(19, {**group, "member_id": member}, {"client_id": member}))
+        pairs.append(encode(20, group, {"assignment_epoch": epoch}))
+        for member, partitions in members.items():
+            tasks = [{"subtopology_id": "1", "partitions": partitions}]
+            current = {"member_epoch": epoch, "state": 1, "active_tasks": tasks}
+            pairs.append(encode(22, {**group, "member_id": member}, current))
+        return pairs
+
+    pushed = {"epoch": 4, "validated_topology_epoch": 0, "stored_description_topology_epoch": 0}
+    log = [
+        (50, rebalance(2, {"stays": [0], "left": [1]})),
+        (45, rebalance(3, {"stays": [0, 1]}, leaves="left")),
+        (40, rebalance(4, {"stays": [0, 1], "came": [2]})),
+        (39, [encode(17, group, pushed), encode(17, group, pushed)]),
+        (20, [encode(17, group, {**pushed, "epoch": 5})]),
+    ]
+    times = [(now - timedelta(days=days), pair) for days, pairs in log for pair in pairs]
+    rows = [(offset, at, key, value) for offset, (at, (key, value)) in enumerate(times)]
+    write_batch(batch(spark, rows), 0)
+
+    query = "SELECT kind, member_id, new FROM group_events ORDER BY kind, member_id, new"
+    before = WarehouseReader(tmp_path).rows(query)
+    deleted = warehouse.delete_expired(table("group_events"), 30)
+    after = WarehouseReader(tmp_path).rows(query)
+    assert deleted == len(before) - len(after)
+    assert [tuple(row.values()) for row in after] == [
+        ("assignment", "came", "active 1_2"),
+        ("assignment", "stays", "active 1_0,1_1"),
+        ("assignment_epoch", None, "4"),
+        ("created", None, "streams"),
+        ("description_status", None, "CURRENT"),
+        ("failed_description_epoch", None, "-1"),
+        ("group_epoch", None, "4"),
+        ("group_epoch", None, "5"),
+        ("member_joined", "came", "came"),
+        ("member_joined", "stays", "stays"),
+        ("state", None, "Assigning"),
+        ("state", None, "Stable"),
+        ("stored_description_epoch", None, "0"),
+        ("topology_epoch", None, "0"),
+        ("validated_topology_epoch", None, "0"),
+    ]
+    assert warehouse.delete_expired(table("group_events"), 30) == 0
+
+    warehouse.delete_groups()
+    warehouse.delete_expired(table("group_events"), 30)
+    assert len(WarehouseReader(tmp_path).rows(query)) == 2, "events of a deleted group are kept for the retention only"
+
+
+def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(delta_writer._PROPERTIES, "delta.logRetentionDuration", "interval 1 minute")
+    monkeypatch.setitem(delta_writer._PROPERTIES, "delta.checkpointInterval", "3")
+    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+
+    def write(number: int) -> None:
+        key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
+        write_batch(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)
+
+    for number in range(8):
+        write(number)
+    before = list((tmp_path / "groups" / "_delta_log").iterdir())
+    an_hour_ago = time.time() - 3600
+    for file in before:
+        os.utime(file, (an_hour_ago, an_hour_ago))
+    warehouse.clean_up_log("groups")
+    left = list((tmp_path / "groups" / "_delta_log").iterdir())
+    assert len(left) < len(before) / 2
+    write(8)
+    assert WarehouseReader(tmp_path).rows("SELECT group_epoch FROM groups") == [{"group_epoch": 10}]
+    assert spark.read.format("delta").load(f"{tmp_path}/groups").count() == 1
+
+
+def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    now = datetime.now(timezone.utc)
+    rows: list[Row] = []
+    for days_ago, topic in ((50, "a"), (40, "b"), (1, "c")):
+        for kind, value in ((17, None), (23, None), (23, {"subtopologies": [{"source_topics": [topic]}]}), (17, {})):
+            key, encoded = encode(kind, {"group_id": "g"}, value)
+            rows.append((len(rows), now - timedelta(days=days_ago), key, encoded))
+    write_batch(batch(spark, rows), 0)
+
+    query = "SELECT subtopologies FROM topologies ORDER BY first_seen_at"
+    assert warehouse.delete_expired(table("topologies"), 30) == 1
+    kept = [row["subtopologies"][0]["source_topics"] for row in WarehouseReader(tmp_path).rows(query)]
+    assert kept == [["b"], ["c"]]
+    assert warehouse.delete_expired(table("topologies"), 30) == 0
+    warehouse.delete_groups()
+    assert warehouse.delete_expired(table("topologies"), 30) == 1, "those of a deleted group are kept for the retention"
+
+
+def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_theirs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    writer = DeltaWriter(spark, str(tmp_path), "default")
+    writer.prepare()
+    lines: list[str] = []
+    failures: list[None] = []
+    seconds = [1_000_000.0]
+    maintenance = Maintenance(
+        writer,
+        tmp_path / "_jobs" / "done",
+        30,
+        lines.append,
+        lambda: seconds[0],
+        on_failure=lambda: failures.append(None),
+    )
+    write_batch = MicroBatchWriter(writer, "default", "topic", lambda *_: None, maintenance=maintenance)
+    for number in range(3):
+        key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
+        write_batch(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)
+    lost = tmp_path / "quarantine"
+    lost.rename(tmp_path / "away")
+    for _ in range(COMMITS_PER_COMPACTION):
+        maintenance.after_batch(wrote=True)
+    assert len(failures) == 1
+    assert lines[0].startswith("maintenance: compacting quarantine failed, trying again in 1 min: ")
+    assert "\n" not in lines[0]
+    assert lines[1].startswith("maintenance: files compacted, ")
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/groups`").collect()[0]["numFiles"] == 1
+
+    maintenance.after_batch(wrote=False)  # too soon
+    assert len(failures) == 1
+    seconds[0] += 61
+    maintenance.after_batch(wrote=False)
+    assert len(failures) == 2
+    assert "trying again in 2 min" in lines[-1]
+    (tmp_path / "away").rename(lost)
+    seconds[0] += 121
+    maintenance.after_batch(wrote=False)
+    assert len(failures) == 2
+    assert lines[-1].startswith("maintenance: files compacted, ")
+
+
+def test_no_task_begins_while_the_job_stops(spark: SparkSession, tmp_path: Path) -> None:
+    writer = DeltaWriter(spark, str(tmp_path), "default")
+    writer.prepare()
+    lines: list[str] = []
+    maintenance = Maintenance(writer, tmp_path / "done", 30, lines.append, is_stopping=lambda: True)
+    for _ in range(COMMITS_PER_COMPACTION):
+        maintenance.after_batch(wrote=True)
+    assert lines == []
+
+
+def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkSession, tmp_path: Path) -> None:
+    writer = DeltaWriter(spark, str(tmp_path), "default")
+    writer.prepare()
+    done_at = tmp_path / "done"
+    done_at.write_text(str(time.time() + 365 * 24 * 3600), "utf-8")
+    now = time.time()
+    Maintenance(writer, done_at, 30, lambda _: None, lambda: now).after_batch(wrote=False)
+    assert float(done_at.read_text("utf-8")) == now

@@ -1,0 +1,160 @@
+"""When a check is due, and which differences count: every case as a row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.verify.compare import Difference
+from streaming_app.verify.self_check import (
+    Schedule,
+    Step,
+    by_group,
+    is_ready,
+    lasting,
+    with_agreement,
+    with_lasting,
+    with_repair,
+)
+
+NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
+HOUR = 3600.0
+NEW = Schedule(HOUR)
+STATE, EPOCH = Difference("g", "state", "Empty", "Stable"), Difference("g", "group_epoch", 3, 4)
+CHECKED = NEW.after_all(1_000.0, start=0, differing={})
+DIFFERED = NEW.after_all(1_000.0, start=0, differing={"g": (STATE,)})
+FAILED = NEW.after_failure(1_000.0, start=0)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "now", "start", "ready", "step"),
+    [
+        (NEW, 0.0, 0, False, Step.WAIT),
+        (NEW, 0.0, 0, True, Step.COMPARE_ALL),
+        (CHECKED, 1_000.0, 0, True, Step.WAIT),
+        (CHECKED, 4_599.0, 0, True, Step.WAIT),
+        (CHECKED, 4_600.0, 0, True, Step.COMPARE_ALL),
+        (CHECKED, 4_600.0, 0, False, Step.WAIT),
+        (CHECKED, 1_001.0, 1, True, Step.COMPARE_ALL),
+        (CHECKED, 1_001.0, 1, False, Step.WAIT),
+        (DIFFERED, 1_059.0, 0, True, Step.WAIT),
+        (DIFFERED, 1_060.0, 0, True, Step.CONFIRM),
+        (DIFFERED, 1_060.0, 0, False, Step.WAIT),
+        (DIFFERED, 1_030.0, 1, True, Step.WAIT),
+        (DIFFERED, 9_000.0, 1, True, Step.CONFIRM),
+        (DIFFERED.after_confirmation(), 1_060.0, 0, True, Step.WAIT),
+        (DIFFERED.after_confirmation(), 4_600.0, 0, True, Step.COMPARE_ALL),
+        (FAILED, 4_599.0, 0, True, Step.WAIT),
+        (FAILED, 4_600.0, 0, True, Step.COMPARE_ALL),
+        (FAILED, 1_001.0, 1, True, Step.COMPARE_ALL),
+        (DIFFERED.after_failure(1_060.0, start=0), 1_130.0, 0, True, Step.WAIT),
+        (DIFFERED.after_failure(1_060.0, start=0), 4_660.0, 0, True, Step.COMPARE_ALL),
+    ],
+    ids=[
+        "not at the end of the topic yet",
+        "at the end of the topic",
+        "just checked",
+        "nearly an hour later",
+        "an hour later",
+        "an hour later, but behind",
+        "the stream has started again",
+        "the stream has started again and reads",
+        "differed, less than a minute ago",
+        "differed a minute ago",
+        "differed a minute ago, but behind",
+        "differed, and the stream has started again",
+        "differed before a long absence",
+        "confirmed",
+        "an hour after a confirmed difference",
+        "failed",
+        "failed an hour ago",
+        "failed, and the stream has started again",
+        "the confirmation failed",
+        "the confirmation failed an hour ago",
+    ],
+)
+def test_what_is_due(schedule: Schedule, now: float, start: int, ready: bool, step: Step) -> None:
+    assert schedule.next_step(now, start=start, is_ready=ready) is step
+
+
+@pytest.mark.parametrize(
+    ("changes", "ready"),
+    [
+        ({}, True),
+        ({"caught_up": False}, False),
+        ({"behind": 1}, False),
+        ({"failing_since": NOW}, False),
+        ({"brokers_away_since": NOW}, False),
+    ],
+    ids=str,
+)
+def test_a_check_needs_a_job_that_is_at_the_end_of_the_topic(changes: dict[str, Any], ready: bool) -> None:
+    assert is_ready(replace(JobStatus(NOW, caught_up=True), **changes)) is ready
+
+
+def difference(group_id: str, field: str) -> Difference:
+    return Difference(group_id, field, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ([], [], {}),
+        (["a state"], [], {}),
+        ([], ["a state"], {}),
+        (["a state"], ["a state"], {"a": ["state"]}),
+        (["a state"], ["a group_epoch"], {}),
+        (["a state"], ["b state"], {}),
+        (["a state", "a members[m]"], ["a group_epoch", "a members[m]"], {"a": ["group_epoch", "members[m]"]}),
+    ],
+    ids=["equal", "equal again", "differs only now", "lasts", "another field", "another group", "one of the fields"],
+)
+def test_a_difference_lasts_if_the_same_field_differs_twice(
+    first: list[str], second: list[str], found: dict[str, list[str]]
+) -> None:
+    checks = [by_group(difference(*one.split()) for one in check) for check in (first, second)]
+    fields = {group: [one.field for one in differences] for group, differences in lasting(*checks).items()}
+    assert fields == found
+
+
+def test_a_value_that_changes_meanwhile_still_lasts() -> None:
+    later = Difference("g", "group_epoch", 4, 5)
+    assert lasting(by_group([EPOCH]), by_group([later])) == {"g": (later,)}
+
+
+def test_a_group_is_reported_with_its_first_fields_and_short_values() -> None:
+    differences = [Difference("g", f"field{number}", "x" * 1_000, {"0": [1]}) for number in range(12)]
+    (group,) = with_lasting((), by_group(differences), NOW)
+    assert (group.group_id, group.since, group.field_count, len(group.fields)) == ("g", NOW, 12, 10)
+    name, values = group.fields[0]
+    assert (name, values) == ("field0", "x" * 196 + " ... in the tables, {'0': [1]} on the broker")
+
+
+def test_a_group_that_still_differs_keeps_its_time_and_one_that_differs_again_gets_a_new_one() -> None:
+    known = with_lasting((), by_group([STATE]), NOW)
+    later = NOW + timedelta(hours=1)
+    (still,) = with_lasting(with_repair(known, {"g": "nothing changed"}), by_group([EPOCH]), later)
+    assert still == DifferingGroup("g", NOW, 1, (("group_epoch", "3 in the tables, 4 on the broker"),))
+    (again,) = with_lasting(with_agreement(known, {"g"}, NOW), by_group([EPOCH]), later)
+    assert again.since == later
+    assert again.agreed_at is None
+
+
+def test_only_groups_that_were_compared_and_agreed_count_as_agreeing() -> None:
+    known = with_lasting((), by_group([STATE, difference("h", "state")]), NOW)
+    agreed = with_agreement(known, {"g", "never reported"}, NOW)
+    assert {group.group_id: group.agreed_at for group in agreed} == {"g": NOW, "h": None}
+    assert with_agreement(agreed, {"g"}, NOW + timedelta(hours=1)) == agreed
+
+
+def test_of_very_many_groups_those_that_still_differ_are_reported_first() -> None:
+    agreeing = with_agreement(with_lasting((), by_group([STATE]), NOW), {"g"}, NOW)
+    many = by_group(difference(f"group-{number:03}", "state") for number in range(150))
+    reported = with_lasting(agreeing, many, NOW)
+    assert [group.group_id for group in reported] == [f"group-{number:03}" for number in range(100)]
+    few = with_lasting(agreeing, by_group([difference("h", "state")]), NOW)
+    assert [group.group_id for group in few] == ["h", "g"]

@@ -1,0 +1,240 @@
+"""The loop that distinguishes lag from differences, with a simulated cluster, tables and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.partition import partition_of
+from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
+from streaming_app.verify import verification
+from streaming_app.verify.verification import Report, VerifyError, verify
+
+TOPIC, PARTITIONS, G = "__consumer_offsets", 3, "g"
+HOME = partition_of(G, PARTITIONS)
+
+
+def row(epoch: int = 2, state: str = "Stable", *, readiness_recorded: bool = True) -> dict[str, Any]:
+    empty: list[Any] = []
+    return {
+        "group_id": G,
+        "state": state,
+        "readiness_recorded": readiness_recorded,
+        "group_epoch": epoch,
+        "assignment_epoch": 2,
+        "assigned_at": None,
+        "topology_epoch": None,
+        "members": empty,
+        "assignments": empty,
+        "subtopologies": empty,
+    }
+
+
+def description(epoch: int = 2, state: str = "Stable", error: int = 0) -> dict[str, Any]:
+    known = {"error_code": error, "error_message": "", "group_id": G, "group_state": state, "group_epoch": epoch}
+    return {**known, "assignment_epoch": 2, "topology": None, "members": []}
+
+
+NOT_FOUND = description(error=69)
+
+
+class VerifyHarness:
+    """A cluster with one group, its tables and a clock; each call of a kind returns the next of its values.
+
+    The last value is repeated.
+    """
+
+    def __init__(self, **values: list[Any]) -> None:
+        self.values = {"listed": [[G]], "ends": [10], "processed": [10], **values}
+        self.seconds = 0.0
+        self.progress: list[str] = []
+
+    def _next(self, kind: str) -> Any:
+        values = self.values[kind]
+        return values.pop(0) if len(values) > 1 else values[0]
+
+    def list_groups(self) -> Iterable[str]:
+        return self._next("listed")
+
+    def describe(self, group_ids: Iterable[str]) -> list[Any]:
+        return [self._next("descriptions") for _ in group_ids]
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        assert topic == TOPIC
+        return {**dict.fromkeys(range(PARTITIONS), 1000), HOME: self._next("ends")}
+
+    def checkpoint_offsets(self) -> CheckpointOffsets | None:
+        processed = self._next("processed")
+        return None if processed is None else CheckpointOffsets(TOPIC, 0, {HOME: processed})
+
+    def group_ids(self) -> list[str]:
+        one = self._next("rows")
+        return [] if one is None or one["state"] == "Dead" else [G]
+
+    def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
+        assert group_ids == [G]
+        one = self._next("rows")
+        return {} if one is None else {G: one}
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def verify(self, timeout: float = 30) -> Report:
+        return verify(self, self, self, timeout, self.progress.append)
+
+
+def lines(report: Report) -> list[str]:
+    return [
+        *map(str, report.differences),
+        *(f"{one.group_id} not compared: {one.reason}" for one in report.not_compared),
+    ]
+
+
+def test_equal_sides_agree_without_waiting_though_the_job_is_behind_in_other_partitions() -> None:
+    harness = VerifyHarness(rows=[row()], descriptions=[description()])
+    report = harness.verify()
+    assert report == Report(agreeing=1)
+    assert report.agrees
+    assert harness.seconds == 0
+
+
+def test_a_lasting_difference_is_reported_after_a_second_comparison() -> None:
+    harness = VerifyHarness(rows=[row(3)], descriptions=[description(4)])
+    report = harness.verify()
+    assert lines(report) == ["g group_epoch: 3 in the tables, 4 on the broker"]
+    assert not report.agrees
+    assert 0 < harness.seconds < 5
+
+
+def test_lag_is_waited_for_and_is_not_a_difference() -> None:
+    harness = VerifyHarness(processed=[4, 4, 4, 7, 10], rows=[row(3), row(4)], descriptions=[description(4)])
+    assert harness.verify().agrees
+    assert "waiting for the job, which is 6 offsets behind" in harness.progress
+
+
+def test_the_time_that_the_brokers_take_does_not_count_towards_the_timeout() -> None:
+    class SlowBrokers(VerifyHarness):
+        def describe(self, group_ids: Iterable[str]) -> list[Any]:
+            self.seconds += 40
+            return super().describe(group_ids)
+
+    harness = SlowBrokers(processed=[4, 4, 4, 7, 10], rows=[row(3), row(4)], descriptions=[description(4)])
+    assert harness.verify(timeout=30).agrees
+
+
+def test_a_group_that_differs_while_the_job_is_behind_is_not_compared() -> None:
+    report = VerifyHarness(processed=[4], rows=[row(3)], descriptions=[description(4)]).verify(timeout=5)
+    assert lines(report) == ["g not compared: the job is 6 offsets behind"]
+    assert not report.agrees
+
+
+def test_a_group_that_is_equal_while_the_job_is_behind_agrees() -> None:
+    assert VerifyHarness(processed=[4], rows=[row()], descriptions=[description()]).verify(timeout=5).agrees
+
+
+def test_a_group_that_changes_all_the_time_is_not_compared() -> None:
+    report = VerifyHarness(rows=[row(1)], descriptions=[description(epoch) for epoch in range(2, 200)]).verify(
+        timeout=5
+    )
+    assert lines(report) == ["g not compared: it changed during each comparison"]
+
+
+def test_a_group_that_changed_and_changed_back_is_compared_again() -> None:
+    report = VerifyHarness(rows=[row(), row(state="Reconciling"), row()], descriptions=[description()]).verify()
+    assert report.agrees
+
+
+def test_a_difference_found_just_before_the_timeout_is_reported() -> None:
+    assert lines(VerifyHarness(rows=[row(3)], descriptions=[description(4)]).verify(timeout=0)) == [
+        "g group_epoch: 3 in the tables, 4 on the broker"
+    ]
+
+
+@pytest.mark.parametrize("ours", [None, row(state="Dead")], ids=["no row", "Dead"])
+def test_a_group_that_only_the_broker_has_is_a_difference(ours: Any) -> None:
+    report = VerifyHarness(rows=[ours], descriptions=[description()]).verify()
+    assert lines(report) == ["g group: absent in the tables, Stable on the broker"]
+
+
+def test_a_group_that_only_the_tables_have_is_a_difference() -> None:
+    report = VerifyHarness(listed=[[]], rows=[row()], descriptions=[NOT_FOUND]).verify()
+    assert lines(report) == ["g group: Stable in the tables, absent on the broker"]
+
+
+@pytest.mark.parametrize("ours", [None, row(state="Dead")], ids=["no row", "Dead"])
+def test_a_group_that_neither_side_has_agrees(ours: Any) -> None:
+    assert VerifyHarness(rows=[ours], descriptions=[NOT_FOUND]).verify().agrees
+
+
+def test_a_dead_group_is_not_described() -> None:
+    assert VerifyHarness(listed=[[]], rows=[row(state="Dead")], descriptions=[]).verify() == Report()
+
+
+def test_a_state_that_a_4_1_log_does_not_contain_is_counted_and_is_not_a_difference() -> None:
+    report = VerifyHarness(
+        rows=[row(state="Unknown", readiness_recorded=False)], descriptions=[description(state="NotReady")]
+    ).verify()
+    assert report == Report(agreeing=1, stateless=1)
+    differing = VerifyHarness(
+        rows=[row(3, state="Unknown", readiness_recorded=False)], descriptions=[description(state="NotReady")]
+    ).verify()
+    assert lines(differing) == ["g group_epoch: 3 in the tables, 2 on the broker"]
+
+
+def test_a_difference_found_once_is_not_reported_when_the_job_falls_behind() -> None:
+    report = VerifyHarness(ends=[10, 10, 20], rows=[row(3)], descriptions=[description(4)]).verify(timeout=5)
+    assert lines(report) == ["g not compared: the job is 10 offsets behind"]
+
+
+def test_many_groups_are_compared_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_CHUNK_SIZE", 2)
+    ids = ["f", G, "h"]
+
+    class ManyGroups(VerifyHarness):
+        def describe(self, group_ids: Iterable[str]) -> list[Any]:
+            return [description(3 if group_id == "h" else 2) | {"group_id": group_id} for group_id in group_ids]
+
+        def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
+            return {group_id: row() for group_id in group_ids}
+
+        def checkpoint_offsets(self) -> CheckpointOffsets:
+            return CheckpointOffsets(TOPIC, 0, dict.fromkeys(range(PARTITIONS), 1000) | {HOME: 10})
+
+    harness = ManyGroups(listed=[ids], rows=[row()])
+    report = harness.verify()
+    assert report.agreeing == 2
+    assert lines(report) == ["h group_epoch: 2 in the tables, 3 on the broker"]
+    assert harness.progress == ["2 of 3 groups checked", "1 of 3 groups left to compare"]
+
+
+def test_any_other_error_of_the_broker_is_reported() -> None:
+    report = VerifyHarness(rows=[row()], descriptions=[description(error=30)]).verify(timeout=1)
+    assert lines(report) == ["g not compared: the broker returned error 30: no message"]
+
+
+@pytest.mark.parametrize("error", [29, 30])
+def test_a_missing_acl_is_reported_at_once_instead_of_asked_for_until_the_timeout(error: int) -> None:
+    harness = VerifyHarness(rows=[row()], descriptions=[description(error=error)])
+    assert lines(harness.verify()) == [f"g not compared: the broker returned error {error}: no message"]
+    assert harness.seconds == 0
+
+
+def test_only_the_groups_that_are_named_are_compared() -> None:
+    harness = VerifyHarness(listed=[["f", G, "h"]], rows=[row(3)], descriptions=[description(4)])
+    report = verify(harness, harness, harness, 30, harness.progress.append, group_ids=[G])
+    assert lines(report) == ["g group_epoch: 3 in the tables, 4 on the broker"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"processed": [None]}, "not finished a batch"), ({"processed": [11]}, "belong to another cluster")],
+)
+def test_tables_that_cannot_be_of_this_cluster_are_rejected(values: dict[str, Any], message: str) -> None:
+    harness = VerifyHarness(rows=[row()], descriptions=[description()], **values)
+    with pytest.raises(VerifyError, match=message):
+        harness.verify()

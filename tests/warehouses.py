@@ -1,0 +1,61 @@
+"""Tables created by delta-rs, for tests that need a warehouse and no Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
+
+_SCALARS = {
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+}
+
+
+def make_warehouse(path: Path) -> Path:
+    """Create empty tables of the current format below `path`, and return it."""
+    for definition in tables():
+        location = str(path / definition.name)
+        created = DeltaTable.create(location, arrow_schema(definition.name), partition_by=["cluster"])
+        # create() takes only properties that delta-rs knows
+        created.alter.set_table_properties({FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}, raise_if_not_exists=False)
+    return path
+
+
+def arrow_schema(name: str) -> pa.Schema:
+    """Return the Arrow schema of a table, as Spark converts it."""
+    return pa.schema([(column.name, arrow_type(column.type)) for column in table(name).columns])
+
+
+def arrow_type(sql_type: str) -> pa.DataType:
+    """Return the Arrow type of a type of Spark SQL, such as `array<struct<a:int,b:map<string,string>>>`."""
+    kind, _, inner = sql_type.replace(" ", "").partition("<")
+    inner = inner.removesuffix(">")
+    if kind == "array":
+        return pa.list_(arrow_type(inner))
+    if kind == "map":
+        return pa.map_(*map(arrow_type, _parts(inner)))
+    if kind == "struct":
+        fields = (part.partition(":") for part in _parts(inner))
+        return pa.struct([(name, arrow_type(field)) for name, _, field in fields])
+    return _SCALARS[kind]
+
+
+def _parts(sql_types: str) -> list[str]:
+    """Split at the commas that are not inside a nested type."""
+    parts, depth = [""], 0
+    for piece in re.split(r"([<>,])", sql_types):
+        depth += {"<": 1, ">": -1}.get(piece, 0)
+        if piece == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return parts

@@ -1,0 +1,30 @@
+"""A metrics server in a process of its own with few file descriptors: `python -m tests.web.small_server LIMIT`.
+
+Prints the URL of the server, and serves until standard input is closed.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+from streaming_app.metrics.collector import make_registry
+from streaming_app.metrics.settings import MetricsSettings
+from streaming_app.stream.health import Health
+from streaming_app.web.app import make_app
+from streaming_app.web.server import HttpServer
+from tests.metrics.metrics_harness import group, sources
+
+
+def main(limit: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    health = Health()
+    registry = make_registry(sources([group(f"group-{n}") for n in range(100)], health=health), MetricsSettings())
+    server = HttpServer("127.0.0.1:0", make_app(registry, health, "prod"))
+    print(server.url, flush=True)
+    sys.stdin.read()
+    server.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

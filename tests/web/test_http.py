@@ -1,0 +1,278 @@
+"""The HTTP responses, over real connections."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from streaming_app.errors import JobError
+from streaming_app.job_status import JobStatus
+from streaming_app.metrics.collector import make_registry
+from streaming_app.metrics.settings import MetricsSettings
+from streaming_app.stream.health import Health
+from streaming_app.web import app as app_module
+from streaming_app.web import server as server_module
+from streaming_app.web.app import make_app
+from streaming_app.web.probes import check_liveness, check_readiness
+from streaming_app.web.server import HttpServer
+from tests.metrics.metrics_harness import NOW, batch, group, sources
+from tests.waiting import wait_until
+from tests.web import http_client
+from tests.web.http_client import connect
+
+
+def ago(**duration: float) -> Any:
+    return NOW - timedelta(**duration)
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+def start(health: Health) -> Iterator[Callable[..., HttpServer]]:
+    """Starts a server, on any free port by default."""
+    started = []
+
+    def serve(listen: str = "127.0.0.1:0", **fields: Any) -> HttpServer:
+        metric_sources = sources([group("a")], health=health, **fields)
+        app = make_app(make_registry(metric_sources, MetricsSettings()), health, "prod")
+        started.append(HttpServer(listen, app))
+        return started[-1]
+
+    yield serve
+    for server in started:
+        server.close()
+
+
+def request(server: HttpServer, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
+    """Return status, headers and body."""
+    return http_client.request(server.url, path, method)
+
+
+def test_health_and_ready_return_the_reason_as_json(start: Callable[..., HttpServer], health: Health) -> None:
+    server = start()
+    status, headers, body = request(server, "/ready")
+    assert status == 503
+    assert headers["Content-Type"] == "application/json; charset=utf-8"
+    expected = {
+        "cluster": "prod",
+        "status": "unavailable",
+        "reason": "not caught up with the topic yet: 0 offsets behind",
+    }
+    assert json.loads(body) == expected
+    assert request(server, "/health")[0] == 200
+
+    health.batch_done(batch())
+    assert request(server, "/ready")[0] == 200
+    health.failed("disk full")
+    for path in ("/health", "/ready"):
+        status, _, body = request(server, path)
+        assert status == 503
+        assert json.loads(body)["reason"].endswith(": disk full")
+    health.brokers(answer=False)  # a restart would not bring them back
+    assert request(server, "/health")[0] == 200
+    assert request(server, "/ready")[0] == 503
+
+
+RUNNING = {"started_at": ago(hours=1), "last_success_at": ago(seconds=1), "caught_up": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_live", "is_ready", "reason"),
+    [
+        ({}, True, True, "caught up"),
+        ({"caught_up": False, "behind": 1_500_000}, True, False, "not caught up with the topic yet: 1,500,000"),
+        ({"behind": 7, "behind_since": ago(seconds=59)}, True, True, "caught up"),
+        ({"behind": 1, "behind_since": ago(seconds=61)}, True, False, "1 offset behind since"),
+        ({"behind": 7, "behind_since": ago(seconds=61)}, True, False, "7 offsets behind since"),
+        ({"brokers_away_since": ago(hours=9)}, True, False, "no broker has answered since"),
+        ({"failing_since": ago(seconds=1), "failure": "disk full"}, False, False, "disk full"),
+        ({"failing_since": ago(hours=9), "failure": "x", "brokers_away_since": ago(hours=8)}, True, False, "no broker"),
+        ({"last_success_at": ago(minutes=14)}, True, True, "caught up"),
+        ({"last_success_at": ago(minutes=16)}, False, False, "the stream has made no progress since"),
+        ({"last_success_at": None, "caught_up": False}, False, False, "the stream has made no progress since"),
+        ({"last_success_at": ago(hours=3), "progress_at": ago(minutes=14)}, True, True, "caught up"),
+        ({"last_success_at": ago(hours=3), "progress_at": ago(minutes=16)}, False, False, "no progress since"),
+        ({"topic_missing_since": ago(hours=9)}, True, False, "there has been no such topic since"),
+        ({"last_success_at": None, "caught_up": False, "started_at": ago(minutes=2)}, True, False, "not caught up"),
+    ],
+)
+def test_liveness_and_readiness_differ(fields: dict[str, Any], reason: str, *, is_live: bool, is_ready: bool) -> None:
+    job = JobStatus(**{**RUNNING, **fields})
+    assert check_liveness(job, NOW).ok == is_live
+    assert check_readiness(job, NOW).ok == is_ready
+    assert reason in check_readiness(job, NOW).reason
+
+
+def test_the_index_links_to_every_path(start: Callable[..., HttpServer]) -> None:
+    server = start()
+    status, headers, body = request(server, "/")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    for path in ("/metrics", "/health", "/ready"):
+        assert f'href="{path}"' in body
+        assert request(server, path)[0] in {200, 503}
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/ready", "/nothing"])
+def test_head_returns_the_headers_of_get_without_a_body(start: Callable[..., HttpServer], path: str) -> None:
+    server = start()
+    status, headers, body = request(server, path)
+    head_status, head_headers, head_body = request(server, path, "HEAD")
+    assert (head_status, head_body) == (status, "")
+    assert head_headers["Content-Type"] == headers["Content-Type"]
+    assert int(headers["Content-Length"]) == len(body.encode())
+    assert int(head_headers["Content-Length"]) > 0
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/metrics/../health", "/%2e%2e/etc/passwd"])
+def test_other_paths_are_not_found(start: Callable[..., HttpServer], path: str) -> None:
+    assert request(start(), path)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_other_methods_are_not_allowed(start: Callable[..., HttpServer], method: str) -> None:
+    status, headers, body = request(start(), "/metrics", method)
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+    assert body.count("\n") == 1
+
+
+def test_a_scrape_that_fails_is_one_line_and_the_next_one_works(start: Callable[..., HttpServer]) -> None:
+    broken = [True]
+
+    def alerts() -> list[Any]:
+        if broken:
+            raise RuntimeError(broken.pop())
+        return []
+
+    server = start(alerts=alerts)
+    status, _, body = request(server, "/metrics")
+    assert (status, body) == (500, "RuntimeError: True\n")
+    assert request(server, "/metrics")[0] == 200
+
+
+def test_metrics_can_be_selected_by_name(start: Callable[..., HttpServer]) -> None:
+    _, _, body = request(start(), "/metrics?name[]=streams_group_members")
+    assert [line.split("{")[0] for line in body.splitlines() if not line.startswith("#")] == ["streams_group_members"]
+
+
+def test_the_server_listens_on_ipv6(start: Callable[..., HttpServer]) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"IPv6 is not available: {error}")
+    server = start("[::1]:0")
+    assert server.url.startswith("http://[::1]:")
+    assert request(server, "/health")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ("256.0.0.1:1", "256.0.0.1:1"),
+        ("no-such-host.invalid:1", "no-such-host.invalid:1"),
+        ("192.0.2.1:1", "192.0.2.1:1"),
+    ],
+)
+def test_an_address_of_another_machine_is_one_line(start: Callable[..., HttpServer], listen: str, address: str) -> None:
+    with pytest.raises(
+        JobError, match=r"^Cannot serve metrics at .+; set metrics.listen to another address$"
+    ) as raised:
+        start(listen)
+    assert address in str(raised.value)
+
+
+def test_a_port_in_use_is_one_line(start: Callable[..., HttpServer]) -> None:
+    used = start().url.removeprefix("http://")
+    with pytest.raises(JobError) as raised:
+        start(used)
+    expected = f"Cannot serve metrics at {used}: Address already in use; set metrics.listen to another address"
+    assert str(raised.value) == expected
+
+
+def test_silent_clients_block_neither_other_clients_nor_the_shutdown(
+    start: Callable[..., HttpServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    server = start()
+    silent = [connect(server.url) for _ in range(30)]
+    slow = connect(server.url)
+    slow.sendall(b"GET /metrics HT")
+    disconnected = connect(server.url)
+    disconnected.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+    disconnected.close()
+    try:
+        assert request(server, "/metrics")[0] == 200
+        started = time.monotonic()
+        server.close()
+        assert time.monotonic() - started < 2
+        assert slow.recv(1) == b""
+    finally:
+        for client in (*silent, slow):
+            client.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_the_connection_of_a_silent_client_is_closed(
+    start: Callable[..., HttpServer], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server_module, "_REQUEST_SECONDS", 0.1)
+    server = start()
+    with connect(server.url) as silent:
+        assert silent.recv(1) == b""  # closed by the server
+    assert capfd.readouterr().err == ""
+
+
+def test_probes_are_answered_while_as_many_scrapes_run_as_may(start: Callable[..., HttpServer]) -> None:
+    release, running = threading.Event(), []
+
+    def alerts() -> list[Any]:
+        running.append(1)
+        release.wait(20)
+        return []
+
+    server = start(alerts=alerts)
+    with ExitStack() as scrapes:
+        hanging = [scrapes.enter_context(connect(server.url)) for _ in range(app_module._MAX_SCRAPES)]
+        for scrape in hanging:
+            scrape.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert wait_until(lambda: len(running) == len(hanging))
+        assert request(server, "/health")[0] == 200
+        status, _, body = request(server, "/metrics")
+        assert (status, body) == (503, f"{len(hanging)} such requests are running; try again\n")
+        release.set()
+        assert all(scrape.recv(12) == b"HTTP/1.0 200" for scrape in hanging)
+    assert request(server, "/metrics")[0] == 200
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:9464", "localhost:0", "0.0.0.0:65535", "[::]:9464", "[fe80::1%eth0]:1"])
+def test_valid_addresses(listen: str) -> None:
+    assert MetricsSettings(listen=listen).listen == listen
+
+
+@pytest.mark.parametrize(
+    "listen", ["9464", ":9464", "127.0.0.1", "::1:9464", "[::1]", "host:65536", "host:-1", "a b:1", ""]
+)
+def test_an_invalid_address_is_refused_with_an_example(listen: str) -> None:
+    with pytest.raises(ValidationError, match=r"must be HOST:PORT, such as 127\.0\.0\.1:9464"):
+        MetricsSettings(listen=listen)
+
+
+def test_invalid_settings_are_refused() -> None:
+    with pytest.raises(ValidationError, match="is not a valid regular expression"):
+        MetricsSettings(groups="(")
+    with pytest.raises(ValidationError):
+        MetricsSettings(max_groups=-1)
+    with pytest.raises(ValidationError, match="port"):
+        MetricsSettings(port=1)  # type: ignore[call-arg]
+    assert MetricsSettings().listen is None

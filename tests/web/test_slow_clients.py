@@ -1,0 +1,204 @@
+"""Many clients, and clients that are slow, over real connections: others get responses, and resources are bounded."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
+from http import HTTPStatus
+from pathlib import Path
+from select import select
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming_app.web import server as server_module
+from streaming_app.web.server import HttpServer
+from tests.waiting import wait_until
+from tests.web.http_client import connect, request
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+
+ROOT = Path(__file__).parents[2]
+FILE_DESCRIPTORS = 250
+CLIENTS = 400
+LARGE = b"x" * 8_000_000  # more than the buffers of a connection hold
+Serve = Callable[..., HttpServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a server of a function that returns the body of the response to a path."""
+    with ExitStack() as servers:
+
+        def start(respond: Callable[[str], bytes]) -> HttpServer:
+            def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+                body = respond(environ["PATH_INFO"])
+                start_response("200 OK", [("Content-Length", str(len(body)))])
+                return [body]
+
+            server = HttpServer("127.0.0.1:0", app)
+            servers.callback(server.close)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def small_server() -> Iterator[tuple[int, str]]:
+    """The process id and the URL of a server that may open few files."""
+    command = [sys.executable, "-m", "tests.web.small_server", str(FILE_DESCRIPTORS)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdin
+        yield process.pid, process.stdout.readline().strip()
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+@pytest.fixture
+def clients() -> Iterator[ExitStack]:
+    """Closes the sockets of the test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+class SlowClients:
+    """Clients that send an endless request, a byte each every `pause` seconds, until the server closes them."""
+
+    def __init__(self, url: str, count: int, pause: float, clients: ExitStack) -> None:
+        self.sockets = [clients.enter_context(connect(url)) for _ in range(count)]
+        self.closed: set[socket.socket] = set()
+        self._pause = pause
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+        for one in self.sockets:
+            one.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
+            one.settimeout(0)
+        self._thread.start()
+        clients.callback(self._thread.join)
+        clients.callback(self._stop.set)
+
+    def _send(self) -> None:
+        while not self._stop.wait(self._pause):
+            self.closed.update(one for one in self.sockets if not can_send(one))
+
+
+def test_400_slow_clients_neither_use_up_the_files_of_the_process_nor_delay_scrapes(
+    small_server: tuple[int, str], clients: ExitStack
+) -> None:
+    pid, url = small_server
+    slow = SlowClients(url, CLIENTS, 0.1, clients)
+    for _ in range(20):
+        started = time.monotonic()
+        assert request(url, "/metrics")[0] == HTTPStatus.OK
+        assert request(url, "/health")[0] == HTTPStatus.OK
+        assert time.monotonic() - started < 2
+        assert count_entries(f"/proc/{pid}/fd") < FILE_DESCRIPTORS - 50
+        assert count_entries(f"/proc/{pid}/task") < 20
+        time.sleep(0.05)
+    assert len(slow.sockets) - len(slow.closed) <= server_module._MAX_READING
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_after_the_time_of_a_request(
+    serve: Serve, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_REQUEST_SECONDS", 0.5)
+    slow = SlowClients(serve(lambda _: b"").url, 1, 0.05, clients)
+    started = time.monotonic()
+    while not slow.closed and time.monotonic() - started < 10:
+        time.sleep(0.02)
+    assert slow.closed
+    assert 0.4 < time.monotonic() - started < 5
+
+
+def test_a_client_that_reads_a_byte_now_and_then_is_disconnected_after_the_time_of_a_request(
+    serve: Serve, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_REQUEST_SECONDS", 0.5)
+    server = serve(lambda _: LARGE)
+    client = clients.enter_context(connect(server.url))
+    client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    started = time.monotonic()
+    while time.monotonic() - started < 1.5:
+        with suppress(ConnectionError):
+            client.recv(1)
+        time.sleep(0.05)
+    assert read_to_end(client) < len(LARGE)
+
+
+def test_the_oldest_clients_that_do_not_read_are_disconnected_and_others_get_whole_responses(
+    serve: Serve, clients: ExitStack
+) -> None:
+    server = serve(lambda _: LARGE)
+    unread = []
+    for _ in range(3 * server_module._MAX_SENDING):
+        client = clients.enter_context(connect(server.url))
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.0 200"
+        unread.append(client)
+    assert len(request(server.url, "/")[2]) == len(LARGE)
+    sizes = [read_to_end(client) for client in unread]
+    assert all(size < len(LARGE) for size in sizes[: 2 * server_module._MAX_SENDING])
+    assert all(size > len(LARGE) for size in sizes[-server_module._MAX_SENDING + 1 :])
+
+
+def test_more_requests_than_threads_wait_and_more_than_may_wait_are_refused(serve: Serve, clients: ExitStack) -> None:
+    release, running = threading.Event(), itertools.count()
+    started: list[int] = []
+
+    def respond(_: str) -> bytes:
+        started.append(next(running))
+        release.wait(20)
+        return b"done"
+
+    server = serve(respond)
+    refused = 5
+    waiting = [clients.enter_context(connect(server.url)) for _ in range(server_module._MAX_REQUESTS + refused)]
+    for client in waiting:
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    assert wait_until(lambda: len(select(waiting, [], [], 0)[0]) == refused)
+    assert wait_until(lambda: len(started) == server_module._MAX_THREADS)
+    release.set()
+    statuses = Counter(client.recv(12) for client in waiting)
+    assert statuses == {b"HTTP/1.0 503": refused, b"HTTP/1.0 200": server_module._MAX_REQUESTS}
+    assert request(server.url, "/")[0] == HTTPStatus.OK
+
+
+def test_an_endless_request_is_refused(serve: Serve, clients: ExitStack) -> None:
+    client = clients.enter_context(connect(serve(lambda _: b"").url))
+    with suppress(ConnectionError):
+        client.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * (server_module._MAX_REQUEST_BYTES + 1))
+    assert client.recv(12) == b"HTTP/1.0 431"
+
+
+def can_send(client: socket.socket) -> bool:
+    """Send a byte, and return whether the connection is open."""
+    try:
+        client.send(b"x")
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def count_entries(directory: str) -> int:
+    """Return the number of entries of a directory."""
+    return len(list(Path(directory).iterdir()))
+
+
+def read_to_end(client: socket.socket) -> int:
+    """Read what is left, and return its size in bytes."""
+    size = 0
+    with suppress(ConnectionError):
+        while received := client.recv(1_000_000):
+            size += len(received)
+    return size

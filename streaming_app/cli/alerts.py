@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
-from streaming_app.cli.staleness import max_age_option, report_staleness
+from streaming_app.cli.warehouse import max_age_option, report_staleness
 from streaming_app.tables.location import Location
 
 
@@ -28,12 +28,14 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.alerts.silences import ActiveSilences  # noqa: PLC0415
     from streaming_app.alerts.store import read_alerts, to_json  # noqa: PLC0415
     from streaming_app.queries import output  # noqa: PLC0415
-    from streaming_app.tables.heartbeat_file import not_running_warning  # noqa: PLC0415
+    from streaming_app.queries.clusters import check_cluster  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
 
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
     condition = f"cluster = {quote(cluster)} AND state IN ({', '.join(map(quote, states))})"
-    found = read_alerts(WarehouseReader(warehouse), condition)
+    reader = WarehouseReader(warehouse)
+    check_cluster(reader, warehouse, cluster)
+    found = sorted(read_alerts(reader, condition), key=lambda alert: alert.urgency)
     silences = ActiveSilences(warehouse, cluster, lambda line: click.echo(output.cell(line), err=True))
     silences.refresh()
     by = {alert.fingerprint: silences.find(alert) for alert in found if alert.state != RESOLVED}
@@ -47,7 +49,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
                 "SEVERITY": alert.severity,
                 "RULE": alert.rule,
                 "GROUP": alert.group_id,
-                "SINCE": alert.opened_at or alert.pending_since,
+                "SINCE": alert.pending_since,
                 "UNSENT": ", ".join(f"{d.sink} ({d.error or 'waiting'})" for d in alert.deliveries if not d.sent_at),
                 **({"SILENCED": _format_silence(silenced.get(alert.fingerprint))} if silenced else {}),
                 "SUMMARY": alert.summary,
@@ -57,12 +59,9 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         click.echo(output.columns(rows))
     else:
         click.echo("No alerts are firing.")
-    if check:
-        is_stale = report_staleness(warehouse, cluster, max_age)
-        if is_stale or any(alert.state == FIRING for alert in found):
-            raise SystemExit(1)
-    elif warning := not_running_warning(warehouse, cluster):
-        click.echo(output.cell(warning), err=True)
+    is_stale = report_staleness(warehouse, cluster, max_age)
+    if check and (is_stale or any(alert.state == FIRING for alert in found)):
+        raise SystemExit(1)
 
 
 def _format_silence(silenced: Mapping[str, Any] | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.warehouse import open_cluster
 from streaming_app.tables.location import Location
 
 
@@ -29,11 +30,10 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     from streaming_app.queries import groups, output  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give --group GROUP, once or more, or --all-groups.")
-    rows = groups.find_groups(WarehouseReader(warehouse), cluster, None if all_groups else group_ids)
+    rows = groups.find_groups(open_cluster(warehouse, cluster), cluster, None if all_groups else group_ids)
     if as_json:
         click.echo(output.as_json([{k: v for k, v in row.items() if k != "last_changes"} for row in rows]))
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):

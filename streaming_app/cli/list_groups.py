@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.warehouse import open_cluster
 from streaming_app.tables.location import Location
 
 
@@ -23,10 +24,9 @@ from streaming_app.tables.location import Location
 def list_groups(warehouse: Location, cluster: str, states: str | None) -> None:
     """List the streams groups, like kafka-streams-groups.sh --list."""
     from streaming_app.queries import groups, output  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     wanted = [state for state in (states or "").split(",") if state.strip()]
-    rows = groups.list_groups(WarehouseReader(warehouse), cluster, wanted)
+    rows = groups.list_groups(open_cluster(warehouse, cluster), cluster, wanted)
     if states is None:
         for row in rows:
             click.echo(output.cell(row["GROUP"]))

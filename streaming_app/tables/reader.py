@@ -20,15 +20,22 @@ _FIRST_TABLE = "groups"  # every release has it
 class WarehouseReader:
     """The tables and views of a warehouse, each at the version that was the newest when it was opened."""
 
-    def __init__(self, warehouse: Location | Path) -> None:
-        """Open every table. Raises WarehouseError if there is no warehouse, or it has another format."""
+    def __init__(self, warehouse: Location | Path, cluster: str | None = None) -> None:
+        """Open every table, with the rows of one cluster or of all.
+
+        Raises WarehouseError if there is no warehouse, or it has another format.
+        """
         location = Location.of(warehouse)
         self._builder = QueryBuilder()
+        selected = {}
         for definition in tables():
-            self._builder.register(definition.name, open_table(location / definition.name))
+            name = definition.name if cluster is None else f"{definition.name}_of_all_clusters"
+            self._builder.register(name, open_table(location / definition.name))
+            if cluster is not None:
+                selected[definition.name] = f"SELECT * FROM {name} WHERE cluster = {quote(cluster)}"  # noqa: S608 - quoted
         try:
-            for view in views():
-                self._builder.execute(f"CREATE VIEW {view.name} AS {view_sql(view, 'unnest')}").read_all()
+            for name, query in (selected | {view.name: view_sql(view, "unnest") for view in views()}).items():
+                self._builder.execute(f"CREATE VIEW {name} AS {query}").read_all()
         except Exception:  # noqa: BLE001 - as in `query`
             raise WarehouseError(_created_by_older_release(location, "columns")) from None
 

@@ -16,7 +16,7 @@ from streaming_app.cli.main import main
 from streaming_app.groups.topology import topology_hash
 from streaming_app.queries.topology_diff import parse_time
 from tests.hostile import STORED, effective_characters
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.warehouses import arrow_schema, make_warehouse, write_heartbeat
 
 AT = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
 
@@ -42,6 +42,7 @@ class Tables:
 
     def __init__(self, path: Path) -> None:
         self.path = make_warehouse(path)
+        write_heartbeat(self.path)
 
     def write(self, group_id: str, *topologies: tuple[int, list[Any]], newest: list[Any] | None = None) -> None:
         epochs = [{"topology_epoch": 0, "first_seen_at": AT}]

@@ -41,6 +41,7 @@ logger.stop.level = error
 """
 
 _EXIT_SECONDS = 5.0  # a JVM that crashed has exited within this time after its connection broke
+_ARTIFACTS = Path("artifacts")  # Spark 4.0 makes it in the working directory, and no setting moves it
 _CLOSE_SECONDS = 2.0  # how long a JVM may take to exit after its session was stopped
 MAX_CORES = 4  # by default: each core has a Python worker, and their number must not grow with the machine
 
@@ -128,6 +129,7 @@ def spark_session(
 
     jvm = jvm or SparkJvm()
     spark: SparkSession | None = None
+    had_artifacts = _ARTIFACTS.exists()
     try:
         spark = start_spark(log_file, conf=conf, progress=progress, stop=stop, jvm=jvm)
         yield spark
@@ -143,6 +145,9 @@ def spark_session(
                 spark.stop()
         jvm.close(_CLOSE_SECONDS)
         _forget_jvm()
+        if not had_artifacts:
+            with suppress(OSError):  # not there, or another session uses it
+                _ARTIFACTS.rmdir()
 
 
 def default_cores() -> int:

@@ -36,7 +36,7 @@ _TABLES = (
     (
         "Members",
         "SELECT group_id, client_id, member_epoch, member_state, topology_epoch, instance_id FROM members "
-        "WHERE cluster = {cluster} ORDER BY group_id, member_id LIMIT 12",
+        "WHERE cluster = {cluster} ORDER BY group_id, member_id",
     ),
     (
         "Tasks that are being reassigned",
@@ -72,6 +72,8 @@ def run_demo(warehouse: Location, cluster: str, progress: Callable[[str], None],
                 with _heartbeats(groups):
                     is_used = bool((warehouse / "_checkpoints" / cluster).names())
                     name = f"{cluster[: MAX_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
+                    if is_used:
+                        progress(f"{warehouse} has a cluster {cluster!r} already: this one is {name!r}")
                     run(
                         JobConfig(
                             bootstrap_server=broker.bootstrap_server,
@@ -82,6 +84,12 @@ def run_demo(warehouse: Location, cluster: str, progress: Callable[[str], None],
                         ),
                         progress,
                     )
+                    if extra_seconds:
+                        progress(
+                            f"The broker {broker.bootstrap_server} and its groups stay for {extra_seconds:.0f} s more: "
+                            f"streams-groups verify --bootstrap-server {broker.bootstrap_server} "
+                            f"--warehouse {warehouse} --cluster {name}"
+                        )
                     threading.Event().wait(extra_seconds)
     _print_tables(WarehouseReader(warehouse), name)
     seconds = time.monotonic() - started

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Progress(StreamingQueryListener):
-    """Writes a line for every batch that read anything, and updates `health`."""
+    """Writes a line for every batch that read anything and when the end is first reached, and updates `health`."""
 
     end_known_at: datetime | None = None
     """When the end of the topic was determined up to which all batches read; None if each determines it."""
@@ -32,6 +32,7 @@ class Progress(StreamingQueryListener):
         self._write = write
         self._health = health
         self._outcomes: dict[int, BatchOutcome] = {}
+        self._was_idle = False
 
     def on_done(self, batch_id: int, outcome: BatchOutcome) -> None:
         """Receive the counts of a batch; Spark's event for it follows."""
@@ -54,7 +55,10 @@ class Progress(StreamingQueryListener):
         """Do nothing: the job writes its own line at the start."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Note that there was nothing to read; no line for that."""
+        """Note that there was nothing to read, with a line the first time."""
+        if not self._was_idle:
+            self._write("Caught up: waiting for new records.")
+            self._was_idle = True
         self._health.nothing_new(self.end_known_at or _time(event.timestamp))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,9 @@ def open_table(location: Location) -> DeltaTable:
     except TableNotFoundError:
         if location.name != _FIRST_TABLE and _is_table(location.parent / _FIRST_TABLE):
             raise WarehouseError(_created_by_older_release(location.parent, f"the table {location.name}")) from None
+        if _has_job(location.parent):
+            message = f"{location.parent} has no tables yet: its first job creates them once Spark runs"
+            raise WarehouseError(message) from None
         raise WarehouseError(
             f"No streams-groups warehouse at {location.parent} (no table {location.name} there): run "
             "`streams-groups run --warehouse ...` first, or set the right one with --warehouse or "
@@ -87,6 +91,13 @@ def _is_table(location: Location) -> bool:
         return location.is_delta_table()
     except (DeltaError, OSError):
         return False
+
+
+def _has_job(warehouse: Location) -> bool:
+    """Return whether a job has begun to run here."""
+    with suppress(OSError):
+        return bool((warehouse / "_jobs").names())
+    return False
 
 
 def _created_by_older_release(warehouse: Location, what: str) -> str:

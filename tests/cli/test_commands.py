@@ -19,6 +19,14 @@ def test_a_missing_warehouse_is_one_line(arguments: list[str], tmp_path: Path) -
     assert result.output.count("\n") == 1
 
 
+def test_a_warehouse_whose_first_job_starts_has_no_tables_yet(tmp_path: Path) -> None:
+    (tmp_path / "_jobs").mkdir()
+    (tmp_path / "_jobs" / "default.lock").touch()
+    result = CliRunner().invoke(main, ["status", "--warehouse", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.output == f"Error: {tmp_path} has no tables yet: its first job creates them once Spark runs\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

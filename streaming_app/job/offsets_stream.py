@@ -74,7 +74,7 @@ class OffsetsStream:
         self.progress = Progress(report, health)
         self._maintenance = Maintenance(
             writer,
-            config.warehouse / "_jobs" / f"{config.cluster}.upkeep",
+            config.warehouse / "_jobs" / f"{config.cluster}.maintenance",
             config.retention_days,
             report,
             on_failure=health.maintenance_failed,

@@ -88,7 +88,9 @@ def start_spark(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers run the first python3 on the PATH
     jars = resolve(*spark_coordinates(), exclude=SPARK_EXCLUSIONS, progress=progress)
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    settings = _settings(conf or {}, jars)
+    # Spark creates this directory, and nothing is written there.
+    unused = {"spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse")}
+    settings = _settings(unused | dict(conf or {}), jars)
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark

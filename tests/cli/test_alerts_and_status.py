@@ -15,8 +15,9 @@ from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED, Alert, D
 from streaming_app.alerts.store import AlertStore
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus, SelfCheckStatus
-from streaming_app.tables.heartbeat_file import HeartbeatRecord
+from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.location import Location
+from tests.heartbeats import write_heartbeat
 from tests.warehouses import make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -31,9 +32,7 @@ OTHER_CLUSTER = replace(FIRING_ALERT, cluster="other")
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    make_warehouse(tmp_path)
-    (tmp_path / "_jobs").mkdir()
-    return tmp_path
+    return make_warehouse(tmp_path)
 
 
 def run(*arguments: object) -> Result:
@@ -43,13 +42,6 @@ def run(*arguments: object) -> Result:
 def save(warehouse: Path, *alerts: Alert) -> None:
     for alert in alerts:
         AlertStore(Location(str(warehouse)), alert.cluster).save([alert])
-
-
-def write_heartbeat(warehouse: Path, **fields: object) -> None:
-    now = datetime.now(timezone.utc)
-    values = {"at": now, "every_seconds": 5, "facts": JobStatus(now, caught_up=True), "records_seen": 7}
-    heartbeat = HeartbeatRecord.model_validate({"last_batch_seconds": 0.4, **values, **fields})
-    (warehouse / "_jobs" / "default.running.json").write_text(heartbeat.model_dump_json(), "utf-8")
 
 
 def test_alerts_shows_the_firing_alerts_of_this_cluster_with_their_unsent_notifications(warehouse: Path) -> None:
@@ -208,7 +200,7 @@ def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
 
 
 def test_an_invalid_heartbeat_file_is_one_line(warehouse: Path) -> None:
-    (warehouse / "_jobs" / "default.running.json").write_text("{}", "utf-8")
+    heartbeat_path(warehouse, "default").write_text("{}")
     result = run("status", "--warehouse", warehouse)
     assert result.exit_code == 1
     assert result.output.count("\n") == 1

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
-from streaming_app.job_status import JobStatus
-from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 
 _SCALARS = {
     "string": pa.string(),
@@ -62,14 +59,3 @@ def _parts(sql_types: str) -> list[str]:
         else:
             parts[-1] += piece
     return parts
-
-
-def write_heartbeat(warehouse: Path, cluster: str = "default", **fields: object) -> None:
-    """Write the heartbeat of a job that runs and has just been at the end of the topic; `fields` change it."""
-    now = datetime.now(timezone.utc)
-    status = JobStatus(now, caught_up=True, caught_up_at=now)
-    values = {"at": now, "every_seconds": 5, "facts": status, "records_seen": 7, "last_batch_seconds": 0.4}
-    heartbeat = HeartbeatRecord.model_validate({**values, **fields})
-    file = heartbeat_path(warehouse, cluster).path
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(heartbeat.model_dump_json(), "utf-8")

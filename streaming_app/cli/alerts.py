@@ -14,14 +14,26 @@ from streaming_app.tables.location import Location
 
 @click.command()
 @warehouse_options
-@click.option("--check", is_flag=True, help="Exit with 1 if an alert fires or the tables are not up to date.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit with 1 if an alert fires that is not silenced, or the tables are not up to date.",
+)
+@click.option("--silenced", "count_silenced", is_flag=True, help="With --check: silenced alerts count, too.")
 @max_age_option
 @click.option("--pending", is_flag=True, help="Also alerts whose condition has not held long enough to fire.")
 @click.option("--resolved", is_flag=True, help="Also resolved alerts.")
 @click.option("--json", "as_json", is_flag=True, help="Everything about them, as JSON.")
 @handle_errors
 def alerts(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location, cluster: str, check: bool, max_age: float, pending: bool, resolved: bool, as_json: bool
+    warehouse: Location,
+    cluster: str,
+    check: bool,
+    count_silenced: bool,
+    max_age: float,
+    pending: bool,
+    resolved: bool,
+    as_json: bool,
 ) -> None:
     """Show the alerts that fire now."""
     from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
@@ -60,8 +72,16 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     else:
         click.echo("No alerts are firing.")
     is_stale = report_staleness(warehouse, cluster, max_age)
-    if check and (is_stale or any(alert.state == FIRING for alert in found)):
-        raise SystemExit(1)
+    if check:
+        firing = [alert.fingerprint for alert in found if alert.state == FIRING]
+        # As amtool: who silences an alert does not want to be woken by it, by whatever calls this command either.
+        ignored = set() if count_silenced else silenced.keys() & firing
+        if ignored:
+            alerts_are = "alert is" if len(ignored) == 1 else "alerts are"
+            line = f"{len(ignored):,} firing {alerts_are} silenced and not counted: --silenced counts all."
+            click.echo(output.cell(line), err=True)
+        if is_stale or len(firing) > len(ignored):
+            raise SystemExit(1)
 
 
 def _format_silence(silenced: Mapping[str, Any] | None) -> str | None:

@@ -16,7 +16,7 @@ from streaming_app.tables.location import Location
 @click.option("--state", "aspect", flag_value="state", default="state", help="State and epochs (the default).")
 @click.option("--members", "aspect", flag_value="members", help="Members and their tasks.")
 @click.option("--topology", "aspect", flag_value="topology", help="Subtopologies and their topics.")
-@click.option("--verbose", is_flag=True, help="More columns.")
+@click.option("--verbose", is_flag=True, help="More columns; with --state also which members a rebalance waits for.")
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
 @handle_errors
 def describe(  # noqa: PLR0913, PLR0917 - one per option
@@ -35,6 +35,12 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         raise click.UsageError("Give --group GROUP, once or more, or --all-groups.")
     rows = groups.find_groups(open_cluster(warehouse, cluster), cluster, None if all_groups else group_ids)
     if as_json:
-        click.echo(output.as_json([{k: v for k, v in row.items() if k != "last_changes"} for row in rows]))
+        shown = ({name: value for name, value in row.items() if name != "last_changes"} for row in rows)
+        click.echo(output.as_json([row | {"waits_for": groups.waits_for(row)} for row in shown]))
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
         click.echo(output.columns(table))
+        if verbose and aspect == "state" and (awaited := groups.awaited_rows(rows)):
+            click.echo("\n" + output.columns(awaited))
+            for group_id, number in groups.not_named(rows):
+                members = f"{output.count(number, 'more member')} {'is' if number == 1 else 'are'} not settled"
+                click.echo(output.cell(f"{group_id}: {members}; --members --verbose shows all."))

@@ -15,8 +15,10 @@ from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED, Alert, D
 from streaming_app.alerts.store import AlertStore
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus, SelfCheckStatus
+from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.location import Location
-from tests.warehouses import make_warehouse, write_heartbeat
+from tests.heartbeats import write_heartbeat
+from tests.warehouses import make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 FIRING_ALERT = Alert(
@@ -30,9 +32,7 @@ OTHER_CLUSTER = replace(FIRING_ALERT, cluster="other")
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    make_warehouse(tmp_path)
-    (tmp_path / "_jobs").mkdir()
-    return tmp_path
+    return make_warehouse(tmp_path)
 
 
 def run(*arguments: object) -> Result:
@@ -243,7 +243,7 @@ def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
 
 
 def test_an_invalid_heartbeat_file_is_one_line(warehouse: Path) -> None:
-    (warehouse / "_jobs" / "default.running.json").write_text("{}", "utf-8")
+    heartbeat_path(warehouse, "default").write_text("{}")
     result = run("status", "--warehouse", warehouse)
     assert result.exit_code == 1
     assert result.output.count("\n") == 1

@@ -15,8 +15,9 @@ from deltalake import write_deltalake
 from streaming_app.cli.main import main
 from streaming_app.groups.topology import topology_hash
 from streaming_app.queries.topology_diff import parse_time
+from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
-from tests.warehouses import arrow_schema, make_warehouse, write_heartbeat
+from tests.warehouses import arrow_schema, make_warehouse
 
 AT = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
 

@@ -15,7 +15,8 @@ from deltalake import write_deltalake
 from schemas.table_definitions import table
 from streaming_app.cli.main import main
 from streaming_app.queries import output
-from tests.warehouses import arrow_schema, make_warehouse, write_heartbeat
+from tests.heartbeats import write_heartbeat
+from tests.warehouses import arrow_schema, make_warehouse
 
 CLUSTERS = ("default", "prod")
 LONG = "orders-" + "x" * 300

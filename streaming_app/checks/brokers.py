@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import GroupAuthorizationFailedError, KafkaError
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
@@ -28,6 +28,7 @@ _POLL_SECONDS = 0.1
 _READ, _DESCRIBE, _DESCRIBE_CONFIGS = 3, 8, 10
 _UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED = 3, 30
 _REQUEST_ERRORS = (KafkaError, GroupError, OSError, ValueError)
+_OFFSETS_TOPIC = "__consumer_offsets"
 _UNAVAILABLE = "no broker answers"
 _APPLICATIONS = " (APPLICATIONS=yes deploy/kafka/acls.sh grants it)"
 _VERIFY = " (VERIFY=yes deploy/kafka/acls.sh grants it)"
@@ -128,6 +129,9 @@ def _check_topic(client: StreamsGroupClient, _properties: Mapping[str, str], top
 
 def _check_groups(client: StreamsGroupClient, _properties: Mapping[str, str], _topic: str) -> Iterator[Result]:
     check = f"ACL Describe on Group:{GROUP_PREFIX} (prefixed)"
+    if client.admin.describe_topics([_OFFSETS_TOPIC])[0]["error_code"] == _UNKNOWN_TOPIC:
+        yield skipped(check, f"a request about a group would create {_OFFSETS_TOPIC}")
+        return
     name = f"{GROUP_PREFIX}-{uuid.uuid4()}"
     if _may_describe_group(client, name):
         yield ok(check, "granted")
@@ -151,7 +155,10 @@ def _check_groups(client: StreamsGroupClient, _properties: Mapping[str, str], _t
 
 def _may_describe_group(client: StreamsGroupClient, group_id: str) -> bool:
     """Return whether the principal may describe a group of this id, which need not exist."""
-    return bool(client.describe([group_id])[0]["error_code"] != _GROUP_AUTHORIZATION_FAILED)
+    try:
+        return bool(client.describe([group_id])[0]["error_code"] != _GROUP_AUTHORIZATION_FAILED)
+    except GroupAuthorizationFailedError:  # the request for its coordinator was denied
+        return False
 
 
 def _check_optional_acl(

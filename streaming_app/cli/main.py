@@ -13,6 +13,7 @@ COMMANDS = (
     "list_groups",
     "describe",
     "diff",
+    "history",
     "sql",
     "alerts",
     "silence",

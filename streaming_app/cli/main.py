@@ -8,10 +8,12 @@ import click
 
 COMMANDS = (
     "run",
+    "check",
     "demo",
     "list_groups",
     "describe",
     "diff",
+    "history",
     "sql",
     "alerts",
     "silence",
@@ -19,6 +21,7 @@ COMMANDS = (
     "verify",
     "config",
     "decode",
+    "jars",
 )
 """The modules of the commands. Each contains a command of the same name and imports its dependencies when it runs."""
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from streaming_app.errors import JobError
 from streaming_app.escapes import escape_lines
 from streaming_app.job.stopping import StopRequestedError
-from streaming_app.jvm.jars import SPARK_EXCLUSIONS, resolve, spark_coordinates
+from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.java import java_home
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm
 
@@ -86,7 +87,9 @@ def start_spark(
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers run the first python3 on the PATH
-    jars = resolve(*spark_coordinates(), exclude=SPARK_EXCLUSIONS, progress=progress)
+    if progress and (warning := version_warning()):
+        progress(f"Warning: {warning}")
+    jars = find_jars(spark_jars(), progress, partial(_raise_if_set, stop))
     log_file.parent.mkdir(parents=True, exist_ok=True)
     # Spark creates this directory, and nothing is written there.
     unused = {"spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse")}
@@ -102,8 +105,7 @@ def start_spark(
         if SparkContext._gateway is None:  # noqa: SLF001 - it has no public name
             gateway = (jvm or SparkJvm()).launch(settings, [_log_option(log_file)], log_file)
             SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - nor has this
-        if stop and stop.is_set():
-            raise StopRequestedError
+        _raise_if_set(stop)
         builder = SparkSession.builder.appName("streams-groups")
         for name, value in settings.items():
             if name != JAVA_OPTIONS:  # of a JVM that runs already
@@ -111,6 +113,11 @@ def start_spark(
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise JobError(f"Spark did not start: {str(error).splitlines()[0]} (see {log_file})") from None
+
+
+def _raise_if_set(stop: threading.Event | None) -> None:
+    if stop and stop.is_set():
+        raise StopRequestedError
 
 
 @contextmanager

@@ -21,6 +21,7 @@ def test_a_listener_that_clients_cannot_reach_is_found_though_the_bootstrap_serv
 ) -> None:
     answer = {"broker_id": 7, "host": "no-such-host.invalid", "port": 9092}
     monkeypatch.setattr(Admin, "describe_cluster", lambda _: {"brokers": [answer]})
+    monkeypatch.setattr(Admin, "describe_configs", lambda *_, **__: {})
     found = {
         result.check: result
         for result in check_brokers({"bootstrap.servers": broker.bootstrap_server}, "__consumer_offsets")

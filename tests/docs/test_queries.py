@@ -23,7 +23,7 @@ COMMAND_QUERIES = [
     pytest.param(call[1], id=f"{name(document)}: {call[1]}")
     for document in DOCUMENTS
     for call in program_calls(document)
-    if call[0] == "sql" and len(call) > 1 and call[1] != "..."
+    if call[:1] == ["sql"] and len(call) > 1 and call[1] != "..."
 ]
 BLOCKS = [
     pytest.param(block.text, id=f"{name(document)}: {block.text.splitlines()[0]}")

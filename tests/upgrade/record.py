@@ -8,6 +8,7 @@ Only the command of that release runs, with its code; the broker and the log are
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -28,6 +29,7 @@ PARTS = 2  # of the log: 0.1.0 read all but the last one, in a run for each
 _HERE = Path(__file__).parent
 ARCHIVE = _HERE / "0.1.0.tar.xz"
 _LOG = Path(recorded.__file__).with_name("4.4.0.jsonl.gz")
+_OF_THE_MACHINE = {".lock", ".log", ".properties"}
 _KEEP_RECORDS = {"retention.ms": "-1"}  # they are old
 
 
@@ -62,11 +64,25 @@ def main(tree: Path) -> None:
         for part in read_parts()[:-1]:
             produce(broker.bootstrap_server, TOPIC, part)
             _run(tree, ["run", "--once", "--topic", TOPIC, "--bootstrap-server", broker.bootstrap_server], warehouse)
-        with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
-            for path in sorted(warehouse.rglob("*")):
-                if path.is_file() and path.suffix not in {".lock", ".log"}:
-                    archive.add(path, path.relative_to(warehouse))
+        pack(warehouse)
     print(f"{ARCHIVE.name}: {ARCHIVE.stat().st_size:,} bytes")
+
+
+def pack(warehouse: Path) -> None:
+    """Write the archive of a warehouse, without what is only of the machine that wrote it."""
+    heartbeat = warehouse / "_jobs" / "default.running.json"
+    record = {**json.loads(heartbeat.read_text("utf-8")), "host": "recorded"}
+    heartbeat.write_text(json.dumps(record), "utf-8")
+    with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
+        for path in sorted(warehouse.rglob("*")):
+            if path.is_file() and path.suffix not in _OF_THE_MACHINE and path.name != "default.json":
+                archive.add(path, path.relative_to(warehouse), filter=_anonymous)
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 def _run(tree: Path, arguments: Sequence[str], warehouse: Path) -> None:

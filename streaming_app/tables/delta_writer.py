@@ -60,7 +60,7 @@ class DeltaWriter:
     def __init__(self, spark: SparkSession, location: Location | Path | str, cluster: str) -> None:
         self._spark = spark
         self.location = self._location = Location.of(location)
-        self._cluster = cluster
+        self.cluster = self._cluster = cluster
         self.files = warehouse_files(self._location, spark)
         for name, value in _SQL_TEXT_CONF.items():
             spark.conf.set(name, value)
@@ -166,6 +166,11 @@ class DeltaWriter:
             .option("txnVersion", batch_id)
             .save(self._path(name))
         )
+
+    def last_append(self, name: str, writer: str) -> int:
+        """Return the highest batch that `append` got of a writer for a table; -1 if there was none."""
+        version = (self._location / name).delta_table().transaction_version(f"{writer}-{name}")
+        return -1 if version is None else version
 
     def rewrite_events(self, events: DataFrame, retracted: DataFrame) -> None:
         """Delete the `retracted` events, of operations that an earlier batch saw only in part, and insert `events`.

@@ -14,6 +14,7 @@ import logging
 import sys
 import tempfile
 import time
+import traceback
 from itertools import chain
 from pathlib import Path
 
@@ -45,7 +46,11 @@ def main() -> int:
             if time.monotonic() > until or results.total >= options.faults:
                 break
             place = directory / f"round-{number}"
-            run_round(one, place, read_afresh, results, _print, until=until, most=options.faults)
+            try:
+                run_round(one, place, read_afresh, results, _print, until=until, most=options.faults)
+            except Exception:  # noqa: BLE001 - a broker that did not start: the next round has another one
+                _print(traceback.format_exc())
+            _print(results.table())
     finally:
         spark.stop()
         _print(results.table())

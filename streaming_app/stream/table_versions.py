@@ -71,7 +71,7 @@ class TableVersions:
         """Return the newest batch of the checkpoint's query of which a table has rows; -1 if there is none."""
         metadata = json.loads(self._writer.files.read(self._checkpoint / "metadata") or "{}")
         writers = batch_writers(self._writer.cluster, str(metadata.get("id")))
-        return max(batch_of(self._writer.last_append(name, writer)) for writer in writers)
+        return batch_of(self._writer.last_append(name, writers))
 
     def _is_restored(self, name: str, known: int) -> bool:
         table = (self._writer.location / name).delta_table()

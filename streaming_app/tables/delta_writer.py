@@ -15,7 +15,7 @@ from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -167,10 +167,11 @@ class DeltaWriter:
             .save(self._path(name))
         )
 
-    def last_append(self, name: str, writer: str) -> int:
-        """Return the highest batch that `append` got of a writer for a table; -1 if there was none."""
-        version = (self._location / name).delta_table().transaction_version(f"{writer}-{name}")
-        return -1 if version is None else version
+    def last_append(self, name: str, writers: Iterable[str]) -> int:
+        """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
+        table = (self._location / name).delta_table()
+        batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
+        return max((batch for batch in batches if batch is not None), default=-1)
 
     def rewrite_events(self, events: DataFrame, retracted: DataFrame) -> None:
         """Delete the `retracted` events, of operations that an earlier batch saw only in part, and insert `events`.

@@ -57,15 +57,19 @@ def kill_jvm(harness: FaultHarness) -> None:
     harness.start_job()
 
 
-def kill_worker(harness: FaultHarness) -> None:
-    """Kill the Python workers of Spark, some times: the job goes on by itself."""
+def kill_worker(harness: FaultHarness) -> int:
+    """Kill the Python workers of Spark, some times: the job goes on by itself. Return how often there were any."""
     harness.kill_job()
     harness.start_job_for_workers()
     harness.wait_before()
-    for _ in range(harness.random.randrange(1, 6)):
+    kills = 0
+    for _ in range(harness.random.randrange(3, 9)):
         harness.killed_at = time.monotonic()
-        harness.job.send(signal.SIGKILL, harness.job.workers())
-        harness.operate(harness.seconds(0, 1))
+        if workers := harness.job.workers():
+            kills += 1
+            harness.job.send(signal.SIGKILL, workers)
+        harness.operate(harness.seconds(0, 2))
+    return kills
 
 
 def terminate(harness: FaultHarness) -> None:
@@ -117,26 +121,33 @@ def two_starts(harness: FaultHarness) -> None:
         second.close()
 
 
-def kill_at_write(harness: FaultHarness) -> None:
-    """Start the job so that it kills itself before or after one of its first writes."""
-    harness.kill_job()
-    number, after = harness.random.randrange(1, 25), harness.random.random() < 0.5
-    harness.start_job(setup=f"from tests.faults.injected import kill_at; kill_at({number}, after={after}); ")
-    until = time.monotonic() + 2 * harness.start_seconds
-    while not harness.job.unexpected_exit and time.monotonic() < until:
-        harness.operate(0.3)
+def kill_at_write(harness: FaultHarness) -> int:
+    """Start the job so that it kills itself before or after one of its first writes, some times in a row."""
+    kills = harness.random.randrange(1, 4)
+    for _ in range(kills):
+        harness.kill_job()
+        number, after = harness.random.randrange(1, 25), harness.random.random() < 0.5
+        harness.start_job(setup=f"from tests.faults.injected import kill_at; kill_at({number}, after={after}); ")
+        until = time.monotonic() + 2 * harness.start_seconds
+        while not harness.job.unexpected_exit and time.monotonic() < until:
+            harness.operate(0.3)
     harness.kill_job()
     harness.start_job()
+    return kills
 
 
-def failing_store(harness: FaultHarness) -> None:
-    """Start the job so that every n-th of its writes fails, or is done without an answer."""
+def failing_store(harness: FaultHarness) -> int:
+    """Start the job so that every n-th of its writes fails, or is done without an answer; return how many did."""
     harness.kill_job()
     number, after = harness.random.randrange(2, 12), harness.random.random() < 0.5
-    harness.start_job(setup=f"from tests.faults.injected import fail_every; fail_every({number}, after={after}); ")
+    failures = harness.directory / "failures"
+    failures.write_bytes(b"")
+    call = f"fail_every({number}, after={after}, log={str(failures)!r})"
+    harness.start_job(setup=f"from tests.faults.injected import fail_every; {call}; ")
     harness.operate(harness.seconds(1, 3) * harness.start_seconds)
     harness.kill_job()
     harness.start_job()
+    return failures.stat().st_size
 
 
 # The broker
@@ -261,27 +272,31 @@ def reset(harness: FaultHarness) -> None:
     harness.start_job("--reset")
 
 
-def kill_during_reset(harness: FaultHarness) -> None:
-    """Kill the job during `--reset`, several times in a row."""
+def kill_during_reset(harness: FaultHarness) -> int:
+    """Kill the job during `--reset`, several times in a row. Return how often."""
     harness.wait_before()
     harness.kill_job()
-    for _ in range(harness.random.randrange(1, 4)):
+    kills = harness.random.randrange(1, 5)
+    for _ in range(kills):
         harness.start_job("--reset")
         harness.operate_during_start()
         harness.kill_job()
     harness.start_job()
+    return kills
 
 
-def kill_during_rereading(harness: FaultHarness) -> None:
-    """Kill the job several times while it reads from the beginning, since checkpoint or rows were lost."""
+def kill_during_rereading(harness: FaultHarness) -> int:
+    """Kill the job several times while it reads from the beginning, since something was lost. Return how often."""
     harness.wait_before()
     harness.kill_job()
     harness.remove(harness.random.choice((_CHECKPOINT, "groups", "group_events")))
-    for _ in range(harness.random.randrange(1, 4)):
+    kills = harness.random.randrange(1, 5)
+    for _ in range(kills):
         harness.start_job()
         harness.operate_during_start()
         harness.kill_job()
     harness.start_job()
+    return kills
 
 
 def miss_tombstones(harness: FaultHarness) -> None:
@@ -332,7 +347,8 @@ def recreate_topic(harness: FaultHarness) -> None:
 class Fault(NamedTuple):
     """A kind of fault."""
 
-    inject: Callable[[FaultHarness], None]
+    inject: Callable[[FaultHarness], int | None]
+    """Returns how many faults there were; None for one."""
     weight: int
     needs_compaction: bool = False
 

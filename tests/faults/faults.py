@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 
 from schemas.table_definitions import tables
 from streaming_app.kafka.errors import GroupError
-from tests.faults.harness import DELETE_RETENTION_SECONDS, STOPPED_SECONDS, FaultHarness
+from tests.faults.harness import STOPPED_SECONDS, FaultHarness
 from tests.faults.job import is_running
 from tests.faults.recreated_topic import RecreatedTopic
 from tests.waiting import wait_until
@@ -310,7 +310,7 @@ def miss_tombstones(harness: FaultHarness) -> None:
         if harness.random.random() < 0.7:
             with suppress(GroupError, KafkaError):
                 harness.client.delete_group(group_id)
-    harness.operate(DELETE_RETENTION_SECONDS + harness.seconds(0, _CLEAN_SECONDS))
+    harness.operate(harness.retention_seconds + harness.seconds(0, _CLEAN_SECONDS))
     harness.killed_at = time.monotonic()
     harness.start_job()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from streaming_app.groups.partition import partition_of
@@ -26,13 +27,13 @@ from tests.odd_group_ids import ODD
 
 TOPIC, CLUSTER, PARTITIONS = "__consumer_offsets", "default", 4
 UNKNOWN_TYPE = 99
-DELETE_RETENTION_SECONDS = 15
+_DELETE_RETENTION_SECONDS = 15
 STOPPED_SECONDS = 12.0  # longer than sessions: of members, and of the broker with its controller
 _COMPACTING = {
     "log.roll.ms": "2000",  # the newest segment is never compacted
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.cleaner.backoff.ms": "300",
-    "log.cleaner.delete.retention.ms": str(1000 * DELETE_RETENTION_SECONDS),
+    "log.cleaner.delete.retention.ms": str(1000 * _DELETE_RETENTION_SECONDS),
 }
 _SHORT_SESSIONS = {
     "group.streams.min.session.timeout.ms": "5000",
@@ -62,6 +63,8 @@ class FaultHarness(Startable):
         self.killed_at: float | None = None
         self.start_seconds = 0.0
         """How long the first start took, until everything was in the tables: this machine may be slow."""
+        self.retention_seconds = _DELETE_RETENTION_SECONDS
+        """How long the topic keeps tombstones."""
         self._stack = ExitStack()
         self.disk = Disk(directory / "disk")
         properties = {**_SHORT_SESSIONS, **(_COMPACTING if compacting else _KEEPING)}
@@ -87,9 +90,17 @@ class FaultHarness(Startable):
             self.start_job()
             self.settle()
             self.start_seconds = time.monotonic() - started_at
+            if self.compacting:
+                self._set_retention()
         except BaseException:
             self.stop()
             raise
+
+    def _set_retention(self) -> None:
+        """Keep tombstones for longer than the job is not at the end of the topic while nothing happens to it."""
+        self.retention_seconds = max(_DELETE_RETENTION_SECONDS, int(2 * self.start_seconds))
+        configs = {"delete.retention.ms": str(1000 * self.retention_seconds)}
+        self.client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
 
     def stop(self) -> None:
         """Stop everything."""

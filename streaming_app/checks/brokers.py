@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,8 +24,8 @@ _THREADS = 16  # listeners that are connected to at a time
 _CLOCK_SECONDS = 5.0  # a difference that is worth a line
 _WAIT_FOR_RECORD_SECONDS = 2.0
 _POLL_SECONDS = 0.1
-# The numbers of org.apache.kafka.common.acl.AclOperation; in a response, an operation is the bit of its number.
-_READ, _DESCRIBE, _DESCRIBE_CONFIGS = 3, 8, 10
+_OPERATIONS = "authorized_operations"  # as kafka-python names it in what it returns
+_READ, _DESCRIBE_CONFIGS = "READ", "DESCRIBE_CONFIGS"
 _UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED = 3, 30
 _REQUEST_ERRORS = (KafkaError, GroupError, OSError, ValueError)
 _OFFSETS_TOPIC = "__consumer_offsets"
@@ -83,7 +83,7 @@ def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], 
     with ThreadPoolExecutor(_THREADS) as threads:
         yield from threads.map(connect, brokers)
     yield _check_optional_acl(
-        _has(cluster.get("cluster_authorized_operations"), _DESCRIBE_CONFIGS),
+        _has(cluster.get(_OPERATIONS), _DESCRIBE_CONFIGS),
         "ACL DescribeConfigs on Cluster",
         "whether brokers have a description plugin is derived from the records",
     )
@@ -114,7 +114,7 @@ def _check_topic(client: StreamsGroupClient, _properties: Mapping[str, str], top
         yield failed(name, f"{text}, {without_leader} of them without a leader", "start the brokers that hold them")
     else:
         yield ok(name, text)
-    operations = described.get("topic_authorized_operations")
+    operations = described.get(_OPERATIONS)
     yield ok(describe, "granted")
     if _has(operations, _READ) is False:
         yield failed(read, "missing", missing_acl_message("READ", "Topic", topic))
@@ -172,9 +172,9 @@ def _check_optional_acl(
     return ok(check, "granted")
 
 
-def _has(operations: int | None, operation: int) -> bool | None:
+def _has(operations: Collection[str] | None, operation: str) -> bool | None:
     """Return whether an operation is among the authorized ones; None if the broker does not say."""
-    return None if operations is None or operations < 0 else bool(operations >> operation & 1)
+    return None if operations is None else operation in operations
 
 
 def _check_clock(client: StreamsGroupClient, _properties: Mapping[str, str], topic: str) -> Iterator[Result]:

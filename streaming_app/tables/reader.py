@@ -117,6 +117,25 @@ def _to_python(value: Any, arrow_type: pa.DataType) -> Any:  # noqa: ANN401 - an
     return value
 
 
+def with_plain_types(table: pa.Table) -> pa.Table:
+    """Return the table with strings and bytes instead of views of them, which pandas does not read within lists."""
+    return table.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema]))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return kind
+
+
 def quote(text: str) -> str:
     """Return `text` as a string literal of SQL."""
     return "'" + text.replace("'", "''") + "'"

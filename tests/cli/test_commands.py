@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from click.testing import CliRunner
 
 from streaming_app import cli
 from streaming_app.cli.main import COMMANDS, main
+from tests.job.job_runner import STREAMS_GROUPS
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["describe", "--all-groups"], ["sql", "SELECT 1"]], ids=lambda a: a[0])
@@ -44,6 +48,30 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert "Error: " in result.output
+
+
+def test_without_arguments_the_first_three_commands_are_named_and_exist() -> None:
+    result = CliRunner().invoke(main, [])
+    assert result.exit_code == 0
+    named = re.findall(r"^  streams-groups (\S+)", result.output, re.MULTILINE)
+    assert named == ["demo", "check", "run"]
+    assert set(named) <= set(main.commands)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands(shell: str) -> None:
+    environment = {**os.environ, "_STREAMS_GROUPS_COMPLETE": f"{shell}_source"}
+    script = subprocess.run(STREAMS_GROUPS, env=environment, capture_output=True, text=True, check=True)
+    assert "streams-groups" in script.stdout
+    environment |= {
+        "_STREAMS_GROUPS_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "streams-groups des",
+        "COMP_CWORD": "1",
+    }
+    if shell == "fish":
+        environment["COMP_CWORD"] = "des"
+    completed = subprocess.run(STREAMS_GROUPS, env=environment, capture_output=True, text=True, check=True)
+    assert "describe" in completed.stdout
 
 
 def test_every_module_of_a_command_is_collected() -> None:

@@ -17,11 +17,12 @@ DEPLOY_TOOLS := build/deploy-tools/.installed
 run: $(STAMP)
 	$(BIN)/streams-groups demo
 
+# Two processes, each with a broker and a Spark session of its own; tests of the same module stay together while they can.
 test: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m "not broker and not spark and not java" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not broker and not spark and not java" $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

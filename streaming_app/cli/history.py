@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.warehouse import open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
 
@@ -47,7 +48,6 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.queries import history as answers  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries import output  # noqa: PLC0415
     from streaming_app.queries.topology_diff import parse_time  # noqa: PLC0415
-    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     try:
         time = None if at is None else parse_time(at, datetime.now(timezone.utc))
@@ -57,7 +57,7 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
         task = None if task is None else answers.check_task(task)
     except ValueError as error:
         raise click.UsageError(f"--task {error}") from None
-    events = answers.read_events(WarehouseReader(warehouse), cluster, group_id)
+    events = answers.read_events(open_cluster(warehouse, cluster), cluster, group_id)
     if member is not None:
         events = _require(answers.events_of_member(events, member), f"Group {group_id!r} had no member {member!r}")
     if task is not None:

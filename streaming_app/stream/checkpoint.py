@@ -13,7 +13,7 @@ Reading from the beginning drops the rows of the groups. The log may have been c
 tombstones are removed after `delete.retention.ms`, so members and groups that are gone would stay in the rows for ever.
 For the same reason a job that was away for longer than that reads from the beginning, too.
 
-A checkpoint that is past its tables, since one of them was restored, is dropped for the same reason.
+A checkpoint that is past its tables, or behind them, since one was restored, is dropped, too (see `table_versions`).
 
 The history (`history_tables`) stays as it is. `StartPosition.history_offsets` is how far it reaches; what the log shows
 again up to there, after compaction perhaps otherwise, is left out. It is part of the record, so that a job that is
@@ -83,8 +83,16 @@ def prepare_start(
     is_lost = not (files.exists(checkpoint / "metadata") and files.exists(checkpoint / "offsets"))
     versions = TableVersions(writer, checkpoint)
     restored = versions.restored()
+    beyond = [] if is_lost else versions.beyond()
     reason = _reason_to_read_again(
-        known, identity, reset=reset or is_lost, is_other=is_other, grew=grew, restored=restored, topic=topic, away=away
+        known,
+        identity,
+        reset=reset or is_lost,
+        is_other=is_other,
+        grew=grew,
+        mismatch=_mismatch(restored, beyond),
+        topic=topic,
+        away=away,
     )
     record = {
         **now,
@@ -127,7 +135,7 @@ def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
     reset: bool,
     is_other: bool,
     grew: bool,
-    restored: Sequence[str],
+    mismatch: str,
     topic: OffsetsTopic,
     away: timedelta | None,
 ) -> str | None:
@@ -138,8 +146,8 @@ def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
         return ""
     if grew:
         return f"the topic now has {topic.partitions} partitions, reading from the beginning; the history stays"
-    if restored:
-        return f"lost or restored since: {', '.join(restored)}; reading from the beginning; the history stays"
+    if mismatch:
+        return f"{mismatch}; reading from the beginning; the history stays"
     retention = timedelta(milliseconds=topic.delete_retention_ms)
     if not absence.is_too_long(away, retention):
         return None
@@ -148,6 +156,13 @@ def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
     else:
         why = f"last at the end of the topic {_hours(away)} ago, and tombstones are removed after {_hours(retention)}"
     return f"{why}: reading from the beginning; the history stays"
+
+
+def _mismatch(restored: Sequence[str], beyond: Sequence[str]) -> str:
+    """Return in which way tables are older than the checkpoint, or newer; empty if they fit."""
+    if restored:
+        return f"lost or restored since: {', '.join(restored)}"
+    return f"the checkpoint is older than {', '.join(beyond)}" if beyond else ""
 
 
 def _history(

@@ -15,7 +15,7 @@ from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -60,7 +60,7 @@ class DeltaWriter:
     def __init__(self, spark: SparkSession, location: Location | Path | str, cluster: str) -> None:
         self._spark = spark
         self.location = self._location = Location.of(location)
-        self._cluster = cluster
+        self.cluster = self._cluster = cluster
         self.files = warehouse_files(self._location, spark)
         for name, value in _SQL_TEXT_CONF.items():
             spark.conf.set(name, value)
@@ -166,6 +166,12 @@ class DeltaWriter:
             .option("txnVersion", batch_id)
             .save(self._path(name))
         )
+
+    def last_append(self, name: str, writers: Iterable[str]) -> int:
+        """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
+        table = (self._location / name).delta_table()
+        batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
+        return max((batch for batch in batches if batch is not None), default=-1)
 
     def rewrite_events(self, events: DataFrame, retracted: DataFrame) -> None:
         """Delete the `retracted` events, of operations that an earlier batch saw only in part, and insert `events`.

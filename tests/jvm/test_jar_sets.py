@@ -112,6 +112,11 @@ def test_the_package_requires_the_versions_that_were_tested() -> None:
     assert {name: constraints[name] for name in pinned} == pinned
 
 
+def test_the_documents_name_the_tested_versions() -> None:
+    text = (ROOT / "docs" / "getting-started.md").read_text("utf-8")
+    assert f"Spark {TESTED[0].spark}, Delta Lake {TESTED[0].delta}" in text
+
+
 def jars_command(*arguments: str | Path) -> tuple[int, str]:
     result = CliRunner().invoke(main, ["jars", *map(str, arguments)])
     return result.exit_code, result.output

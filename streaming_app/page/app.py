@@ -143,6 +143,7 @@ class Page:
             snapshot.alerts,
             snapshot.lag_rows(group_id),
             described=self._described(row),
+            history=lambda begin: snapshot.lag_history(group_id, begin.replace(second=0, microsecond=0)),
             diff=snapshot.topology_diff(group_id),
             selected_range=selected if selected in RANGES else default_range(row, now),
             now=now,

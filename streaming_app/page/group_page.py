@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from streaming_app.alerts.rules.alert import Alert
 from streaming_app.alerts.rules.evaluate import RULES
 from streaming_app.page.description import Described, NodeRow, node_rows
+from streaming_app.page.lag_line import LagLine, lag_line
 from streaming_app.page.task_matrix import Matrix, task_matrix
 from streaming_app.page.timeline import Timeline, causes_text, event_text, timeline
 from streaming_app.page.words import STATES, Meaning, description_meaning, state_meaning
@@ -71,6 +72,9 @@ class GroupView:
     diff: TopologyDiff | None
     lag: Sequence[Row]
     lag_partitions: int
+    lag_offsets: int
+    """The sum over the partitions of which it is known."""
+    lag_line: LagLine | None
 
 
 def group_view(  # noqa: PLR0913 - what is known about a group
@@ -80,12 +84,17 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     lag: Sequence[Row],
     *,
     described: Described | None,
+    history: Callable[[datetime], Iterable[Row]],
     diff: TopologyDiff | None,
     selected_range: str,
     now: datetime,
 ) -> GroupView:
-    """Return the page of a row of `groups`; `events` and `lag` are its rows of these tables."""
+    """Return the page of a row of `groups`; `events` and `lag` are its rows of these tables.
+
+    `history` returns the samples of its lag since a time.
+    """
     by_task = lag_by_task(lag)
+    line = timeline(row, events, selected_range, now)
     return GroupView(
         row=row,
         state=state_meaning(row["state"]),
@@ -94,7 +103,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
         matrix=task_matrix(row["members"] or (), row["assignments"] or (), by_task),
         members=list(_members(row))[:SHOWN_MEMBERS],
-        timeline=timeline(row, events, selected_range, now),
+        timeline=line,
         events=[
             EventRow(event["at"], event_text(event), event["member_id"], event["kind"])
             for event in reversed(events[-SHOWN_EVENTS:])
@@ -105,6 +114,8 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         diff=diff if diff and diff.changes else None,
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
+        lag_offsets=sum(one["lag"] or 0 for one in lag),
+        lag_line=lag_line(history(line.begin), line.begin, line.end),
     )
 
 

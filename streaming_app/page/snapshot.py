@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from schemas.table_definitions import tables, views
@@ -27,6 +27,7 @@ _Result = TypeVar("_Result")
 MAX_EVENTS = 2_000
 """Of one group, the newest; the page says so where there are more."""
 _MAX_LAG_ROWS = 5_000
+MAX_LAG_SAMPLES = 50_000
 MAX_AGE = timedelta(minutes=1)
 """Of tables that count as up to date."""
 _MAX_DETAILS = 256  # queries about single groups that are kept with a snapshot
@@ -43,9 +44,27 @@ SELECT group_id, sum(CASE WHEN role = 'active' AND target THEN 1 ELSE 0 END) AS 
        sum(CASE WHEN pending_revocation OR (current AND NOT target) THEN 1 ELSE 0 END) AS given
 FROM assignments WHERE cluster = {cluster} GROUP BY group_id
 """
+LAG_STATUSES = (
+    "OK",
+    "LEFT_OVER",
+    "UNKNOWN",
+    "CATCHING_UP",
+    "BEHIND",
+    "UNOWNED",
+    "RECREATED",
+    "REWOUND",
+    "STOPPED",
+    "STALLED",
+    "LOST",
+)
+"""Of a partition, the worst last: what a group shows of its partitions."""
+_RANK = (
+    "CASE status " + " ".join(f"WHEN '{name}' THEN {rank}" for rank, name in enumerate(LAG_STATUSES)) + " ELSE 2 END"
+)
 _LAG = """
 SELECT group_id, sum(lag) AS lag, max(lag_seconds) AS lag_seconds, count(*) AS partitions,
-       count(lag) AS known, bool_or(lag_seconds_is_lower_bound) AS is_lower_bound, max(observed_at) AS observed_at
+       count(lag) AS known, bool_or(lag_seconds_is_lower_bound) AS is_lower_bound,
+       max({rank}) AS worst
 FROM lag WHERE cluster = {cluster} GROUP BY group_id
 """
 _EVENTS = f"""
@@ -56,6 +75,10 @@ _LAG_ROWS = f"""
 SELECT topic, partition, committed_offset, log_end_offset, lag, lag_seconds, status, subtopology_id, task_id,
        observed_at
 FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST LIMIT {_MAX_LAG_ROWS}
+"""  # noqa: S608 - as above
+_LAG_HISTORY = f"""
+SELECT topic, partition, lag, lag_seconds, observed_at FROM lag_history
+WHERE {{where}} AND observed_at >= TIMESTAMP '{{since}}' ORDER BY observed_at LIMIT {MAX_LAG_SAMPLES}
 """  # noqa: S608 - as above
 
 
@@ -83,6 +106,8 @@ class GroupSummary:
     """Offsets, the sum over all partitions of which it is known; None if it is of none."""
     lag_seconds: float | None = None
     """Of the partition that is furthest behind."""
+    lag_status: str | None = None
+    """The worst of its partitions, one of `LAG_STATUSES`; None without the table."""
     lag_is_partial: bool = False
     """Of some partitions the lag is not known, or is more than this."""
 
@@ -102,6 +127,7 @@ class Snapshot:
     alerts: tuple[Alert, ...] = ()
     """Those that are pending or firing, of groups, the cluster and the job."""
     has_lag: bool = False
+    """The tables hold the lag of groups."""
     reader: WarehouseReader | None = None
     _by_key: dict[str, str] = field(default_factory=dict)
     _details: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -143,6 +169,17 @@ class Snapshot:
         )
         return rows
 
+    def lag_history(self, group_id: str, begin: datetime) -> list[Row]:
+        """Return the samples of the lag of a group since `begin`, oldest first.
+
+        Raises WarehouseError.
+        """
+        if not self.has_lag:
+            return []
+        since = f"{begin.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+        rows: list[Row] = self._detail(f"lag_history {since}", group_id, _LAG_HISTORY.replace("{since}", since))
+        return rows
+
     def topology_diff(self, group_id: str) -> TopologyDiff | None:
         """Return what changed from the topology before the newest to the newest; None if only one is known."""
         reader = self.reader
@@ -182,7 +219,7 @@ def read_snapshot(
     literal = quote(cluster)
     alerts = read_alerts(reader, f"cluster = {literal} AND state IN ({quote(FIRING)}, {quote(PENDING)})")
     has_lag = any(one.name == "lag" for one in (*tables(), *views()))
-    lag = _by_group(reader.rows(_LAG.replace("{cluster}", literal))) if has_lag else {}
+    lag = _by_group(reader.rows(_LAG.replace("{rank}", _RANK).replace("{cluster}", literal))) if has_lag else {}
     tasks = _by_group(reader.rows(_TASKS.replace("{cluster}", literal)))
     firing: dict[str, list[Alert]] = {}
     for alert in sorted(alerts, key=_severity):
@@ -222,5 +259,6 @@ def _summary(row: Row, tasks: Row, lag: Row, alerts: Any) -> GroupSummary:  # no
         alerts=tuple(alerts),
         lag=lag["lag"] if is_known else None,
         lag_seconds=lag["lag_seconds"] if is_known else None,
+        lag_status=LAG_STATUSES[lag["worst"]] if lag else None,
         lag_is_partial=partial,
     )

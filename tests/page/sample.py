@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from schemas.table_definitions import tables
 from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
@@ -18,6 +19,7 @@ from tests.hostile import STORED
 from tests.warehouses import arrow_schema, make_warehouse
 
 Row = dict[str, Any]
+HAS_LAG = any(one.name == "lag" for one in tables())
 RICH = "orders-enrichment"
 HOSTILE = ("<script>alert(1)</script><b>", "${spark.sql.session.timeZone}", STORED, "ab'\\${x}🎉" * 2_700, "")
 _MEMBER_DEFAULTS = {
@@ -40,6 +42,9 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "alerts", list(_alerts(now)))
     append(path, "group_events", list(_events(now)))
     append(path, "topologies", list(_topologies(now)))
+    if HAS_LAG:
+        append(path, "lag", list(_lag(now)))
+        append(path, "lag_history", list(_lag_history(now)))
     beat(path, now)
     return path
 
@@ -328,6 +333,32 @@ def _events(now: datetime) -> Iterator[Row]:
     yield event(611, "member_joined", None, "streams", member_id="orders-member-3")
     yield event(9.2, "member_joined", None, "streams", member_id="orders-member-4")
     yield event(9.1, "member_joined", None, "streams", member_id="orders-member-5")
+
+
+def _lag(now: datetime) -> Iterator[Row]:
+    def partition(group_id: str, topic: str, number: int, lag: int | None, status: str = "OK", **columns: Any) -> Row:
+        committed = 1_204_331 + 97 * number
+        ends = {"committed_offset": committed, "log_end_offset": None if lag is None else committed + lag}
+        seconds = {"lag_seconds": None if lag is None else lag / 40, "lag_seconds_is_lower_bound": False}
+        common = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": number, "observed_at": now}
+        return {**common, **ends, **seconds, "lag": lag, "status": status, **columns}
+
+    for number, lag in enumerate((18_240, 2_112, 0, 9_001)):
+        yield partition(
+            RICH, "orders", number, lag, "CATCHING_UP" if lag else "OK", subtopology_id="0", task_id=f"0_{number}"
+        )
+    for number, lag in enumerate((12, 0, 340, None)):
+        yield partition(RICH, "customers", number, lag, subtopology_id="1", task_id=f"1_{number}")
+    yield partition("fraud-detection", "card-payments", 0, 88_412, "STOPPED", subtopology_id="0")
+    yield partition("payments-enrichment", "payments", 0, 7)
+
+
+def _lag_history(now: datetime) -> Iterator[Row]:
+    for minute in range(240):
+        at = now - timedelta(minutes=240 - minute)
+        lag = round(400 + 60 * (minute % 7) + (900 * max(0, minute - 200) if minute < 230 else 1_100 * (255 - minute)))
+        common = {"cluster": "default", "group_id": RICH, "topic": "orders", "partition": 0, "status": "OK"}
+        yield {**common, "lag": lag, "lag_seconds": lag / 40, "observed_at": at}
 
 
 def _topologies(now: datetime) -> Iterator[Row]:

@@ -11,6 +11,7 @@ from streaming_app.alerts.rules.alert import FIRING, Alert
 from streaming_app.page.description import described_of, description_graph, node_rows
 from streaming_app.page.graph import MAX_NODES, Graph
 from streaming_app.page.group_page import hosts_of
+from streaming_app.page.lag_line import lag_line
 from streaming_app.page.overview import Query, overview
 from streaming_app.page.snapshot import GroupSummary
 from streaming_app.page.task_matrix import task_matrix, task_order
@@ -192,6 +193,28 @@ def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     assert orders.lines == ["lag 1,200 · 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key
     assert graphs[0].to_json() != graphs[1].to_json()
+
+
+def sample(minute: float, partition: int, lag: int | None) -> dict[str, Any]:
+    return {"topic": "t", "partition": partition, "lag": lag, "observed_at": NOW + timedelta(minutes=minute)}
+
+
+def test_the_line_of_the_lag_adds_the_last_samples_of_all_partitions() -> None:
+    samples = [sample(0, 0, 10), sample(0, 1, 30), sample(5, 0, 60), sample(10, 1, None)]
+    line = lag_line(samples, NOW, NOW + timedelta(minutes=20))
+    assert line is not None
+    assert (line.most, line.newest) == (90, 60)
+    assert line.points == "0.0,556 250.0,556 250.0,0 500.0,0 500.0,333 1000,333"
+    assert lag_line(samples[:2], NOW, NOW + timedelta(minutes=20)) is None
+    assert lag_line([], NOW, NOW + timedelta(minutes=20)) is None
+
+
+def test_the_line_of_many_samples_is_short_and_keeps_the_peak() -> None:
+    samples = [sample(number / 100, 0, 7 if number != 3_333 else 5_000) for number in range(10_000)]
+    line = lag_line(samples, NOW, NOW + timedelta(minutes=100))
+    assert line is not None
+    assert (line.most, line.newest) == (5_000, 7)
+    assert len(line.points) < 8_000
 
 
 def test_a_description_is_drawn_by_subtopology() -> None:

@@ -18,6 +18,7 @@ COMMANDS = (
     "alerts",
     "silence",
     "status",
+    "web",
     "verify",
     "config",
     "decode",

@@ -15,6 +15,7 @@ _SCALARS = {
     "timestamp": pa.timestamp("us", "UTC"),
     "int": pa.int32(),
     "bigint": pa.int64(),
+    "double": pa.float64(),
     "boolean": pa.bool_(),
     "binary": pa.binary(),
 }

@@ -19,6 +19,7 @@ COMMANDS = (
     "alerts",
     "silence",
     "status",
+    "web",
     "verify",
     "config",
     "decode",

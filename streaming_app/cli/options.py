@@ -106,6 +106,12 @@ _job_flags = {
         type=click.FloatRange(min=0, min_open=True, max=defaults.MAX_RETENTION_DAYS),
         help="How long history, quarantine and deleted groups are kept.",
     ),
+    "offsets": click.option(
+        "--offsets/--no-offsets",
+        default=True,
+        show_default=True,
+        help="Keep the committed offsets of all groups, too.",
+    ),
     "conf": click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit."),
     "metrics_listen": click.option(
         "--metrics-listen", metavar="HOST:PORT", help="Where /metrics, /health and /ready are served."

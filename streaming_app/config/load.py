@@ -18,7 +18,7 @@ from streaming_app.config.settings import Settings
 
 FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
 
-_FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen")}
+_FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen"), "offsets": ("offsets", "enabled")}
 """Flags whose key differs from their name."""
 
 

@@ -15,6 +15,7 @@ from streaming_app.alerts.sinks.settings import SinkList
 from streaming_app.config import defaults
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.names import check_name
+from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location
 from streaming_app.verify.settings import SelfCheckSettings
 
@@ -81,3 +82,4 @@ class Settings(BaseModel):
     sinks: SinkList = ()
     metrics: MetricsSettings = MetricsSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
+    offsets: OffsetsSettings = OffsetsSettings()

@@ -58,6 +58,10 @@ _CONF = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and deterministic
+    # There are two streams: neither waits for the tasks of the other, see `job/commits_stream.py`, and each of them has
+    # a consumer for each partition of the topic.
+    "spark.scheduler.mode": "FAIR",
+    "spark.kafka.consumer.cache.capacity": "256",
     "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
     "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
     "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever

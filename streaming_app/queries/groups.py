@@ -39,6 +39,47 @@ def list_groups(warehouse: WarehouseReader, cluster: str, states: Iterable[str] 
     return [{"GROUP": row["group_id"], "STATE": row["state"]} for row in rows]
 
 
+TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Share")}
+"""The types as the table has them, and as `kafka-groups.sh --list` prints them."""
+
+
+def list_all_groups(
+    warehouse: WarehouseReader, cluster: str, types: Iterable[str], states: Iterable[str] | None = None
+) -> list[Row]:
+    """Return GROUP, TYPE and PROTOCOL of the groups of these types (`all`: of every type), that were not deleted.
+
+    With `states` also STATE, None where the log does not prove it; if there are any, only of groups in one of these.
+    Raises WarehouseError for an unknown type or state.
+    """
+    wanted = {_parse_type(text) for text in types}
+    of_type = "" if None in wanted else f"AND group_type IN ({', '.join(sorted(quote(str(one)) for one in wanted))})"
+    in_state = {parse_state(state) for state in states or ()}
+    of_state = f"AND state IN ({', '.join(map(quote, sorted(in_state)))})" if in_state else ""
+    rows = warehouse.rows(
+        "SELECT group_id, group_type, protocol_type, state FROM all_groups "
+        f"WHERE cluster = {quote(cluster)} {of_type} {of_state} ORDER BY group_id"
+    )
+    return [
+        {
+            "GROUP": row["group_id"],
+            "TYPE": TYPES[row["group_type"]],
+            "PROTOCOL": row["protocol_type"],
+            **({"STATE": row["state"] or _NONE} if states is not None else {}),
+        }
+        for row in rows
+    ]
+
+
+def _parse_type(text: str) -> str | None:
+    """Return the type of this name, in any letter case; None for `all`."""
+    name = text.strip().lower()
+    if name == "all":
+        return None
+    if name not in TYPES:
+        raise WarehouseError(f"No such type: {text}. Valid types are: all, {', '.join(TYPES)}")
+    return name
+
+
 def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
     """Return rows of `groups`: those with the given ids, or all that are not deleted.
 

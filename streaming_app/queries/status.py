@@ -77,6 +77,7 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"alerts    {len(status['firing'])} firing"
     if status["job"]:
         yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
+        yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
 
 
 def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
@@ -114,6 +115,21 @@ def _format_self_check(check: dict[str, Any], now: datetime) -> str:
     if check["failed_at"]:
         parts.append(f"not completed {_ago(check['failed_at'], now)}: {check['failure']}")
     return "; ".join(parts) or "not since the job started"
+
+
+def _format_offsets(offsets: dict[str, Any] | None, now: datetime) -> str:
+    """Return the line about the stream of committed offsets."""
+    if offsets is None:
+        return "not read: offsets.enabled is false"
+    parts = [
+        f"{count(offsets['behind'], 'offset')} behind",
+        f"last success {_ago(offsets['last_success_at'], now)}" if offsets["last_success_at"] else "no batch yet",
+        f"the stream fails since {offsets['failing_since']:%H:%M:%SZ}: {offsets['failure']}"
+        if offsets["failing_since"]
+        else "",
+        "still catching up" if not offsets["caught_up"] else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def _ago(then: datetime, now: datetime) -> str:

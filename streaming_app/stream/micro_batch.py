@@ -75,6 +75,15 @@ class BatchOutcome:
     by_type: Mapping[int, int] = field(default_factory=dict)
     """Records that left the JVM, by record type; -1 for those without a key."""
 
+    def texts(self) -> list[str]:
+        """Return the counts as the line of the batch has them."""
+        return [
+            f"{self.decoded:,} decoded",
+            f"{self.groups:,} groups",
+            f"{self.quarantined:,} quarantined",
+            *([f"{self.drifted:,} with unknown tags"] if self.drifted else []),
+        ]
+
 
 class GroupListener(Protocol):
     """Receives the groups that changed, once they are in the tables."""

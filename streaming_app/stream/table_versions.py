@@ -17,6 +17,7 @@ made while the job ran. Spark would give the numbers of these batches to other o
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schemas.table_definitions import history_tables
@@ -36,15 +37,21 @@ def batch_writers(cluster: str, query: str) -> tuple[str, str]:
 
 
 class TableVersions:
-    """The versions of `groups` and of the history tables, stored next to a checkpoint."""
+    """The versions of the tables that a query writes, stored next to its checkpoint."""
 
-    def __init__(self, writer: DeltaWriter, checkpoint: Location) -> None:
+    def __init__(self, writer: DeltaWriter, checkpoint: Location, names: Sequence[str] | None = None) -> None:
+        """Take the tables `names`, which delta-rs may write, too; by default `groups` and the history tables."""
         self._writer, self._checkpoint = writer, checkpoint
         self._file = Location(f"{checkpoint}.tables.json")
+        self._has_slices = names is None  # the versions of its appends are those of slices
+        self._names = _group_tables() if names is None else names
+        self._appended = [one.name for one in history_tables()] if names is None else names
+        # Spark knows its own commits without reading the log.
+        self._version = writer.version if names is None else self._newest_version
 
     def write(self) -> None:
         """Store the versions that the tables have now. Raises JobError or OSError when that fails."""
-        versions = {name: self._writer.version(name) for name in _names()}
+        versions = {name: self._version(name) for name in self._names}
         self._writer.files.write(self._file, json.dumps(versions))
 
     def forget(self) -> None:
@@ -54,24 +61,27 @@ class TableVersions:
     def restored(self) -> list[str]:
         """Return the names of the tables that are from before the checkpoint, or do not hold what was written then."""
         known = self._read()
-        return [name for name in _names() if name in known and self._is_restored(name, known[name])]
+        return [name for name in self._names if name in known and self._is_restored(name, known[name])]
+
+    def _newest_version(self, name: str) -> int:
+        return int((self._writer.location / name).delta_table().version())
 
     def beyond(self) -> list[str]:
-        """Return the names of the history tables with batches that the checkpoint, which exists, has not begun.
+        """Return the names of the appended tables with batches that the checkpoint, which exists, has not begun.
 
         If it is damaged, as it has finished a batch that it has not begun, these are all of them. Raises OSError.
         """
         begun, finished = (_newest(self._checkpoint / name) for name in ("offsets", "commits"))
-        names = [one.name for one in history_tables()]
         if finished > begun:
-            return names
-        return [name for name in names if self._newest_batch(name) > begun]
+            return list(self._appended)
+        return [name for name in self._appended if self._newest_batch(name) > begun]
 
     def _newest_batch(self, name: str) -> int:
         """Return the newest batch of the checkpoint's query of which a table has rows; -1 if there is none."""
         metadata = json.loads(self._writer.files.read(self._checkpoint / "metadata") or "{}")
         writers = batch_writers(self._writer.cluster, str(metadata.get("id")))
-        return batch_of(self._writer.last_append(name, writers))
+        newest = self._writer.last_append(name, writers)
+        return batch_of(newest) if self._has_slices else newest
 
     def _is_restored(self, name: str, known: int) -> bool:
         table = (self._writer.location / name).delta_table()
@@ -95,5 +105,5 @@ def _newest(directory: Location) -> int:
     return max((int(name) for name in directory.names() if name.isdecimal()), default=-1)
 
 
-def _names() -> list[str]:
+def _group_tables() -> list[str]:
     return ["groups", *(one.name for one in history_tables())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta, timezone
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
@@ -31,9 +32,8 @@ _PROPERTIES = {
     "delta.logRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
     "delta.deletedFileRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
 }
-_TABLE_PROPERTIES = {
-    "alerts": {"delta.enableDeletionVectors": "false"},  # delta-rs writes this table, and does not write them
-}
+_NO_DELETION_VECTORS = {"delta.enableDeletionVectors": "false"}  # delta-rs writes the table, and does not write them
+_TABLE_PROPERTIES = dict.fromkeys(("alerts", "offset_commits", "group_records"), _NO_DELETION_VECTORS)
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
 # Group ids are in some of the SQL text below, and whoever may join a group chooses its id. Spark would replace `${...}`
 # in it by settings, and with the second setting would not understand `_literal`.
@@ -62,6 +62,7 @@ class DeltaWriter:
         self.location = self._location = Location.of(location)
         self.cluster = self._cluster = cluster
         self.files = warehouse_files(self._location, spark)
+        self._preparing = Lock()
         for name, value in _SQL_TEXT_CONF.items():
             spark.conf.set(name, value)
 
@@ -70,6 +71,10 @@ class DeltaWriter:
 
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
+        with self._preparing:  # both streams do it when they start
+            return self._prepare()
+
+    def _prepare(self) -> set[str]:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -98,6 +103,15 @@ class DeltaWriter:
     def stored_groups(self) -> DataFrame:
         """Return the stored rows of all groups."""
         return self._rows("groups")
+
+    def stored_rows(self, name: str) -> DataFrame:
+        """Return the stored rows of a table."""
+        return self._rows(name)
+
+    def replace_rows(self, name: str, rows: DataFrame) -> None:
+        """Replace all rows of this cluster in a table, in one commit; `rows` may be read from it."""
+        condition = f"cluster = {_literal(self._cluster)}"
+        rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path(name))
 
     def find_stored_groups(self, column: str, values: Sequence[str]) -> pa.Table:
         """Return the stored rows of the groups that have one of `values` in `column`.
@@ -131,9 +145,17 @@ class DeltaWriter:
         return int(self._delta_log(name).unsafeVolatileSnapshot().version())
 
     def highest_offsets(
-        self, name: str, partition_column: str, time_column: str, after: datetime | None = None
+        self,
+        name: str,
+        partition_column: str,
+        time_column: str,
+        after: datetime | None = None,
+        where: str | None = None,
     ) -> dict[int, int]:
-        """Return the highest offset in a table by partition of the topic, of the rows whose time is after `after`."""
+        """Return the highest offset in a table by partition of the topic, of the rows whose time is after `after`.
+
+        `where` is a condition of Spark SQL that limits the rows further.
+        """
         if self.is_empty(name):
             return {}
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
@@ -141,6 +163,8 @@ class DeltaWriter:
         rows = self._rows(name)
         if after is not None:
             rows = rows.where(F.col(time_column) > F.lit(after))
+        if where is not None:
+            rows = rows.where(where)
         return dict(rows.groupBy(partition_column).max("offset").collect())
 
     def newest(self, name: str, time_column: str) -> datetime | None:

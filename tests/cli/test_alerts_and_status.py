@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.store import AlertStore
 from streaming_app.cli.main import main
-from streaming_app.job_status import JobStatus, SelfCheckStatus
+from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.location import Location
 from tests.heartbeats import write_heartbeat
@@ -231,12 +231,39 @@ def test_status_shows_the_last_self_check(warehouse: Path, check: SelfCheckStatu
     assert words in line
 
 
+@pytest.mark.parametrize(
+    ("offsets", "line"),
+    [
+        (None, "offsets   not read: offsets.enabled is false"),
+        (OffsetsStatus(), "offsets   0 offsets behind; no batch yet; still catching up"),
+        (
+            OffsetsStatus(caught_up=True, behind=1, failing_since=AT, failure="no space left"),
+            f"offsets   1 offset behind; no batch yet; the stream fails since {AT:%H:%M:%SZ}: no space left",
+        ),
+    ],
+    ids=["not read", "catching up", "failing"],
+)
+def test_status_shows_the_stream_of_committed_offsets(
+    warehouse: Path, offsets: OffsetsStatus | None, line: str
+) -> None:
+    write_heartbeat(warehouse, facts=JobStatus(AT, caught_up=True, offsets=offsets))
+    assert line in run("status", "--warehouse", warehouse).stdout.splitlines()
+
+
 def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
     save(warehouse, FIRING_ALERT, OTHER_CLUSTER)
     lines = run("status", "--warehouse", warehouse).output.splitlines()
     assert lines[1] == "job       has never run here"
     assert lines[3] == "alerts    1 firing"
-    assert [line.split()[0] for line in lines[-5:]] == ["groups", "group_events", "quarantine", "topologies", "alerts"]
+    assert [line.split()[0] for line in lines[-7:]] == [
+        "groups",
+        "group_events",
+        "quarantine",
+        "topologies",
+        "alerts",
+        "offset_commits",
+        "group_records",
+    ]
     printed = json.loads(run("status", "--json", "--warehouse", warehouse).stdout)
     assert (printed["job"], printed["groups"], len(printed["firing"])) == (None, {}, 1)
     assert all(table["files_with_history"] for table in printed["tables"])

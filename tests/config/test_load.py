@@ -55,6 +55,8 @@ KEYS = [
     Key(("metrics", "listen"), "file:1", "variable:2", "flag:3"),
     Key(("metrics", "groups"), "file", "variable"),
     Key(("metrics", "max_groups"), 1, "2"),
+    Key(("offsets", "enabled"), json.loads("false"), "true", json.loads("false")),
+    Key(("offsets", "trigger"), 1.0, "2.0"),
     Key(("self_check", "enabled"), json.loads("false"), "true"),
     Key(("self_check", "interval"), 1.0, "2.0"),
 ]
@@ -89,7 +91,8 @@ def test_precedence_is_flags_environment_file_default(
     key: Key, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(nested(key.path, key.file))
-    flag = {"metrics_listen": key.flag} if key.path[0] == "metrics" else nested(key.path, key.flag)
+    flags = {("metrics", "listen"): "metrics_listen", ("offsets", "enabled"): "offsets"}
+    flag = {flags[key.path]: key.flag} if key.path in flags else nested(key.path, key.flag)
     from_default, from_file = load(), load(file)
     monkeypatch.setenv("STREAMS_GROUPS_" + "__".join(key.path).upper(), key.variable)
     from_variable = load(file)

@@ -20,6 +20,7 @@ DIFFERENCE, DOUBLE, LOSS = "difference", "double", "loss"
 _VERIFY_SECONDS = 60.0
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
+_OF_BATCHES = "group_type"  # event: of two changes within a batch it is the last one
 _SHOWN = 300  # characters
 
 Offsets = Mapping[int, int]
@@ -118,7 +119,7 @@ def _stored(warehouse: Path, name: str) -> Rows:
 def _history(name: str, rows: Rows, first_kept: Offsets) -> Iterator[dict[str, Any]]:
     definition = table(name)
     for row in rows:
-        if row.get("kind") != _NOT_FROM_LOG and row["offset"] >= first_kept.get(
+        if row.get("kind") not in {_NOT_FROM_LOG, _OF_BATCHES} and row["offset"] >= first_kept.get(
             row[str(definition.partition_column)], 0
         ):
             yield row

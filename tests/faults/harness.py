@@ -21,7 +21,7 @@ from streaming_app.sandbox.managed_process import Startable
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.faults.disk import Disk
 from tests.faults.job import FaultyJob
-from tests.history.job import STARTS, StartOptions
+from tests.history.job import StartOptions
 from tests.history.operations import Operations
 from tests.odd_group_ids import ODD
 
@@ -117,6 +117,11 @@ class FaultHarness(Startable):
 
     # What goes on besides the faults
 
+    @property
+    def _slowness(self) -> float:
+        """How slow this machine is; 1 for one on which a start takes 4 s. What it has to process is less then."""
+        return max(1.0, self.start_seconds / 4)
+
     def seconds(self, low: float, high: float) -> float:
         """Return a random number of seconds."""
         return self.random.uniform(low, high)
@@ -133,7 +138,7 @@ class FaultHarness(Startable):
                     self._write_unknown_record()
                 else:
                     self.operations.step()
-            time.sleep(0.05)
+            time.sleep(0.02 * self._slowness)
 
     def wait_before(self) -> None:
         """Let some time pass before a fault: it finds the job while it starts, or while it writes small batches."""
@@ -167,8 +172,11 @@ class FaultHarness(Startable):
 
     def start_job(self, *options: str, setup: str = "") -> None:
         """Start the job in one of several ways, with these options in addition."""
-        how = self.random.choice(STARTS)
-        self.job.start(StartOptions((*how.options, *options), how.as_large_batches, setup))
+        size = self.random.choice((None, 25, 60, None))
+        large = size is None and self.random.random() < 0.5
+        if size:  # splits operations
+            options = ("--max-offsets-per-trigger", str(int(size * self._slowness)), *options)
+        self.job.start(StartOptions(options, large, setup))
 
     def start_job_for_workers(self) -> None:
         """Start the job so that every batch is processed by workers."""

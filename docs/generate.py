@@ -91,7 +91,9 @@ def table_reference() -> str:
 
 
 def _kind(one: Table) -> str:
-    return f"view of [`{one.view_of}`](#{one.view_of})" if one.view_of else "Delta table"
+    if one.view_of:
+        return f"view of [`{one.view_of}`](#{one.view_of})"
+    return "view" if one.is_view else "Delta table"
 
 
 def _row_key(one: Table) -> str:

@@ -34,7 +34,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A Delta table, a view over a nested column of one (`view_of`), or a struct that is only nested (`nested`)."""
+    """A Delta table, a view, or a struct that is only nested (`nested`).
+
+    A view is over a nested column of a table (`view_of`), or a query over tables and the views before it (`sql`).
+    """
 
     name: str
     about: str
@@ -48,6 +51,13 @@ class Table:
     """The time column from which the retention counts; None: the job does not expire rows of this table."""
     partition_column: str | None = None
     """Of a table that is only appended to: the column that holds the partition of the offsets topic."""
+    sql: str | None = None
+    """Of a view: its query, in the dialects of Spark and of DataFusion alike."""
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is a view."""
+        return bool(self.view_of or self.sql)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,6 +92,7 @@ def _table(data: dict[str, Any]) -> Table:
         order=data.get("order", 0),
         expires_by=data.get("expires_by"),
         partition_column=data.get("partition_column"),
+        sql=data.get("query"),
     )
 
 
@@ -92,13 +103,13 @@ def _expand(column_type: str) -> str:
 @cache
 def tables() -> tuple[Table, ...]:
     """Return the Delta tables, in the order of the documentation."""
-    return tuple(one for one in _all() if not one.view_of and not one.nested)
+    return tuple(one for one in _all() if not one.is_view and not one.nested)
 
 
 @cache
 def views() -> tuple[Table, ...]:
-    """Return the views over the nested columns of `groups`."""
-    return tuple(one for one in _all() if one.view_of)
+    """Return the views, each after those that it reads."""
+    return tuple(one for one in _all() if one.is_view)
 
 
 @cache
@@ -124,6 +135,8 @@ def view_sql(view: Table, explode: str) -> str:
 
     A field of a struct is written ``row['name']``, which both dialects accept.
     """
+    if view.sql:
+        return view.sql
     fields = ", ".join(f"item['{column.name}'] AS {column.name}" for column in view.columns)
     nested = f"SELECT cluster, group_id, {explode}({view.name}) AS item FROM {view.view_of}"  # noqa: S608 - our own names
     return f"SELECT cluster, group_id, {fields} FROM ({nested}) AS nested"  # noqa: S608 - as above

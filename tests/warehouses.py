@@ -16,6 +16,7 @@ _SCALARS = {
     "int": pa.int32(),
     "bigint": pa.int64(),
     "boolean": pa.bool_(),
+    "double": pa.float64(),
     "binary": pa.binary(),
 }
 

@@ -11,6 +11,7 @@ COMMANDS = (
     "demo",
     "list_groups",
     "describe",
+    "lag",
     "diff",
     "sql",
     "alerts",

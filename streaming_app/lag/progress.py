@@ -73,7 +73,8 @@ class Progress:
             self.seen_at = self.offset_since = now if committed_at is None else min(now, committed_at)
             self.offset, self.committed_at, self.commits_at_offset = offset, committed_at, 1
             return
-        if offset == self.offset and committed_at == self.committed_at:
+        if offset == self.offset and (committed_at == self.committed_at or None in {committed_at, self.committed_at}):
+            self.committed_at = self.committed_at if committed_at is None else committed_at
             self._expire_rewind(now)
             return
         if committed_at is None or self.committed_at is None:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.status import LEFT_OVER, OK, RANK
 
-Key = tuple[str | int | None, ...]
+Key = tuple[str | float | None, ...]
 
 
 @dataclass(slots=True)
@@ -57,15 +57,15 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "group": ("group_id",),
         "subtopology": ("group_id", "subtopology_id"),
-        "task": ("group_id", "task_id"),
-        "member": ("group_id", "member_id"),
+        "task": ("group_id", "task_id", "member_id", "client_host"),
+        "member": ("group_id", "member_id", "client_host"),
         "process": ("group_id", "process_id", "client_host"),
         "host": ("client_host",),
         "topic": ("group_id", "topic"),
         "partition": ("group_id", "topic", "partition"),
     }
 )
-"""What lag can be summed by, and the columns that tell the subjects apart."""
+"""What lag can be summed by, and the columns of a subject; of one such as a task, some follow from the others."""
 
 _NEEDED: Mapping[str, Callable[[LagRow], bool]] = MappingProxyType(
     {

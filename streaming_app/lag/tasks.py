@@ -48,7 +48,10 @@ def _subtopologies(subtopologies: Iterable[Row], match_topics: MatchTopics) -> d
     if not known:
         return None
     by_topic = {
-        topic: one["subtopology_id"] for one in known for pattern in one["source_topic_regex"] for topic in match_topics(pattern)
+        topic: one["subtopology_id"]
+        for one in known
+        for pattern in one["source_topic_regex"]
+        for topic in match_topics(pattern)
     }
     for one in known:
         names = (*one["source_topics"], *_names(one["repartition_source_topics"]))

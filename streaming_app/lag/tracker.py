@@ -52,7 +52,9 @@ class LagTracker:
         for key in self._progress.keys() - commits.keys():
             del self._progress[key]
         return [
-            self._row(key, commit, ends.get(key[1:], NO_ENDS), groups.get(key[0], NO_TASKS), now, allowed[key[0]], recreated)
+            self._row(
+                key, commit, ends.get(key[1:], NO_ENDS), groups.get(key[0], NO_TASKS), now, allowed[key[0]], recreated
+            )
             for key, commit in commits.items()
         ]
 
@@ -64,7 +66,9 @@ class LagTracker:
         """Return the id of the topic that the samples are of."""
         return self._topic_ids.get(topic)
 
-    def restore_samples(self, topic: str, partition: int, topic_id: str | None, samples: Iterable[tuple[int, float]]) -> None:
+    def restore_samples(
+        self, topic: str, partition: int, topic_id: str | None, samples: Iterable[tuple[int, float]]
+    ) -> None:
         """Begin with the samples that an earlier run kept."""
         if topic_id is not None:
             self._topic_ids[topic] = topic_id
@@ -84,16 +88,11 @@ class LagTracker:
 
     def _observe_ends(self, ends: Mapping[TopicPartition, LogEnds], now: float) -> set[str]:
         """Add the samples; return the topics that were created again since the pass before."""
-        recreated = set()
-        for (topic, _), one in ends.items():
-            if one.topic_id is not None and self._topic_ids.get(topic) != one.topic_id:
-                if topic in self._topic_ids:
-                    recreated.add(topic)
-                self._topic_ids[topic] = one.topic_id
-        for key in self._samples.keys() - ends.keys():
-            del self._samples[key]
-        for topic in self._topic_ids.keys() - {topic for topic, _ in ends}:
-            del self._topic_ids[topic]
+        topic_ids = {topic: one.topic_id for (topic, _), one in ends.items() if one.topic_id is not None}
+        recreated = {topic for topic, known in self._topic_ids.items() if topic_ids.get(topic, known) != known}
+        known_ids = {topic: self._topic_ids[topic] for topic, _ in ends if topic in self._topic_ids}
+        self._topic_ids = {**known_ids, **topic_ids}
+        self._samples = {key: samples for key, samples in self._samples.items() if key in ends}
         self._moved = set()
         for key, one in ends.items():
             if one.end is None:
@@ -150,7 +149,7 @@ class LagTracker:
             since_commit=now - progress.seen_at,
             since_offset=now - progress.offset_since,
             commits_at_offset=progress.commits_at_offset,
-            behind_for=0.0 if progress.behind_since is None else now - progress.behind_since,
+            behind_for=_behind_for(progress, age, allowed, now),
             falls=False,
         )
         catch_up = None
@@ -196,6 +195,17 @@ class LagTracker:
             return Age(0.0, is_lower_bound=False)
         samples = self._samples.get(key[1:])
         return (samples.age(offset, now) if samples else None) or _UNKNOWN_AGE
+
+
+def _behind_for(progress: Progress, age: Age | None, allowed: int, now: float) -> float:
+    """Return how long the lag has been above what is allowed, as far as it is known.
+
+    A commit leaves lag from the moment at which the first record after it is written.
+    """
+    observed = 0.0 if progress.behind_since is None else now - progress.behind_since
+    if allowed or age is None or age.is_lower_bound:
+        return observed
+    return max(observed, min(age.seconds, now - progress.offset_since))
 
 
 def _task(tasks: GroupTasks, topic: str, partition: int) -> tuple[str | None, Owner]:

@@ -57,6 +57,12 @@ KEYS = [
     Key(("metrics", "max_groups"), 1, "2"),
     Key(("self_check", "enabled"), json.loads("false"), "true"),
     Key(("self_check", "interval"), 1.0, "2.0"),
+    Key(("lag", "enabled"), json.loads("false"), "true"),
+    Key(("lag", "interval"), 1.0, "2.0"),
+    Key(("lag", "history_interval"), 1.0, "2.0"),
+    Key(("lag", "history_days"), 1.0, "2.0"),
+    Key(("lag", "allowed"), 1, "2"),
+    Key(("lag", "allowed_by_group"), {"file": 1}, '{"variable": 2}'),
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LogEnds, LagRow, Owner
+from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, Owner
 from streaming_app.lag.tracker import LagTracker
 
 GROUP, TOPIC, TOPIC_ID = "payments", "orders", "b5Wb5ZLaQh2q0mFYH7Yb2A"

@@ -36,8 +36,10 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         raise click.UsageError("Give --group GROUP, once or more, or --all-groups.")
     if aspect == "offsets":
         offsets = lag.find_offsets(WarehouseReader(warehouse), cluster, None if all_groups else group_ids)
-        text = output.as_json(offsets) if as_json else output.columns(lag.offset_rows(offsets, verbose=verbose))
-        click.echo(text, nl=bool(text))
+        if as_json:
+            click.echo(output.as_json(offsets))
+        elif offsets:
+            click.echo(output.columns(lag.offset_rows(offsets, verbose=verbose)))
         return
     rows = groups.find_groups(WarehouseReader(warehouse), cluster, None if all_groups else group_ids)
     if as_json:

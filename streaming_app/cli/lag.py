@@ -16,7 +16,7 @@ from streaming_app.tables.location import Location
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N largest.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @handle_errors
-def lag(
+def lag(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
     group_ids: tuple[str, ...],
@@ -30,6 +30,7 @@ def lag(
     from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     sums = queries.find_lag(WarehouseReader(warehouse), cluster, group_ids, by)[:top]
-    rows = [queries.to_json(one, by) if as_json else queries.to_row(one, by) for one in sums]
-    text = output.as_json(rows) if as_json else output.columns(rows)
-    click.echo(text, nl=bool(text))
+    if as_json:
+        click.echo(output.as_json([queries.to_json(one, by) for one in sums]))
+    elif sums:
+        click.echo(output.columns([queries.to_row(one, by) for one in sums]))

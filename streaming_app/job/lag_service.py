@@ -22,6 +22,7 @@ from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.kafka.admin import Admin
 from streaming_app.kafka.security import security_settings
 from streaming_app.lag.model import LagRow
+from streaming_app.metrics.lag_metrics import LagStatus
 from streaming_app.tables.lag_store import LagStore
 from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
 
@@ -92,6 +93,13 @@ class LagService:
     def result(self) -> PassResult | None:
         """The newest pass; None before the first one."""
         return self._result
+
+    def status(self) -> LagStatus | None:
+        """Return the newest pass for the metrics; None before the first one."""
+        result = self._result
+        if result is None:
+            return None
+        return LagStatus(result.rows, result.at, result.seconds, result.requests, result.partitions, self.failures)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -136,7 +136,10 @@ def background_services(
         lag = make_lag_service(config, client_properties(config.bootstrap_server, config.command_config), report)
     with ExitStack() as at_exit:
         if config.metrics.listen:
-            sources = MetricSources(config.cluster, group_cache, health, evaluator.open_alerts, evaluator.sinks)
+            newest_lag = lag.status if lag else _no_lag
+            sources = MetricSources(
+                config.cluster, group_cache, health, evaluator.open_alerts, evaluator.sinks, newest_lag
+            )
             registry = make_registry(sources, config.metrics)
             server = HttpServer(config.metrics.listen, make_app(registry, health, config.cluster))
             at_exit.callback(server.close)
@@ -150,6 +153,10 @@ def background_services(
         services = BackgroundServices(group_cache, evaluator, descriptions, lag)
         at_exit.callback(services.stop_self_check)  # before the others end
         yield services
+
+
+def _no_lag() -> None:
+    return None
 
 
 class _SmallFile(NamedTuple):

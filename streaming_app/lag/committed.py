@@ -42,7 +42,8 @@ class CommittedOffsets:
         for group_id, commits in by_group.items():
             before = self._in_log.get(group_id)
             if before == commits:
-                if not 0 <= now - self._fetched_at.get(group_id, 0.0) < _AGAIN_SECONDS:
+                at = self._fetched_at.get(group_id)
+                if at is None or not 0 <= now - at < _AGAIN_SECONDS:
                     chosen.add(group_id)
                 continue
             self._fetched.pop(group_id, None)

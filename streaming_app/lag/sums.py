@@ -43,7 +43,7 @@ class LagSum:
         if row.committed_offset is None:
             return
         self.partitions_behind += row.status != OK
-        if RANK[row.status] < RANK[self.status]:
+        if RANK.get(row.status, 0) < RANK.get(self.status, 0):  # a later release may have written others
             self.status = row.status
         if row.lag is not None:
             self.lag = (self.lag or 0) + row.lag

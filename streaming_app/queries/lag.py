@@ -44,8 +44,8 @@ def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str],
     mine = f"cluster = {quote(cluster)}"
     if not warehouse.rows(f"SELECT 1 FROM lag WHERE {mine} LIMIT 1"):  # noqa: S608 - quoted
         raise WarehouseError(
-            f"No lag is known of cluster {cluster!r}: the job finds it while it runs, unless lag.enabled is false, once "
-            "a group has committed offsets"
+            f"No lag is known of cluster {cluster!r}: the job finds it while it runs, unless lag.enabled is false, "
+            "once a group has committed offsets"
         )
     return lag_sums(read_lag(warehouse, _where(cluster, group_ids)), by)
 
@@ -101,7 +101,7 @@ def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[s
 
 
 def offset_rows(offsets: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per partition as kafka-streams-groups.sh prints it; with `verbose`, whose task it is, and how late."""
+    """Return a row per partition as kafka-streams-groups.sh prints it; with `verbose`, whose task it is and its age."""
     return [_offset_row(one, verbose=verbose) for one in offsets]
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from streaming_app.alerts.durations import PositiveDuration
+from streaming_app.config import defaults
 
 _Offsets = Annotated[int, Field(ge=0)]
 
@@ -32,7 +33,7 @@ class LagSettings(BaseModel):
     """Time between two passes."""
     history_interval: PositiveDuration = 60.0
     """Minimum time between two rows of `lag_history` for a partition."""
-    history_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 7.0
+    history_days: Annotated[float, Field(gt=0, le=defaults.MAX_RETENTION_DAYS, allow_inf_nan=False)] = 7.0
     """How many days `lag_history` is kept."""
     allowed: _Offsets = 0
     """A lag of at most so many offsets is OK."""

@@ -152,7 +152,14 @@ class LagService:
             self._save_samples(now)
         if not 0 <= now - self._maintained_at < _MAINTENANCE_SECONDS:
             self._maintained_at = now
+            self._maintain()
+
+    def _maintain(self) -> None:
+        """Keep the tables small; a failure is reported and tried again at the next time, and loses no pass."""
+        try:
             self._store.maintain(self._settings.history_days)
+        except (OSError, UserError) as error:
+            self._report(f"lag: {error}")
 
     def _new_history(self, rows: list[LagRow], now: float) -> list[LagRow]:
         """Return the rows that differ from their newest one in the history, which is old enough."""

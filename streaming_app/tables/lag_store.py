@@ -7,7 +7,7 @@ Delta rejects one commit, and it is retried. The maintenance of these tables is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,9 +130,12 @@ class LagStore:
 
     def maintain(self, history_days: float) -> None:
         """Delete history that is older, compact the files, and remove those that are no longer needed."""
+        end = datetime.now(timezone.utc) - timedelta(days=history_days)
+        # With the type of the column: pruning files by their statistics compares no other.
+        literal = f"arrow_cast('{end.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
         try:
             history = open_table(self._warehouse / "lag_history")
-            history.delete(f"{self._mine} AND observed_at < now() - INTERVAL '{history_days * 24:.0f} hours'")
+            history.delete(f"{self._mine} AND observed_at < {literal}")
             history.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
             for name in TABLES:
                 target = open_table(self._warehouse / name)

@@ -91,10 +91,8 @@ class LagPass:
         now = self._clock()
         latest, stable, starts = self._list(client, keys)
         ends = {
-            key: LogEnds(
-                latest.offsets.get(key), self._starts.get(key), stable.offsets.get(key), self._topic_id(key[0])
-            )
-            for key in keys
+            key: LogEnds(end, self._starts.get(key), _at_most(stable.offsets.get(key), end), self._topic_id(key[0]))
+            for key, end in ((key, latest.offsets.get(key)) for key in keys)
         }
         seeds = self._seed(client, commits, ends, now)
         rows = self.tracker.observe(commits, ends, groups, now)
@@ -183,7 +181,7 @@ class LagPass:
         return latest, stable, requests
 
     def _is_known_to_be_missing(self, key: TopicPartition) -> bool:
-        """Tell whether the newest description, made in this pass or a minute ago, says the same as the error."""
+        """Tell whether the newest description of the topic is itself an error: then the leader was not even asked."""
         described = self._topics.get(key[0])
         return described is None or described.error is not None
 
@@ -241,5 +239,11 @@ def _errors(latest: Offsets, groups: Mapping[str, str]) -> dict[str, set[str]]:
     for (topic, _), error in latest.errors.items():
         found[error].add(topic)
     for group_id, error in groups.items():
-        found[error].add(f"group {group_id}")
+        if _DENIED in error:  # of any other group the log is believed for this pass
+            found[error].add(f"group {group_id}")
     return dict(found)
+
+
+def _at_most(offset: int | None, end: int | None) -> int | None:
+    """Return a last stable offset, which is asked for after the end, as it was at the end."""
+    return offset if offset is None or end is None else min(offset, end)

@@ -1,6 +1,6 @@
 # make run    the main job on its embedded default: a local broker with streams groups, then the tables
 # make test   every test, against a real broker
-# make test-fast   the tests that start neither a broker nor Spark nor another JVM
+# make test-fast   the tests that start neither a broker nor Spark nor another JVM nor a browser
 # make bench  benchmarks, as ratios to stated rivals
 # make lint   ruff, mypy, import-linter
 # make docs   the documentation as HTML in build/docs, its generated parts written first; warnings are errors
@@ -17,11 +17,12 @@ DEPLOY_TOOLS := build/deploy-tools/.installed
 run: $(STAMP)
 	$(BIN)/streams-groups demo
 
+# Two processes, each with a broker and a Spark session of its own; tests of the same module stay together while they can.
 test: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m "not broker and not spark and not java" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not broker and not spark and not java and not browser" $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

@@ -28,6 +28,14 @@ else:
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+_IMAGE = r"(\bstreams-groups:)\d+\.\d+\.\d+"
+# The files that repeat the version, and what stands before it there.
+_VERSIONS = {
+    "deploy/Dockerfile": r"(\bstreams-groups:|^ARG VERSION=)\d+\.\d+\.\d+",
+    "deploy/README.md": _IMAGE,
+    "deploy/compose.yaml": _IMAGE,
+    "deploy/charts/streams-groups/Chart.yaml": r"^(version: |appVersion: ).+$",
+}
 _HELP_WIDTH = 100
 _BEGIN = "<!-- {name}, written by `python -m docs.generate` -->"
 _END = "<!-- end of {name} -->"
@@ -42,6 +50,16 @@ def pages() -> dict[str, str]:
         "figures/record-to-alert.svg": figures.record_to_alert(),
         "figures/crash.svg": figures.crash(),
         "figures/packages.svg": figures.rooms(_layers(), _package_layers()[1:]),
+        **versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the text of every file outside of this folder that repeats the version of `pyproject.toml`."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    return {
+        f"../{name}": re.sub(pattern, rf"\g<1>{version}", (ROOT / name).read_text("utf-8"), flags=re.MULTILINE)
+        for name, pattern in _VERSIONS.items()
     }
 
 

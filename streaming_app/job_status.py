@@ -51,6 +51,20 @@ class DifferingGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetsStatus:
+    """The status of the stream of committed offsets and of groups of every type; its fields are as in `JobStatus`."""
+
+    caught_up: bool = False
+    caught_up_at: datetime | None = None
+    read_from_beginning_at: datetime | None = None
+    behind: int = 0
+    behind_since: datetime | None = None
+    last_success_at: datetime | None = None
+    failing_since: datetime | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """The status of the job that writes one cluster; times are those of the machine that it runs on."""
 
@@ -89,3 +103,5 @@ class JobStatus:
     maintenance_failures: int = 0
     """Tasks of maintenance that failed since the job started; each is tried again."""
     self_check: SelfCheckStatus = SelfCheckStatus()
+    offsets: OffsetsStatus | None = None
+    """None if `offsets.enabled` is false."""

@@ -1,4 +1,4 @@
-"""Marks every test by what it needs, so that `make test-fast` can leave out what starts a broker, Spark or another JVM.
+"""Marks every test by what it needs, so that `make test-fast` leaves out what starts a broker, Spark, JVM or browser.
 
 A test that starts one of these itself, without a fixture, carries the mark in its module.
 """
@@ -13,6 +13,7 @@ NEEDED_BY_FIXTURE = {
     "spark": "spark",
     "oracles": "java",
     "kafka_reason": "java",
+    "chromium": "browser",
 }
 """Fixture to mark: a test that uses the fixture, directly or through another one, needs what the mark says."""
 

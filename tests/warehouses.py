@@ -15,8 +15,8 @@ _SCALARS = {
     "timestamp": pa.timestamp("us", "UTC"),
     "int": pa.int32(),
     "bigint": pa.int64(),
-    "boolean": pa.bool_(),
     "double": pa.float64(),
+    "boolean": pa.bool_(),
     "binary": pa.binary(),
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Protocol
@@ -18,7 +18,7 @@ from typing import Protocol
 from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.group_cache import GroupCache
 from streaming_app.alerts.rules.alert import FIRING, Alert, Delivery
-from streaming_app.alerts.rules.evaluate import RuleSettingsLookup, evaluate
+from streaming_app.alerts.rules.evaluate import RuleSettingsLookup, evaluate, watches_any
 from streaming_app.alerts.rules.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.rules.rule import EvaluationContext
 from streaming_app.alerts.rules.survey import survey_cluster
@@ -98,6 +98,7 @@ class AlertEvaluator:
         self._results: queue.SimpleQueue[Sequence[tuple[str, Delivery]] | None] = queue.SimpleQueue()
         self._reported: set[str] = set()  # errors since the last evaluation without any
         self._retry_save_at = 0.0
+        self._checked_coverage = False
         self._notifier = make_notifier(self._results.put)
         self._notifier.offer(tuple(self._tracked.values()))
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
@@ -172,6 +173,9 @@ class AlertEvaluator:
         self._group_cache.refresh()
         now = datetime.now(timezone.utc)
         groups, job = self._group_cache.groups(), self._job_status()
+        if job.caught_up and groups and not self._checked_coverage:
+            self._checked_coverage = True
+            self._report_coverage(groups)
         survey = survey_cluster(groups.values(), now)
         context = EvaluationContext(
             now,
@@ -260,6 +264,15 @@ class AlertEvaluator:
         except Exception as error:  # noqa: BLE001 - delta-rs raises several kinds; alerts must be sent all the same
             self._retry_save_at = time.monotonic() + _RETRY_SAVE_SECONDS
             self._report_error(error)
+
+    def _report_coverage(self, group_ids: Collection[str]) -> None:
+        """Report settings that leave no group to watch, such as an override whose pattern matches everything."""
+        if not watches_any(group_ids, self._config.rule_settings_of):
+            number = f"{len(group_ids):,} group" + ("" if len(group_ids) == 1 else "s")
+            self._report(
+                f"alerts: of the {number} none has a rule that is enabled: check groups, ignore_groups, rules and "
+                "overrides below `alerts:`"
+            )
 
     def _report_error(self, error: Exception) -> None:
         text = f"alerts: {' '.join(str(error).split()) or type(error).__name__}; trying again"

@@ -31,7 +31,15 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Grouping:
-    """How alerts are put together for sinks that people read; the names are Alertmanager's."""
+    """How alerts are put together for sinks that people read; the names are Alertmanager's, the defaults are not.
+
+    There `group_wait` is 30 s and `group_interval` 5 minutes, for groups of alerts that its users choose by label,
+    usually those of one application. Here all alerts of a rule are one group, whatever the application: a second
+    application that breaks four minutes after a first one must not wait for the first one's interval. So the interval
+    is as long as an on-call person may be left without news. What many groups lose at the same time, such as a broker,
+    they lose within seconds, which `group_wait` covers; a rolling restart of brokers that takes ten minutes gives ten
+    messages at most.
+    """
 
     group_wait: float = 10.0
     """Seconds that the first alert of a rule waits for others."""

@@ -8,32 +8,46 @@ from typing import Any
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
-from streaming_app.cli.staleness import max_age_option, report_staleness
+from streaming_app.cli.warehouse import max_age_option, report_staleness
 from streaming_app.tables.location import Location
 
 
 @click.command()
 @warehouse_options
-@click.option("--check", is_flag=True, help="Exit with 1 if an alert fires or the tables are not up to date.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit with 1 if an alert fires that is not silenced, or the tables are not up to date.",
+)
+@click.option("--silenced", "count_silenced", is_flag=True, help="With --check: silenced alerts count, too.")
 @max_age_option
 @click.option("--pending", is_flag=True, help="Also alerts whose condition has not held long enough to fire.")
 @click.option("--resolved", is_flag=True, help="Also resolved alerts.")
 @click.option("--json", "as_json", is_flag=True, help="Everything about them, as JSON.")
 @handle_errors
 def alerts(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location, cluster: str, check: bool, max_age: float, pending: bool, resolved: bool, as_json: bool
+    warehouse: Location,
+    cluster: str,
+    check: bool,
+    count_silenced: bool,
+    max_age: float,
+    pending: bool,
+    resolved: bool,
+    as_json: bool,
 ) -> None:
     """Show the alerts that fire now."""
     from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
     from streaming_app.alerts.silences import ActiveSilences  # noqa: PLC0415
     from streaming_app.alerts.store import read_alerts, to_json  # noqa: PLC0415
     from streaming_app.queries import output  # noqa: PLC0415
-    from streaming_app.tables.heartbeat_file import not_running_warning  # noqa: PLC0415
+    from streaming_app.queries.clusters import check_cluster  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
 
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
     condition = f"cluster = {quote(cluster)} AND state IN ({', '.join(map(quote, states))})"
-    found = read_alerts(WarehouseReader(warehouse), condition)
+    reader = WarehouseReader(warehouse)
+    check_cluster(reader, warehouse, cluster)
+    found = sorted(read_alerts(reader, condition), key=lambda alert: alert.urgency)
     silences = ActiveSilences(warehouse, cluster, lambda line: click.echo(output.cell(line), err=True))
     silences.refresh()
     by = {alert.fingerprint: silences.find(alert) for alert in found if alert.state != RESOLVED}
@@ -47,7 +61,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
                 "SEVERITY": alert.severity,
                 "RULE": alert.rule,
                 "GROUP": alert.group_id,
-                "SINCE": alert.opened_at or alert.pending_since,
+                "SINCE": alert.pending_since,
                 "UNSENT": ", ".join(f"{d.sink} ({d.error or 'waiting'})" for d in alert.deliveries if not d.sent_at),
                 **({"SILENCED": _format_silence(silenced.get(alert.fingerprint))} if silenced else {}),
                 "SUMMARY": alert.summary,
@@ -57,12 +71,17 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         click.echo(output.columns(rows))
     else:
         click.echo("No alerts are firing.")
+    is_stale = report_staleness(warehouse, cluster, max_age)
     if check:
-        is_stale = report_staleness(warehouse, cluster, max_age)
-        if is_stale or any(alert.state == FIRING for alert in found):
+        firing = [alert.fingerprint for alert in found if alert.state == FIRING]
+        # As amtool: who silences an alert does not want to be woken by it, by whatever calls this command either.
+        ignored = set() if count_silenced else silenced.keys() & firing
+        if ignored:
+            alerts_are = "alert is" if len(ignored) == 1 else "alerts are"
+            line = f"{len(ignored):,} firing {alerts_are} silenced and not counted: --silenced counts all."
+            click.echo(output.cell(line), err=True)
+        if is_stale or len(firing) > len(ignored):
             raise SystemExit(1)
-    elif warning := not_running_warning(warehouse, cluster):
-        click.echo(output.cell(warning), err=True)
 
 
 def _format_silence(silenced: Mapping[str, Any] | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.warehouse import open_cluster
 from streaming_app.lag.sums import KEYS
 from streaming_app.tables.location import Location
 
@@ -27,9 +28,8 @@ def lag(  # noqa: PLR0913, PLR0917 - one per option
     """Show the lag of committed offsets, the largest first, in offsets and in seconds."""
     from streaming_app.queries import lag as queries  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries import output  # noqa: PLC0415
-    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
-    sums = queries.find_lag(WarehouseReader(warehouse), cluster, group_ids, by)[:top]
+    sums = queries.find_lag(open_cluster(warehouse, cluster), cluster, group_ids, by)[:top]
     if as_json:
         click.echo(output.as_json([queries.to_json(one, by) for one in sums]))
     elif sums:

@@ -8,26 +8,49 @@ import click
 
 COMMANDS = (
     "run",
+    "check",
     "demo",
     "list_groups",
     "describe",
     "lag",
     "diff",
+    "history",
     "sql",
     "alerts",
     "silence",
     "status",
+    "web",
     "verify",
     "config",
     "decode",
+    "jars",
 )
 """The modules of the commands. Each contains a command of the same name and imports its dependencies when it runs."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+_FIRST_STEPS = """\
+The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables. To begin:
+
+  streams-groups demo
+      without a cluster: starts a local broker with groups, runs the job, prints the tables
+  streams-groups check --bootstrap-server HOST:PORT
+      what this machine and your cluster lack: Java, jars, ACLs, a warehouse that can be written
+  streams-groups run --bootstrap-server HOST:PORT
+      the job; then, in the same directory of a second terminal: streams-groups list --state
+
+All commands: streams-groups --help
+"""
+
+
+@click.group(
+    invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="streams-groups", prog_name="streams-groups")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
+    if context.invoked_subcommand is None:
+        click.echo(_FIRST_STEPS, nl=False)
 
 
 for _name in COMMANDS:

@@ -106,6 +106,12 @@ _job_flags = {
         type=click.FloatRange(min=0, min_open=True, max=defaults.MAX_RETENTION_DAYS),
         help="How long history, quarantine and deleted groups are kept.",
     ),
+    "offsets": click.option(
+        "--offsets/--no-offsets",
+        default=True,
+        show_default=True,
+        help="Keep the committed offsets of all groups, too.",
+    ),
     "conf": click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit."),
     "metrics_listen": click.option(
         "--metrics-listen", metavar="HOST:PORT", help="Where /metrics, /health and /ready are served."
@@ -120,7 +126,7 @@ def warehouse_options(command: Command) -> Command:
     def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
         given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
         has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
-        if has_more or not is_name(flags["cluster"]):
+        if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
             settings = _load(config, given, only=_SHARED & flags.keys()).settings
             flags |= {name: getattr(settings, name) for name in settings.model_fields_set}
         if "bootstrap_server" in flags:

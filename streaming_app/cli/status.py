@@ -8,8 +8,17 @@ from typing import Any
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
-from streaming_app.cli.staleness import max_age_option, report_staleness
+from streaming_app.cli.warehouse import max_age_option, report_staleness
 from streaming_app.tables.location import Location
+
+_ALERT_COLUMNS = {
+    "severity": "SEVERITY",
+    "rule": "RULE",
+    "group_id": "GROUP",
+    "pending_since": "SINCE",
+    "summary": "SUMMARY",
+}
+"""As `alerts` shows them."""
 
 
 @click.command()
@@ -39,6 +48,9 @@ def _print(found: dict[str, Any], now: datetime) -> None:
 
     for line in format_status(found, now):
         click.echo(output.cell(line))
-    for rows in (found["firing"], found["tables"]):
-        if rows:
-            click.echo("\n" + output.columns([{name.upper(): value for name, value in row.items()} for row in rows]))
+    for rows, names in ((found["firing"], _ALERT_COLUMNS), (found["tables"], {})):
+        shown = [
+            {head: row[name] for name, head in (names or {name: name.upper() for name in row}).items()} for row in rows
+        ]
+        if shown:
+            click.echo("\n" + output.columns(shown))

@@ -29,6 +29,8 @@ class ResolvedValues:
     """The text in the file of each value that contains a reference."""
     secrets: dict[str, str] = field(default_factory=dict)
     """Each value that came from a reference, and the text in the file."""
+    problems: dict[KeyPath, str] = field(default_factory=dict)
+    """A line for each reference that names nothing; its text is then the value."""
 
 
 class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
@@ -78,9 +80,8 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 
 def resolve_references(values: dict[str, Any], file: Path) -> ResolvedValues:
-    """Replace `${env:NAME}` and `${file:PATH}` by their values. Raises ConfigError, a line for each that has none."""
+    """Replace `${env:NAME}` and `${file:PATH}` by their values. Raises ConfigError if the values contain themselves."""
     resolved = ResolvedValues({})
-    problems: list[str] = []
 
     def walk(value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - any YAML value
         if isinstance(value, dict):
@@ -88,14 +89,15 @@ def resolve_references(values: dict[str, Any], file: Path) -> ResolvedValues:
         if isinstance(value, list):
             return [walk(inner, (*path, index)) for index, inner in enumerate(value)]
         if value == REDACTED:
-            problems.append(f"{file}: {format_path(path)}: is the placeholder printed for a secret, not the secret")
+            line = f"{file}: {format_path(path)}: is the placeholder printed for a secret, not the secret"
+            resolved.problems[path] = line
         if not isinstance(value, str) or not _REFERENCE.search(value):
             return value
         resolved.references[path] = value
         try:
             text = _REFERENCE.sub(lambda match: _referenced_value(match, resolved.secrets), value)
         except LookupError as error:
-            problems.append(f"{file}: {format_path(path)}: {error.args[0]}")
+            resolved.problems[path] = f"{file}: {format_path(path)}: {error.args[0]}"
             return value
         resolved.secrets[text] = value
         return text
@@ -104,8 +106,6 @@ def resolve_references(values: dict[str, Any], file: Path) -> ResolvedValues:
         resolved.values = walk(values, ())
     except RecursionError:
         raise ConfigError([f"{file}: an anchor contains itself"]) from None
-    if problems:
-        raise ConfigError(problems)
     return resolved
 
 

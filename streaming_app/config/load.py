@@ -18,7 +18,7 @@ from streaming_app.config.settings import Settings
 
 FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
 
-_FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen")}
+_FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen"), "offsets": ("offsets", "enabled")}
 """Flags whose key differs from their name."""
 
 
@@ -64,6 +64,8 @@ def load(
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise _to_config_error(error, sources, values, resolved, file) from None
+    if resolved.problems:
+        raise ConfigError(resolved.problems.values())
     return LoadedConfig(settings, sources, file, resolved.references)
 
 
@@ -97,9 +99,11 @@ def _to_config_error(
     lines: dict[str, KeyPath] = {}
     for detail in error.errors(include_url=False):
         path, line = format_error(detail, Settings, values, resolved.secrets, describe)
-        lines[line] = path
+        # The text of a reference is no valid value of most keys, nor of the section that has it.
+        if not any(unresolved[: len(path)] == path for unresolved in resolved.problems):
+            lines[line] = path
     flag_lines = [line for line, path in lines.items() if _source_at_fault(sources, path) == FLAG]
-    return FlagError(flag_lines) if flag_lines else ConfigError(lines)
+    return FlagError(flag_lines) if flag_lines else ConfigError([*resolved.problems.values(), *lines])
 
 
 def _merge(higher: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from streaming_app.config import defaults
 from streaming_app.config.lag import LagSettings
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.names import check_name
+from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location
 from streaming_app.verify.settings import SelfCheckSettings
 
@@ -83,3 +84,4 @@ class Settings(BaseModel):
     metrics: MetricsSettings = MetricsSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
     lag: LagSettings = LagSettings()
+    offsets: OffsetsSettings = OffsetsSettings()

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from streaming_app.job.self_check import make_self_check
-from streaming_app.job.stopping import StopRequestedError
+from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.description_plugin import has_description_plugin
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.stream.checkpoint import check_same_topic, prepare_start
@@ -69,12 +69,11 @@ class OffsetsStream:
         self._partitions = 0
         self._plugin_read_at = -math.inf
         self._tables = KnownTables(config.warehouse, writer.files)
-        self._no_batch = threading.Event()  # no batch is being written
-        self._no_batch.set()
+        self._query = StreamQuery(self._checkpoint, stop)
         self.progress = Progress(report, health)
         self._maintenance = Maintenance(
             writer,
-            config.warehouse / "_jobs" / f"{config.cluster}.upkeep",
+            config.warehouse / "_jobs" / f"{config.cluster}.maintenance",
             config.retention_days,
             report,
             on_failure=health.maintenance_failed,
@@ -84,7 +83,7 @@ class OffsetsStream:
     @property
     def is_writing(self) -> bool:
         """Whether a batch is being written."""
-        return not self._no_batch.is_set()
+        return self._query.is_writing
 
     def start(self) -> StreamingQuery:
         """Describe the topic, make checkpoint and tables fit it, and start the query.
@@ -93,7 +92,7 @@ class OffsetsStream:
         may not be read, StopRequestedError when the job ends, and the errors of Spark and delta-rs.
         """
         self._services.stop_self_check()
-        self._no_batch.wait()  # of the query before
+        self._query.wait_for_batch()  # of the query before
         self.wait_for_listeners()
         topic = describe_offsets_topic(self._spark, self._properties, self._config.topic)
         self._read_description_plugin()
@@ -163,28 +162,14 @@ class OffsetsStream:
 
     def _start_query(self, topic: OffsetsTopic, write_batch: MicroBatchWriter) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:
-            if self._stop.is_set():
-                raise StopRequestedError
-            self._no_batch.clear()
-            try:
-                self._tables.check_quickly()
-                write_batch(batch, batch_id)
-                self._tables.check_quickly()
-            finally:
-                self._no_batch.set()
+            self._tables.check_quickly()
+            write_batch(batch, batch_id)
+            self._tables.check_quickly()
 
         once = self._config.once
         self.progress.end_known_at = datetime.now(timezone.utc) if once else None
-        trigger = {"availableNow": True} if once else {"processingTime": f"{self._config.trigger} seconds"}
         records = read_stream(self._spark, self._properties, topic, self._config.max_offsets_per_trigger)
-        stream = records.writeStream.foreachBatch(write).trigger(**trigger)
-        stream = stream.option("checkpointLocation", str(self._checkpoint))
-        if self._stop.is_set():
-            raise StopRequestedError
-        query = stream.start()
-        if self._stop.is_set():  # and nobody waits for the query any more
-            query.stop()
-        return query
+        return self._query.start(records, write, None if once else self._config.trigger)
 
     def _start_self_check(self, topic: OffsetsTopic, write_batch: MicroBatchWriter) -> None:
         if not self._config.self_check.enabled or self._config.once or self._stop.is_set():

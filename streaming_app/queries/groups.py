@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
+from streaming_app.alerts.rules.awaited_members import awaited_members, describe_obligation, member_details
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.group import ROLES
+from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH, COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.groups.state_rules import STATES
 from streaming_app.tables.reader import WarehouseReader, quote
 
@@ -34,6 +37,47 @@ def list_groups(warehouse: WarehouseReader, cluster: str, states: Iterable[str] 
         f"SELECT group_id, state FROM groups WHERE cluster = {quote(cluster)} AND {condition} ORDER BY group_id"
     )
     return [{"GROUP": row["group_id"], "STATE": row["state"]} for row in rows]
+
+
+TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Share")}
+"""The types as the table has them, and as `kafka-groups.sh --list` prints them."""
+
+
+def list_all_groups(
+    warehouse: WarehouseReader, cluster: str, types: Iterable[str], states: Iterable[str] | None = None
+) -> list[Row]:
+    """Return GROUP, TYPE and PROTOCOL of the groups of these types (`all`: of every type), that were not deleted.
+
+    With `states` also STATE, None where the log does not prove it; if there are any, only of groups in one of these.
+    Raises WarehouseError for an unknown type or state.
+    """
+    wanted = {_parse_type(text) for text in types}
+    of_type = "" if None in wanted else f"AND group_type IN ({', '.join(sorted(quote(str(one)) for one in wanted))})"
+    in_state = {parse_state(state) for state in states or ()}
+    of_state = f"AND state IN ({', '.join(map(quote, sorted(in_state)))})" if in_state else ""
+    rows = warehouse.rows(
+        "SELECT group_id, group_type, protocol_type, state FROM all_groups "
+        f"WHERE cluster = {quote(cluster)} {of_type} {of_state} ORDER BY group_id"
+    )
+    return [
+        {
+            "GROUP": row["group_id"],
+            "TYPE": TYPES[row["group_type"]],
+            "PROTOCOL": row["protocol_type"],
+            **({"STATE": row["state"] or _NONE} if states is not None else {}),
+        }
+        for row in rows
+    ]
+
+
+def _parse_type(text: str) -> str | None:
+    """Return the type of this name, in any letter case; None for `all`."""
+    name = text.strip().lower()
+    if name == "all":
+        return None
+    if name not in TYPES:
+        raise WarehouseError(f"No such type: {text}. Valid types are: all, {', '.join(TYPES)}")
+    return name
 
 
 def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
@@ -81,8 +125,52 @@ def _epochs(group: Row) -> Row:
     }
 
 
+def waits_for(group: Row) -> list[dict[str, object]]:
+    """Return the members that keep a group from being Stable, at most 20, for JSON."""
+    return [member_details(member) for member in awaited_members(_snapshot(group))]
+
+
+def awaited_rows(groups: Iterable[Row]) -> list[Row]:
+    """Return a row for each member, at most 20 of a group, that keeps its group from being Stable."""
+    return [row for group in groups for row in _awaited_rows(group)]
+
+
+def _awaited_rows(group: Row) -> Iterator[Row]:
+    if group["state"] == "Assigning":
+        why = f"group epoch {group['group_epoch']} has no assignment yet; the newest one has epoch "
+        yield _awaited_row(group, "broker", why + str(group["assignment_epoch"]), group["state_since"])
+        return
+    for member in awaited_members(_snapshot(group)):
+        yield _awaited_row(
+            group, member.client_id or member.member_id, describe_obligation(member), member.updated_at
+        ) | {
+            "MEMBER": member.member_id,
+            "PROCESS": member.process_id,
+            "HOST": member.client_host,
+            "INSTANCE-ID": member.instance_id,
+        }
+
+
+def _awaited_row(group: Row, name: str, why: str, since: datetime | None) -> Row:
+    empty = dict.fromkeys(("MEMBER", "PROCESS", "HOST", "INSTANCE-ID"))
+    return {"GROUP": group["group_id"], "WAITS-FOR": name, **empty, "WHY": why, "SINCE": since}
+
+
+def _snapshot(group: Row) -> GroupSnapshot:
+    """Return the snapshot of a row that an older release may have written, without the newest columns."""
+    return group_snapshot(dict.fromkeys(COLUMNS) | group)
+
+
+def not_named(groups: Iterable[Row]) -> Iterator[tuple[str, int]]:
+    """Yield each group that waits for more members than `awaited_rows` has of it, and how many more."""
+    for group in groups:
+        snapshot = _snapshot(group)
+        if group["state"] != "Assigning" and snapshot.unsettled_count > len(snapshot.unsettled):
+            yield group["group_id"], snapshot.unsettled_count - len(snapshot.unsettled)
+
+
 def member_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per member: its tasks, with `verbose` its epochs and its target assignment."""
+    """Return a row per member: its tasks, with `verbose` where it runs, its epochs and its target assignment."""
     return [_member_row(group, member, verbose=verbose) for group in groups for member in group["members"]]
 
 
@@ -96,8 +184,11 @@ def _member_row(group: Row, member: Row, *, verbose: bool) -> Row:
     }
     if verbose:
         row |= {
+            "HOST": (member["client_host"] or "").lstrip("/") or None,
+            "INSTANCE-ID": member["instance_id"],
             "MEMBER-EPOCH": member["member_epoch"],
-            "MEMBER-STATE": member["member_state"],
+            # The record of a static member that left temporarily keeps the state that the member had.
+            "MEMBER-STATE": AWAY if member["member_epoch"] == AWAY_EPOCH else member["member_state"],
             "TOPOLOGY-EPOCH": member["topology_epoch"],
             "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
             "TARGET-ASSIGNMENTS": format_tasks(task for task in tasks if task["target"]),

@@ -10,13 +10,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +26,7 @@ from streaming_app.escapes import escape, escape_json
 Rows = Sequence[Mapping[str, Any]]
 _NULL = "-"
 _MAX_PADDED = 200  # terminal cells; a value that is wider does not widen the lines of other rows
+_WIDEST = 10_000_000
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """How a formula starts, by OWASP's page on CSV injection: the last four are full-width forms of the first four."""
 
@@ -55,6 +57,32 @@ def terminal_table(names: Sequence[str], rows: Rows, title: str | None = None) -
     for row in rows:
         table.add_row(*(Text(cell(row[name])) for name in names))
     return table
+
+
+def print_table(names: Sequence[str], rows: Rows) -> None:
+    """Print rows and their number: a table that is never wrapped, or on a terminal too narrow for it a block a row."""
+    console = Console()
+    table = terminal_table(names, rows)
+    width = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
+    if not console.is_terminal:
+        console = Console(width=max(width, console.width))
+    if rows and width > console.width:
+        console.print(Text("\n".join(_blocks(names, rows))), soft_wrap=True)
+    else:
+        console.print(table)
+    console.print(count(len(rows), "row"), style="dim", highlight=False)
+
+
+def _blocks(names: Sequence[str], rows: Rows) -> Iterator[str]:
+    """Yield the lines of a block for each row: a line for each column that is not null, its name first."""
+    heads = {name: cell(name) for name in names}
+    width = max(map(cell_len, heads.values())) + 1
+    for number, row in enumerate(rows, 1):
+        yield f"-[ row {number:,} ]-"
+        yield from (
+            f"{_pad(f'{head}:', width)} {cell(row[name])}" for name, head in heads.items() if row[name] is not None
+        )
+        yield ""
 
 
 def as_json(value: object) -> str:

@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.table_definitions import tables
+from streaming_app.alerts.rules.alert import FIRING
+from streaming_app.alerts.store import read_alerts
 from streaming_app.errors import WarehouseError
+from streaming_app.queries.clusters import check_cluster
 from streaming_app.queries.output import count
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
@@ -24,15 +27,26 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
     """Return the status of one cluster, as `status --json` prints it. Raises WarehouseError."""
     location = Location.of(warehouse)
     reader = WarehouseReader(location)
+    check_cluster(reader, location, cluster)
     heartbeat = read_heartbeat(location, cluster)
     of_cluster = f"WHERE cluster = {quote(cluster)}"
     by_state = f"SELECT state, count(*) AS n FROM groups {of_cluster} GROUP BY state ORDER BY n DESC, state"  # noqa: S608 - quoted
-    firing = f"{of_cluster} AND state = 'firing' ORDER BY opened_at"
+    firing = read_alerts(reader, f"cluster = {quote(cluster)} AND state = {quote(FIRING)}")
     return {
         "cluster": cluster,
         "job": None if heartbeat is None else {"running": heartbeat.is_alive(now), **heartbeat.model_dump()},
         "groups": {row["state"]: row["n"] for row in reader.rows(by_state)},
-        "firing": reader.rows(f"SELECT severity, rule, group_id, opened_at, summary FROM alerts {firing}"),  # noqa: S608
+        "firing": [
+            {
+                "severity": alert.severity,
+                "rule": alert.rule,
+                "group_id": alert.group_id,
+                "pending_since": alert.pending_since,
+                "opened_at": alert.opened_at,
+                "summary": alert.summary,
+            }
+            for alert in sorted(firing, key=lambda alert: alert.urgency)
+        ],
         "tables": [_table_size(location / definition.name) for definition in tables()],
     }
 
@@ -63,6 +77,7 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"alerts    {len(status['firing'])} firing"
     if status["job"]:
         yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
+        yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
 
 
 def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
@@ -100,6 +115,21 @@ def _format_self_check(check: dict[str, Any], now: datetime) -> str:
     if check["failed_at"]:
         parts.append(f"not completed {_ago(check['failed_at'], now)}: {check['failure']}")
     return "; ".join(parts) or "not since the job started"
+
+
+def _format_offsets(offsets: dict[str, Any] | None, now: datetime) -> str:
+    """Return the line about the stream of committed offsets."""
+    if offsets is None:
+        return "not read: offsets.enabled is false"
+    parts = [
+        f"{count(offsets['behind'], 'offset')} behind",
+        f"last success {_ago(offsets['last_success_at'], now)}" if offsets["last_success_at"] else "no batch yet",
+        f"the stream fails since {offsets['failing_since']:%H:%M:%SZ}: {offsets['failure']}"
+        if offsets["failing_since"]
+        else "",
+        "still catching up" if not offsets["caught_up"] else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def _ago(then: datetime, now: datetime) -> str:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import javaproperties
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm import jars
+from streaming_app.jvm.jar_sets import find_jars, kafka_jars
+from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.sandbox.broker_config import broker_configuration
 from streaming_app.sandbox.jvm_command import jvm_command
 from streaming_app.sandbox.managed_process import ManagedProcess
@@ -43,7 +44,7 @@ class LocalBroker(ManagedProcess):
         self,
         directory: Path,
         *,
-        version: str = jars.KAFKA_VERSION,
+        version: str = KAFKA_VERSION,
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
         secure_listeners: SecureListeners | None = None,
@@ -94,9 +95,7 @@ class LocalBroker(ManagedProcess):
         """
         if self.pid is not None:
             return
-        class_path = jars.resolve(
-            *jars.kafka_coordinates(self.version), exclude=jars.KAFKA_EXCLUSIONS, progress=self._progress
-        )
+        class_path = find_jars(kafka_jars(self.version), self._progress)
         self.directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as sockets:
             self.port = sockets.enter_context(reserve_port(self.port)).getsockname()[1]

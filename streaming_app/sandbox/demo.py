@@ -15,6 +15,7 @@ from rich.console import Console
 from streaming_app.alerts.rules.evaluate import RULES
 from streaming_app.alerts.settings import AlertSettings
 from streaming_app.config.job_config import JobConfig
+from streaming_app.errors import SetupError
 from streaming_app.job.run import run
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.names import MAX_CHARACTERS
@@ -36,7 +37,7 @@ _TABLES = (
     (
         "Members",
         "SELECT group_id, client_id, member_epoch, member_state, topology_epoch, instance_id FROM members "
-        "WHERE cluster = {cluster} ORDER BY group_id, member_id LIMIT 12",
+        "WHERE cluster = {cluster} ORDER BY group_id, member_id",
     ),
     (
         "Tasks that are being reassigned",
@@ -57,10 +58,18 @@ _TABLES = (
 _WITHOUT_FOR = {"rules": {rule.name: {"for": 0} for rule in RULES.values() if rule.for_seconds is not None}}
 
 
-def run_demo(warehouse: Location, cluster: str, progress: Callable[[str], None], *, extra_seconds: float = 0.0) -> None:
-    """Run the demo, with its tables in `warehouse`. Raises SetupError, JobError or WarehouseError.
+def run_demo(
+    warehouse: Location,
+    cluster: str,
+    progress: Callable[[str], None],
+    *,
+    extra_seconds: float = 0.0,
+    page: str | None = None,
+) -> None:
+    """Run the demo, with its tables in `warehouse`. Raises UserError.
 
-    The groups exist for `extra_seconds` after the job is done. `progress` gets lines for the user.
+    The groups exist for `extra_seconds` after the job is done. With an address for the `page`, the job runs until a
+    signal, and the page is served there. `progress` gets lines for the user.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory:
@@ -69,25 +78,33 @@ def run_demo(warehouse: Location, cluster: str, progress: Callable[[str], None],
             progress(f"Kafka is ready at {broker.bootstrap_server}. Creating streams groups ...")
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_demo_groups(client, progress)
-                with _heartbeats(groups):
-                    is_used = bool((warehouse / "_checkpoints" / cluster).names())
-                    name = f"{cluster[: MAX_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
-                    run(
-                        JobConfig(
-                            bootstrap_server=broker.bootstrap_server,
-                            warehouse=warehouse,
-                            cluster=name,
-                            once=True,
-                            alerts=AlertSettings.model_validate(_WITHOUT_FOR),
-                        ),
-                        progress,
-                    )
+                is_used = bool((warehouse / "_checkpoints" / cluster).names())
+                name = f"{cluster[: MAX_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
+                if is_used:
+                    progress(f"{warehouse} has a cluster {cluster!r} already: this one is {name!r}")
+                config = JobConfig(
+                    bootstrap_server=broker.bootstrap_server,
+                    warehouse=warehouse,
+                    cluster=name,
+                    once=page is None,
+                    alerts=AlertSettings.model_validate(_WITHOUT_FOR),
+                )
+                with _heartbeats(groups), _page(config, page, progress):
+                    run(config, progress)
+                    if extra_seconds:
+                        progress(
+                            f"The broker {broker.bootstrap_server} and its groups stay for {extra_seconds:.0f} s more: "
+                            f"streams-groups verify --bootstrap-server {broker.bootstrap_server} "
+                            f"--warehouse {warehouse} --cluster {name}"
+                        )
                     threading.Event().wait(extra_seconds)
     _print_tables(WarehouseReader(warehouse), name)
     seconds = time.monotonic() - started
     progress(f"\nDone in {seconds:.0f} s. All processes are stopped, the tables remain. Query them with:")
     for command in ("list --state", "describe --all-groups --members", 'sql "SELECT * FROM group_events LIMIT 20"'):
         progress(f"  streams-groups {command} --warehouse {warehouse} --cluster {name}")
+    progress("See them in a browser with:")
+    progress(f"  streams-groups web --warehouse {warehouse} --cluster {name}")
 
 
 def _print_tables(reader: WarehouseReader, cluster: str) -> None:
@@ -96,6 +113,23 @@ def _print_tables(reader: WarehouseReader, cluster: str) -> None:
         names, rows = reader.columns_and_rows(query.format(cluster=quote(cluster)))
         console.print()
         console.print(terminal_table(names, rows, title))
+
+
+@contextmanager
+def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]) -> Iterator[None]:
+    """Serve the page during the block, if there is an address for it. Raises PageError or SetupError."""
+    if listen is None:
+        yield
+        return
+    try:
+        from streaming_app.page.server import serving  # noqa: PLC0415 - needs packages of the extra `web`
+        from streaming_app.page.settings import PageSettings  # noqa: PLC0415
+    except ImportError:
+        raise SetupError("The page needs more packages: pip install 'streams-groups[web]'") from None
+    settings = PageSettings(listen=listen, bootstrap_server=config.bootstrap_server)
+    with serving(config.warehouse, config.cluster, settings) as url:
+        progress(f"The page is at {url} and shows the groups when Spark runs. Ctrl-C ends the demo.")
+        yield
 
 
 @contextmanager

@@ -13,7 +13,7 @@ Reading from the beginning drops the rows of the groups. The log may have been c
 tombstones are removed after `delete.retention.ms`, so members and groups that are gone would stay in the rows for ever.
 For the same reason a job that was away for longer than that reads from the beginning, too.
 
-A checkpoint that is past its tables, since one of them was restored, is dropped for the same reason.
+A checkpoint that is past its tables, or behind them, since one was restored, is dropped, too (see `table_versions`).
 
 The history (`history_tables`) stays as it is. `StartPosition.history_offsets` is how far it reaches; what the log shows
 again up to there, after compaction perhaps otherwise, is left out. It is part of the record, so that a job that is
@@ -26,12 +26,12 @@ that is killed in between starts over.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from schemas.table_definitions import history_tables
+from schemas.table_definitions import Table, history_tables
 from streaming_app.errors import OtherTopicError
 from streaming_app.stream import absence
 from streaming_app.stream.table_versions import TableVersions
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 _ROWS = "groups"  # in the record: the identity of the groups table
 _NO_ROWS = ""  # its value while the start is being prepared
 _SOURCE = ("cluster_id", "topic", "topic_id")
+
+_OWN_ROWS = {
+    "group_events": "kind <> 'group_type'",
+    "quarantine": "key IS NULL OR key >= X'0011' OR error_kind IN ('UnfoldableRecord', 'LeftoverRecord')",
+}
+"""The rows of history tables that the query of the groups wrote: the other query may be further in the topic."""
 
 HistoryOffsets = Mapping[str, Mapping[int, int]]
 """By table and partition of the topic, the highest offset that the table holds."""
@@ -62,14 +68,45 @@ class StartPosition:
     """The topic had fewer partitions once, see `FoldOptions`."""
 
 
-def prepare_start(
-    writer: DeltaWriter, checkpoint: Location, topic: OffsetsTopic, *, reset: bool, away: timedelta | None
+@dataclass(frozen=True)
+class QueryTables:
+    """The tables that a query writes, as far as where it starts depends on them."""
+
+    name: str
+    """The table with rows of this topic; its identity is in the record."""
+    has_rows: Callable[[], bool]
+    delete_rows: Callable[[], None]
+    """Deletes the rows that must not be there when the topic is read from the beginning."""
+    versions: TableVersions
+    history: tuple[Table, ...] = ()
+
+
+def group_tables(writer: DeltaWriter, checkpoint: Location) -> QueryTables:
+    """Return the tables of the query that folds streams groups."""
+    return QueryTables(
+        name="groups",
+        has_rows=lambda: not writer.is_empty("groups"),
+        delete_rows=writer.delete_groups,
+        versions=TableVersions(writer, checkpoint),
+        history=history_tables(),
+    )
+
+
+def prepare_start(  # noqa: PLR0913 - each is one thing it needs
+    writer: DeltaWriter,
+    checkpoint: Location,
+    topic: OffsetsTopic,
+    *,
+    reset: bool,
+    away: timedelta | None,
+    tables: QueryTables | None = None,
 ) -> StartPosition:
-    """Make checkpoint, tables and topic fit each other.
+    """Make checkpoint, tables and topic fit each other. `tables` are those of the groups by default.
 
     `away` is how long ago the job was last at the end of the topic, None if that is not known: too long, then. Raises
     OtherTopicError when the topic is another one than before and `reset` is not given.
     """
+    tables = tables or group_tables(writer, checkpoint)
     files, file = writer.files, _record_file(checkpoint)
     known = _read(files, file)
     now = {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
@@ -77,14 +114,21 @@ def prepare_start(
     if is_other and not reset:
         advice = "Give another --cluster, or --reset to drop the rows of the groups and read from the beginning"
         raise OtherTopicError(f"{_difference(known or {}, now)} {advice}; the history stays")
-    identity = writer.identity("groups")
+    identity = writer.identity(tables.name)
     grew = bool(known and not is_other and topic.partitions > known.get("partitions", topic.partitions))
     # A directory that was deleted while the job ran has only what was written after that.
     is_lost = not (files.exists(checkpoint / "metadata") and files.exists(checkpoint / "offsets"))
-    versions = TableVersions(writer, checkpoint)
-    restored = versions.restored()
+    restored = tables.versions.restored()
+    beyond = [] if is_lost else tables.versions.beyond()
     reason = _reason_to_read_again(
-        known, identity, reset=reset or is_lost, is_other=is_other, grew=grew, restored=restored, topic=topic, away=away
+        known,
+        identity,
+        reset=reset or is_lost,
+        is_other=is_other,
+        grew=grew,
+        mismatch=_mismatch(restored, beyond),
+        topic=topic,
+        away=away,
     )
     record = {
         **now,
@@ -96,13 +140,13 @@ def prepare_start(
         if files.exists(checkpoint / "commits"):
             return _position(known, record, "resuming from the checkpoint", from_beginning=False)
         return _position(known, record, "reading from the beginning", from_beginning=False)
-    history = _history(writer, known, topic, is_other=is_other, restored=restored)
+    history = _history(writer, tables.history, known, topic, is_other=is_other, restored=restored)
     _write(files, file, {**record, **history, _ROWS: _NO_ROWS})
-    versions.forget()
+    tables.versions.forget()
     files.remove(checkpoint)
-    had_rows = not writer.is_empty("groups")
+    had_rows = tables.has_rows()
     if had_rows:
-        writer.delete_groups()
+        tables.delete_rows()
     _write(files, file, {**record, **history, _ROWS: identity})
     message = reason or "reading from the beginning"
     if not reason and (had_rows or any(history["history"].values())):
@@ -127,7 +171,7 @@ def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
     reset: bool,
     is_other: bool,
     grew: bool,
-    restored: Sequence[str],
+    mismatch: str,
     topic: OffsetsTopic,
     away: timedelta | None,
 ) -> str | None:
@@ -138,8 +182,8 @@ def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
         return ""
     if grew:
         return f"the topic now has {topic.partitions} partitions, reading from the beginning; the history stays"
-    if restored:
-        return f"lost or restored since: {', '.join(restored)}; reading from the beginning; the history stays"
+    if mismatch:
+        return f"{mismatch}; reading from the beginning; the history stays"
     retention = timedelta(milliseconds=topic.delete_retention_ms)
     if not absence.is_too_long(away, retention):
         return None
@@ -150,8 +194,16 @@ def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
     return f"{why}: reading from the beginning; the history stays"
 
 
-def _history(
+def _mismatch(restored: Sequence[str], beyond: Sequence[str]) -> str:
+    """Return in which way tables are older than the checkpoint, or newer; empty if they fit."""
+    if restored:
+        return f"lost or restored since: {', '.join(restored)}"
+    return f"the checkpoint is older than {', '.join(beyond)}" if beyond else ""
+
+
+def _history(  # noqa: PLR0913 - each is one thing it needs
     writer: DeltaWriter,
+    tables: Sequence[Table],
     known: Mapping[str, Any] | None,
     topic: OffsetsTopic,
     *,
@@ -163,7 +215,6 @@ def _history(
     Offsets of a topic that was deleted mean nothing for the new one of that name. Those that the record cannot tell
     apart, since it was lost, are beyond the end of the topic.
     """
-    tables = history_tables()
     if is_other:
         ends = [writer.newest(one.name, str(one.expires_by)) for one in tables]
         newest = max((end for end in ends if end), default=None)
@@ -173,7 +224,10 @@ def _history(
     kept = {name: reached for name, reached in (known or {}).get("history", {}).items() if name not in restored}
     offsets = {}
     for one in tables:
-        reached = writer.highest_offsets(one.name, str(one.partition_column), str(one.expires_by), since)
+        own_rows = _OWN_ROWS.get(one.name)
+        reached = writer.highest_offsets(
+            one.name, str(one.partition_column), str(one.expires_by), since, where=own_rows
+        )
         fits = {p: offset for p, offset in reached.items() if offset < topic.end_offsets.get(p, 0)}
         earlier = {int(p): offset for p, offset in kept.get(one.name, {}).items()}
         offsets[one.name] = {p: max(fits.get(p, -1), earlier.get(p, -1)) for p in fits.keys() | earlier.keys()}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 
-from streaming_app.job_status import DifferingGroup, JobStatus, SelfCheckStatus
+from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus, SelfCheckStatus
 from streaming_app.stream import absence
 
 
@@ -49,7 +49,9 @@ _SLOW_SECONDS = 60.0  # what arrives during a longer batch is late, although the
 class Health:
     """Updated from the threads of the stream, read from others; every property is a snapshot."""
 
-    def __init__(self) -> None:
+    def __init__(self, offsets: Health | None = None) -> None:
+        """Start; `offsets` is the health of the query that reads committed offsets, which the properties include."""
+        self.offsets = offsets
         self._lock = threading.Lock()
         self._status = JobStatus(started_at=_now())
         self._totals = Totals()
@@ -61,13 +63,17 @@ class Health:
     def status(self) -> JobStatus:
         """The status that the alert rules evaluate."""
         with self._lock:
-            return self._status
+            status = self._status
+        return status if self.offsets is None else _with_offsets(status, self.offsets.status)
 
     @property
     def totals(self) -> Totals:
         """The totals that the metrics show."""
         with self._lock:
-            return self._totals
+            totals = self._totals
+        if self.offsets is None:
+            return totals
+        return replace(totals, quarantined=totals.quarantined + self.offsets.totals.quarantined)
 
     @property
     def differing_groups(self) -> tuple[DifferingGroup, ...]:
@@ -85,7 +91,7 @@ class Health:
         """Return for how long the job has not been at the end of the topic; None if that is not known."""
         return absence.time_away(self.status, _now())
 
-    def restore(self, earlier: JobStatus) -> None:
+    def restore(self, earlier: JobStatus | OffsetsStatus) -> None:
         """Take over what an earlier run knew."""
         with self._lock:
             self._status = replace(
@@ -205,6 +211,17 @@ def _behind_since(status: JobStatus, batch: Batch, now: datetime) -> datetime | 
     if not any(batch.behind.values()) and batch.seconds < _SLOW_SECONDS:
         return None
     return status.behind_since or now - timedelta(seconds=batch.seconds)
+
+
+def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
+    """Return the status with that of the query of the offsets. Its undecodable records count as the others do."""
+    times = [at for at in (status.quarantined_at, offsets.quarantined_at) if at]
+    return replace(
+        status,
+        quarantined=status.quarantined + offsets.quarantined,
+        quarantined_at=max(times, default=None),
+        offsets=OffsetsStatus(**{one.name: getattr(offsets, one.name) for one in fields(OffsetsStatus)}),
+    )
 
 
 def _now() -> datetime:

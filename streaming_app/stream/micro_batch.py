@@ -37,7 +37,7 @@ from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, R
 from streaming_app.stream.slice_plans import SlicePlans
 from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, WHOLE, Boundary, LargeRecord, Offsets, Slice
 from streaming_app.stream.source import GROUP_BYTES, RECORD_TYPE, WANTED_RECORDS
-from streaming_app.stream.table_versions import TableVersions
+from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 
 if TYPE_CHECKING:
@@ -74,6 +74,15 @@ class BatchOutcome:
     drifted: int = 0
     by_type: Mapping[int, int] = field(default_factory=dict)
     """Records that left the JVM, by record type; -1 for those without a key."""
+
+    def texts(self) -> list[str]:
+        """Return the counts as the line of the batch has them."""
+        return [
+            f"{self.decoded:,} decoded",
+            f"{self.groups:,} groups",
+            f"{self.quarantined:,} quarantined",
+            *([f"{self.drifted:,} with unknown tags"] if self.drifted else []),
+        ]
 
 
 class GroupListener(Protocol):
@@ -156,6 +165,7 @@ class MicroBatchWriter:
         checkpoint = checkpoint_location(writer.location, cluster)
         self._plans = SlicePlans(writer.files, checkpoint)
         self._versions = TableVersions(writer, checkpoint)
+        self._topics_writer = ""  # of the batch that is written
         self._lock = Lock()  # held while the tables are read, folded and written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -179,7 +189,7 @@ class MicroBatchWriter:
 
     def _process(self, batch: DataFrame, batch_id: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
-        writer = f"{self._cluster}-{query}"
+        writer, self._topics_writer = batch_writers(self._cluster, query)
         self._plans.begin(writer, batch_id)
         raw = batch.where(WANTED_RECORDS).selectExpr(
             f"{GROUP_BYTES} AS group_bytes", "offset", "partition", "timestamp", "key", "value"
@@ -235,7 +245,7 @@ class MicroBatchWriter:
         if self._topics:
             stored = stored_as_records(self._few_rows_writer.find_stored_groups("state", ["NotReady"]))
             no_records = stored.drop_columns("stored").slice(0, 0)
-            self._fold_here(no_records, stored, batch._replace(writer=f"{batch.writer}-topics"))
+            self._fold_here(no_records, stored, batch._replace(writer=self._topics_writer))
 
     def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: _Batch) -> Mapping[str, int]:
         ordered = sort_for_fold(records, stored)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming_app.stream.health import Batch, Health
-from streaming_app.stream.micro_batch import BatchOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -22,24 +21,49 @@ if TYPE_CHECKING:
     )
 
 
+class Outcome(Protocol):
+    """The counts of a batch: `BatchOutcome` and `CommitsOutcome`."""
+
+    @property
+    def by_type(self) -> Mapping[int, int]:
+        """Records that left the JVM, by record type."""
+
+    @property
+    def quarantined(self) -> int:
+        """Records that could not be decoded."""
+
+    @property
+    def drifted(self) -> int:
+        """Records with unknown tagged fields."""
+
+    def texts(self) -> list[str]:
+        """Return the counts as the line of the batch has them."""
+
+
 class Progress(StreamingQueryListener):
-    """Writes a line for every batch that read anything, and updates `health`."""
+    """Writes a line for every batch that read anything and when the end is first reached, and updates `health`."""
 
     end_known_at: datetime | None = None
     """When the end of the topic was determined up to which all batches read; None if each determines it."""
 
-    def __init__(self, write: Callable[[str], None], health: Health) -> None:
+    def __init__(self, write: Callable[[str], None], health: Health, query_name: str | None = None) -> None:
+        """Report the query of this name; without one, that which has no name."""
         self._write = write
         self._health = health
-        self._outcomes: dict[int, BatchOutcome] = {}
+        self._query_name = query_name
+        self._runs: set[str] = set()
+        self._outcomes: dict[int, Outcome] = {}
+        self._was_idle = False
 
-    def on_done(self, batch_id: int, outcome: BatchOutcome) -> None:
+    def on_done(self, batch_id: int, outcome: Outcome) -> None:
         """Receive the counts of a batch; Spark's event for it follows."""
         self._outcomes[batch_id] = outcome
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Write the line of the batch that ended."""
         progress = event.progress
+        if str(progress.runId) not in self._runs:
+            return
         outcome = self._outcomes.pop(progress.batchId, None)
         if not outcome:
             return
@@ -51,14 +75,22 @@ class Progress(StreamingQueryListener):
             self._write(batch_line(progress.batchId, progress.numInputRows, seconds, outcome, left))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing: the job writes its own line at the start."""
+        """Note which query it is; the job writes its own line at the start. Spark calls this before a batch begins."""
+        if event.name == self._query_name:
+            self._runs.add(str(event.runId))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Note that there was nothing to read; no line for that."""
+        """Note that there was nothing to read, with a line the first time."""
+        if str(event.runId) not in self._runs:
+            return
+        if not self._was_idle:
+            self._write("Caught up: waiting for new records.")
+            self._was_idle = True
         self._health.nothing_new(self.end_known_at or _time(event.timestamp))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing: the job writes its own line at the end."""
+        """Forget the query; the job writes its own line at the end."""
+        self._runs.discard(str(event.runId))
 
 
 def _time(text: str) -> datetime:
@@ -80,14 +112,11 @@ def _offsets(text: str | None) -> dict[int, int]:
     return {int(partition): offset for by_partition in topics.values() for partition, offset in by_partition.items()}
 
 
-def batch_line(batch_id: int, seen: int, seconds: float, outcome: BatchOutcome, behind: int) -> str:
+def batch_line(batch_id: int, seen: int, seconds: float, outcome: Outcome, behind: int) -> str:
     """Return the line of a batch: what was read, the counts, how long it took, how many offsets are left."""
     parts = [
         f"{seen:,} records seen",
-        f"{outcome.decoded:,} decoded",
-        f"{outcome.groups:,} groups",
-        f"{outcome.quarantined:,} quarantined",
-        *([f"{outcome.drifted:,} with unknown tags"] if outcome.drifted else []),
+        *outcome.texts(),
         f"{seconds:.1f} s",
         f"{behind:,} behind",
     ]

@@ -68,6 +68,11 @@ class Slice:
         return batch * _POSITIONS + self.position
 
 
+def batch_of(version: int) -> int:
+    """Return the batch of the version of an append; -1 for -1, which stands for none."""
+    return version // _POSITIONS
+
+
 WHOLE = (Slice(None, _POSITIONS - 1),)
 """The slices of a batch that is not divided."""
 

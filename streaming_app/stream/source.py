@@ -25,9 +25,20 @@ def type_filter(skipped: Iterable[int]) -> str:
     Records without a key, with a key too short to hold a type and of unknown types pass: Python puts them into
     quarantine.
     """
-    ranges = [[number for _, number in run] for _, run in groupby(enumerate(sorted(skipped)), lambda p: p[1] - p[0])]
-    outside = " AND ".join(f"(key < X'{run[0]:04X}' OR key >= X'{run[-1] + 1:04X}')" for run in ranges)
+    ranges = _ranges(skipped)
+    outside = " AND ".join(f"(key < X'{first:04X}' OR key >= X'{last + 1:04X}')" for first, last in ranges)
     return f"key IS NULL OR ({outside})" if ranges else "true"
+
+
+def type_condition(types: Iterable[int]) -> str:
+    """Return the SQL condition for the records of these types, one comparison for each range of types."""
+    return " OR ".join(f"(key >= X'{first:04X}' AND key < X'{last + 1:04X}')" for first, last in _ranges(types))
+
+
+def _ranges(types: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of each run of successive numbers."""
+    runs = ([number for _, number in run] for _, run in groupby(enumerate(sorted(types)), lambda p: p[1] - p[0]))
+    return [(run[0], run[-1]) for run in runs]
 
 
 _FOLDED = RECORD_TYPES | {CLASSIC_GROUP}

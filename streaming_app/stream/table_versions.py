@@ -8,15 +8,20 @@ deleted and created again. So after each batch that wrote something, and before 
 the tables are stored next to the checkpoint. A table with a lower version was created again, or replaced by an older
 copy. RESTORE adds a version; it is found in the table's log.
 
-A table that is ahead of the checkpoint needs nothing: its rows skip the records that they contain.
+After a crash the tables hold all or some of the last batch that the checkpoint has begun, and Spark repeats exactly
+this batch: what is there already is skipped, rows of groups by the offset of their last record, appends by the number
+of the batch. A table with later batches means that the checkpoint is from before the table, such as in a copy that was
+made while the job ran. Spark would give the numbers of these batches to other ones, which Delta would skip.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schemas.table_definitions import history_tables
+from streaming_app.stream.slices import batch_of
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
@@ -25,15 +30,28 @@ if TYPE_CHECKING:
 _RESTORE = "RESTORE"
 
 
-class TableVersions:
-    """The versions of `groups` and of the history tables, stored next to a checkpoint."""
+def batch_writers(cluster: str, query: str) -> tuple[str, str]:
+    """Return the names under which the batches of a query are appended: their rows, and what only topics changed."""
+    writer = f"{cluster}-{query}"
+    return writer, f"{writer}-topics"
 
-    def __init__(self, writer: DeltaWriter, checkpoint: Location) -> None:
-        self._writer, self._file = writer, Location(f"{checkpoint}.tables.json")
+
+class TableVersions:
+    """The versions of the tables that a query writes, stored next to its checkpoint."""
+
+    def __init__(self, writer: DeltaWriter, checkpoint: Location, names: Sequence[str] | None = None) -> None:
+        """Take the tables `names`, which delta-rs may write, too; by default `groups` and the history tables."""
+        self._writer, self._checkpoint = writer, checkpoint
+        self._file = Location(f"{checkpoint}.tables.json")
+        self._has_slices = names is None  # the versions of its appends are those of slices
+        self._names = _group_tables() if names is None else names
+        self._appended = [one.name for one in history_tables()] if names is None else names
+        # Spark knows its own commits without reading the log.
+        self._version = writer.version if names is None else self._newest_version
 
     def write(self) -> None:
         """Store the versions that the tables have now. Raises JobError or OSError when that fails."""
-        versions = {name: self._writer.version(name) for name in _names()}
+        versions = {name: self._version(name) for name in self._names}
         self._writer.files.write(self._file, json.dumps(versions))
 
     def forget(self) -> None:
@@ -43,7 +61,27 @@ class TableVersions:
     def restored(self) -> list[str]:
         """Return the names of the tables that are from before the checkpoint, or do not hold what was written then."""
         known = self._read()
-        return [name for name in _names() if name in known and self._is_restored(name, known[name])]
+        return [name for name in self._names if name in known and self._is_restored(name, known[name])]
+
+    def _newest_version(self, name: str) -> int:
+        return int((self._writer.location / name).delta_table().version())
+
+    def beyond(self) -> list[str]:
+        """Return the names of the appended tables with batches that the checkpoint, which exists, has not begun.
+
+        If it is damaged, as it has finished a batch that it has not begun, these are all of them. Raises OSError.
+        """
+        begun, finished = (_newest(self._checkpoint / name) for name in ("offsets", "commits"))
+        if finished > begun:
+            return list(self._appended)
+        return [name for name in self._appended if self._newest_batch(name) > begun]
+
+    def _newest_batch(self, name: str) -> int:
+        """Return the newest batch of the checkpoint's query of which a table has rows; -1 if there is none."""
+        metadata = json.loads(self._writer.files.read(self._checkpoint / "metadata") or "{}")
+        writers = batch_writers(self._writer.cluster, str(metadata.get("id")))
+        newest = self._writer.last_append(name, writers)
+        return batch_of(newest) if self._has_slices else newest
 
     def _is_restored(self, name: str, known: int) -> bool:
         table = (self._writer.location / name).delta_table()
@@ -62,5 +100,10 @@ class TableVersions:
             return {}  # there is none, or its file is damaged
 
 
-def _names() -> list[str]:
+def _newest(directory: Location) -> int:
+    """Return the highest number that is the name of a file; -1 if there is none."""
+    return max((int(name) for name in directory.names() if name.isdecimal()), default=-1)
+
+
+def _group_tables() -> list[str]:
     return ["groups", *(one.name for one in history_tables())]

@@ -37,6 +37,11 @@ def checkpoint_location(warehouse: Location | Path, cluster: str) -> Location:
     return Location.of(warehouse) / "_checkpoints" / cluster
 
 
+def commits_checkpoint_location(warehouse: Location | Path, cluster: str) -> Location:
+    """Return where the checkpoint of the query that reads committed offsets is."""
+    return Location.of(warehouse) / "_checkpoints" / f"{cluster}~offsets"  # no name of a cluster has this character
+
+
 def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> CheckpointOffsets | None:
     """Return what the job that writes `cluster` has processed; None before its first batch is done.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta, timezone
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
@@ -15,7 +16,7 @@ from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -38,7 +39,7 @@ _REPLACED = {  # as a whole, every half minute or so: old versions would soon be
     "delta.deletedFileRetentionDuration": "interval 30 minutes",
 }
 _TABLE_PROPERTIES = {
-    "alerts": _BY_DELTA_RS,
+    **dict.fromkeys(("alerts", "offset_commits", "group_records"), _BY_DELTA_RS),
     "lag": _REPLACED,
     "lag_history": _BY_DELTA_RS,
     "log_ends": _REPLACED,
@@ -69,8 +70,9 @@ class DeltaWriter:
     def __init__(self, spark: SparkSession, location: Location | Path | str, cluster: str) -> None:
         self._spark = spark
         self.location = self._location = Location.of(location)
-        self._cluster = cluster
+        self.cluster = self._cluster = cluster
         self.files = warehouse_files(self._location, spark)
+        self._preparing = Lock()
         for name, value in _SQL_TEXT_CONF.items():
             spark.conf.set(name, value)
 
@@ -79,6 +81,10 @@ class DeltaWriter:
 
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
+        with self._preparing:  # both streams do it when they start
+            return self._prepare()
+
+    def _prepare(self) -> set[str]:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -107,6 +113,15 @@ class DeltaWriter:
     def stored_groups(self) -> DataFrame:
         """Return the stored rows of all groups."""
         return self._rows("groups")
+
+    def stored_rows(self, name: str) -> DataFrame:
+        """Return the stored rows of a table."""
+        return self._rows(name)
+
+    def replace_rows(self, name: str, rows: DataFrame) -> None:
+        """Replace all rows of this cluster in a table, in one commit; `rows` may be read from it."""
+        condition = f"cluster = {_literal(self._cluster)}"
+        rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path(name))
 
     def find_stored_groups(self, column: str, values: Sequence[str]) -> pa.Table:
         """Return the stored rows of the groups that have one of `values` in `column`.
@@ -140,9 +155,17 @@ class DeltaWriter:
         return int(self._delta_log(name).unsafeVolatileSnapshot().version())
 
     def highest_offsets(
-        self, name: str, partition_column: str, time_column: str, after: datetime | None = None
+        self,
+        name: str,
+        partition_column: str,
+        time_column: str,
+        after: datetime | None = None,
+        where: str | None = None,
     ) -> dict[int, int]:
-        """Return the highest offset in a table by partition of the topic, of the rows whose time is after `after`."""
+        """Return the highest offset in a table by partition of the topic, of the rows whose time is after `after`.
+
+        `where` is a condition of Spark SQL that limits the rows further.
+        """
         if self.is_empty(name):
             return {}
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
@@ -150,6 +173,8 @@ class DeltaWriter:
         rows = self._rows(name)
         if after is not None:
             rows = rows.where(F.col(time_column) > F.lit(after))
+        if where is not None:
+            rows = rows.where(where)
         return dict(rows.groupBy(partition_column).max("offset").collect())
 
     def newest(self, name: str, time_column: str) -> datetime | None:
@@ -175,6 +200,12 @@ class DeltaWriter:
             .option("txnVersion", batch_id)
             .save(self._path(name))
         )
+
+    def last_append(self, name: str, writers: Iterable[str]) -> int:
+        """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
+        table = (self._location / name).delta_table()
+        batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
+        return max((batch for batch in batches if batch is not None), default=-1)
 
     def rewrite_events(self, events: DataFrame, retracted: DataFrame) -> None:
         """Delete the `retracted` events, of operations that an earlier batch saw only in part, and insert `events`.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,6 +18,7 @@ from streaming_app.tables.location import Location
 
 _MISSED_HEARTBEATS = 3  # that a busy machine may miss before the job counts as not running
 _SLACK_SECONDS = 5
+_SUFFIX = ".running.json"
 
 
 class HeartbeatRecord(BaseModel):
@@ -47,7 +48,7 @@ class HeartbeatRecord(BaseModel):
 
 def heartbeat_path(warehouse: Location | Path, cluster: str) -> Location:
     """Return the location of the heartbeat file of the job that writes `cluster`; it holds JSON."""
-    return Location.of(warehouse) / "_jobs" / f"{cluster}.running.json"
+    return Location.of(warehouse) / "_jobs" / f"{cluster}{_SUFFIX}"
 
 
 def read_heartbeat(warehouse: Location | Path, cluster: str) -> HeartbeatRecord | None:
@@ -63,11 +64,11 @@ def read_heartbeat(warehouse: Location | Path, cluster: str) -> HeartbeatRecord 
         raise WarehouseError(f"{file} was written by another release: restart the job with this one") from None
 
 
-def not_running_warning(warehouse: Location | Path, cluster: str) -> str | None:
-    """Return a line for readers of tables that no job updates; None while the job runs."""
-    last = read_heartbeat(warehouse, cluster)
-    if last is None:
-        return f"No job has written cluster {cluster!r} here yet."
-    if last.is_alive(datetime.now(timezone.utc)):
-        return None
-    return f"The job of cluster {cluster!r} is not running: the tables are as of {last.at:%Y-%m-%d %H:%M:%SZ}."
+def clusters_with_heartbeat(warehouse: Location | Path) -> set[str]:
+    """Return the clusters whose job has run here. Raises WarehouseError if the directory cannot be read."""
+    directory = heartbeat_path(warehouse, "").parent
+    try:
+        names = directory.names()
+    except OSError as error:
+        raise WarehouseError(f"Cannot read {directory}: {error.strerror or error}") from None
+    return {name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)}

@@ -11,10 +11,10 @@ deletes them daily, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from schemas.table_definitions import Table, expiring_tables
 from streaming_app.errors import java_error_message
@@ -22,7 +22,7 @@ from streaming_app.tables.delta_writer import LOG_RETENTION_HOURS
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
-    from streaming_app.tables.delta_writer import DeltaWriter
+    from streaming_app.tables.files import Files
 
 COMMITS_PER_COMPACTION = 100  # batches that wrote something, between two compactions
 _DAY_SECONDS = 24 * 3600
@@ -50,23 +50,45 @@ class _Task:
         return min(_RETRY_SECONDS * 2 ** (self.failures - 1), _MAX_RETRY_SECONDS) if self.failures else 0.0
 
 
+class MaintainedTables(Protocol):
+    """Does the work, table by table, for one cluster: `DeltaWriter` and `NewestTables`."""
+
+    @property
+    def files(self) -> Files:
+        """Reads and writes the files next to the tables."""
+
+    def compact(self, name: str) -> None:
+        """Compact the files of a table."""
+
+    def clean_up_log(self, name: str) -> None:
+        """Remove log entries that are older than the table's log retention."""
+
+    def delete_expired(self, definition: Table, days: float) -> int:
+        """Delete the rows that are older; return how many there were."""
+
+    def vacuum(self, name: str) -> None:
+        """Remove the data files that no version needs."""
+
+
 class Maintenance:
     """Called after every batch, it runs the tasks that are due. The table `alerts` is not included: see its store."""
 
     def __init__(  # noqa: PLR0913 - the last three are for tests, or have a default
         self,
-        writer: DeltaWriter,
+        writer: MaintainedTables,
         done_at: Location | Path,
         retention_days: float,
         report: Callable[[str], None],
         clock: Callable[[], float] = time.time,
         *,
+        tables: Sequence[Table] | None = None,
         on_failure: Callable[[], None] = lambda: None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         """Prepare. The file `done_at` holds the time when expired rows were last deleted, in seconds since 1970.
 
-        `on_failure` is called when a task fails. No task begins while `is_stopping`.
+        `tables` are by default those that expire. `on_failure` is called when a task fails. No task begins while
+        `is_stopping`.
         """
         self._writer = writer
         self._done_at = Location.of(done_at)
@@ -78,15 +100,18 @@ class Maintenance:
         self._commits = 0
         self._vacuumed_at = clock()
         self._deleted_at = clock()
-        tables = expiring_tables()
+        tables = expiring_tables() if tables is None else tables
         self._compactions = [_Task(f"compacting {one.name}", self._compaction(one)) for one in tables]
         self._deletions = [_Task(f"deleting expired rows of {one.name}", self._deletion(one)) for one in tables]
         self._read = _Task("reading when expired rows were last deleted", self._read_time, is_due=True)
         self._note = _Task("noting when expired rows were deleted", self._write_time)
         self._vacuums = [_Task(f"removing old files of {one.name}", self._vacuum(one)) for one in tables]
 
-    def after_batch(self, *, wrote: bool) -> None:
-        """Run the tasks that are due after a batch; `wrote`: it changed a table. Report in a line what was done.
+    def after_batch(self, *, wrote: int) -> None:
+        """Run the tasks that are due after a batch. Report in a line what was done.
+
+        `wrote` is how many commits the batch counts as: 0 if it changed no table, and more than 1 if it wrote so much
+        that the tables should be compacted earlier.
 
         Never raises an error of a task.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,22 @@ _FIRST_TABLE = "groups"  # every release has it
 class WarehouseReader:
     """The tables and views of a warehouse, each at the version that was the newest when it was opened."""
 
-    def __init__(self, warehouse: Location | Path) -> None:
-        """Open every table. Raises WarehouseError if there is no warehouse, or it has another format."""
+    def __init__(self, warehouse: Location | Path, cluster: str | None = None) -> None:
+        """Open every table, with the rows of one cluster or of all.
+
+        Raises WarehouseError if there is no warehouse, or it has another format.
+        """
         location = Location.of(warehouse)
         self._builder = QueryBuilder()
+        selected = {}
         for definition in tables():
-            self._builder.register(definition.name, open_table(location / definition.name))
+            name = definition.name if cluster is None else f"{definition.name}_of_all_clusters"
+            self._builder.register(name, open_table(location / definition.name))
+            if cluster is not None:
+                selected[definition.name] = f"SELECT * FROM {name} WHERE cluster = {quote(cluster)}"  # noqa: S608 - quoted
         try:
-            for view in views():
-                self._builder.execute(f"CREATE VIEW {view.name} AS {view_sql(view, 'unnest')}").read_all()
+            for name, query in (selected | {view.name: view_sql(view, "unnest") for view in views()}).items():
+                self._builder.execute(f"CREATE VIEW {name} AS {query}").read_all()
         except Exception:  # noqa: BLE001 - as in `query`
             raise WarehouseError(_created_by_older_release(location, "columns")) from None
 
@@ -59,6 +67,9 @@ def open_table(location: Location) -> DeltaTable:
     except TableNotFoundError:
         if location.name != _FIRST_TABLE and _is_table(location.parent / _FIRST_TABLE):
             raise WarehouseError(_created_by_older_release(location.parent, f"the table {location.name}")) from None
+        if _has_job(location.parent):
+            message = f"{location.parent} has no tables yet: its first job creates them once Spark runs"
+            raise WarehouseError(message) from None
         raise WarehouseError(
             f"No streams-groups warehouse at {location.parent} (no table {location.name} there): run "
             "`streams-groups run --warehouse ...` first, or set the right one with --warehouse or "
@@ -82,6 +93,13 @@ def _is_table(location: Location) -> bool:
         return False
 
 
+def _has_job(warehouse: Location) -> bool:
+    """Return whether a job has begun to run here."""
+    with suppress(OSError):
+        return bool((warehouse / "_jobs").names())
+    return False
+
+
 def _created_by_older_release(warehouse: Location, what: str) -> str:
     return f"{warehouse} was created by an older release and lacks {what}: start the job of this release first"
 
@@ -97,6 +115,25 @@ def _to_python(value: Any, arrow_type: pa.DataType) -> Any:  # noqa: ANN401 - an
     if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_list_view(arrow_type):
         return [_to_python(item, arrow_type.value_type) for item in value]
     return value
+
+
+def with_plain_types(table: pa.Table) -> pa.Table:
+    """Return the table with strings and bytes instead of views of them, which pandas does not read within lists."""
+    return table.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema]))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return kind
 
 
 def quote(text: str) -> str:

@@ -201,12 +201,11 @@ def test_a_repeated_notification_is_sent_again(harness: DispatcherHarness) -> No
 def test_a_queued_notification_is_sent_with_its_latest_summary(
     harness: DispatcherHarness, receiver: HttpReceiver
 ) -> None:
-    receiver.default = Response(500)
-    dispatcher = harness.start(hook(receiver, "hook"))
+    receiver.responses.append(Response(500))
+    dispatcher = harness.start(hook(receiver, "hook"), backoff=Backoff(first_seconds=4, max_seconds=4))
     dispatcher.offer([make_alert("hook", summary="old")])
-    assert wait_until(lambda: bool(receiver.requests))
-    dispatcher.offer([make_alert("hook", summary="new")])
-    receiver.default = Response()
+    assert wait_until(lambda: dispatcher.status()[0].failed == 1)
+    dispatcher.offer([make_alert("hook", summary="new")])  # within the pause before the second attempt
     assert dispatcher.flush(10)
     assert receiver.bodies[-1]["data"]["summary"] == "new"
 

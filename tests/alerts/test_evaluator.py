@@ -77,12 +77,13 @@ class EvaluatorHarness:
         self.path, self.cache, self.lines = path, FakeGroupCache(), []
         self.job = JobStatus(NOW, caught_up=True)
         self.sinks: tuple[str, ...] = ("page",)
+        self.settings = SETTINGS
         self.notifier: FakeNotifier
         self.evaluator: AlertEvaluator
 
     def start(self) -> None:
         config = EvaluatorConfig(
-            "default", 0.05, lambda _group: SETTINGS, NotifyPolicy(self.sinks), DescriptionSupport("never"), 30
+            "default", 0.05, lambda _group: self.settings, NotifyPolicy(self.sinks), DescriptionSupport("never"), 30
         )
 
         def make_notifier(on_delivery: DeliveryCallback) -> FakeNotifier:
@@ -150,6 +151,17 @@ def test_a_restart_sends_what_was_not_sent_and_nothing_twice(harness: EvaluatorH
     harness.start()
     assert [delivery.sent_at for alert in harness.notifier.offered for delivery in alert.deliveries] == [NOW]
     assert len(harness.stored()) == 1
+
+
+def test_settings_that_leave_no_group_to_watch_are_reported_once(harness: EvaluatorHarness) -> None:
+    harness.stop()
+    harness.settings = {}
+    harness.start()
+    harness.cache.snapshots = {"g": not_ready()}
+    assert wait_until(lambda: harness.lines != [])
+    harness.evaluator.finish(1)
+    (line,) = harness.lines
+    assert line.startswith("alerts: of the 1 group none has a rule that is enabled: check groups, ignore_groups")
 
 
 def test_nothing_fires_before_the_job_has_caught_up(harness: EvaluatorHarness) -> None:

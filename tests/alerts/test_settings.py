@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from streaming_app.alerts.rules.evaluate import RULES, RULES_FOR_GROUPS
+from streaming_app.alerts.rules.evaluate import RULES, RULES_FOR_DIFFERING_GROUPS, RULES_FOR_GROUPS, watches_any
 from streaming_app.alerts.rules.lifecycle import NotifyPolicy
 from streaming_app.alerts.settings import AlertSettings
 from streaming_app.config.error_messages import format_error
@@ -16,6 +16,10 @@ from streaming_app.config.key_path import format_path
 
 class File(BaseModel):
     alerts: AlertSettings
+
+
+OFF = {rule.name: {"enabled": False} for rule in (*RULES_FOR_GROUPS, *RULES_FOR_DIFFERING_GROUPS)}
+ON = {"StreamsGroupEmpty": {"enabled": True}}
 
 
 def errors_of(values: dict[str, Any]) -> list[str]:
@@ -204,3 +208,21 @@ def test_every_threshold_of_every_rule_can_be_set() -> None:
             given = {"rules": {rule.name: {name: int(threshold.default) + 1}}}
             settings = AlertSettings.model_validate(given).rule_settings_of()("any")
             assert settings[rule.name].thresholds[name] == threshold.default + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "is_watched"),
+    [
+        ({}, True),
+        ({"ignore_groups": ".*"}, False),
+        ({"groups": "nothing"}, False),
+        ({"overrides": [{"groups": ".*", "rules": {"StreamsGroupEmpty": {"enabled": False}}}]}, True),
+        ({"overrides": [{"groups": ".*", "rules": OFF}]}, False),
+        ({"overrides": [{"groups": ".*", "rules": OFF}, {"groups": "pay.*", "rules": ON}]}, True),
+        ({"overrides": [{"groups": "pay.*", "rules": ON}, {"groups": ".*", "rules": OFF}]}, False),
+    ],
+)
+def test_a_pattern_that_matches_everything_leaves_no_group_to_watch(values: dict[str, Any], is_watched: bool) -> None:
+    rule_settings_of = AlertSettings.model_validate(values).rule_settings_of()
+    assert watches_any(["payments", "orders"], rule_settings_of) is is_watched
+    assert "StreamsGroupsJobStopped" in rule_settings_of(None)

@@ -2,7 +2,18 @@
 
 import argparse
 
-from tests.bench import catchup, decode, freshness, list_offsets, notification, rules, throughput, touched, week
+from tests.bench import (
+    catchup,
+    decode,
+    freshness,
+    list_offsets,
+    notification,
+    offsets,
+    rules,
+    throughput,
+    touched,
+    week,
+)
 from tests.bench.bench_harness import open_harness
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -16,11 +27,15 @@ WITH_A_BROKER = {
     "touched": touched.run,
     "catchup": lambda shared: catchup.run(shared, 10_000, 10),
     "notification": lambda shared: notification.run(shared, 10_000),
+    "offsets": lambda shared: offsets.run(shared, asked.commits, asked.keys),
+    "offsets-memory": lambda shared: offsets.run_memory(shared, 1_000_000),
+    "offsets-freshness": lambda shared: offsets.run_freshness(shared, 100, 5_000, asked.keys),
     "week": week.run,
     "list_offsets": list_offsets.run,
 }
 EVERY = [*ALONE, *WITH_A_BROKER]
 parser.add_argument("which", nargs="*", default=EVERY, metavar="BENCHMARK", help=", ".join(EVERY))
+parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of offsets")
 asked = parser.parse_args()
 
 for name, bench in ALONE.items():

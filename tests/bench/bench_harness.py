@@ -43,9 +43,9 @@ class Harness(NamedTuple):
         values = {"bootstrap_server": self.broker.bootstrap_server, "warehouse": where, "topic": topic, **settings}
         return JobConfig.model_validate(values)
 
-    def run_once(self, topic: str, warehouse: str) -> list[str]:
+    def run_once(self, topic: str, warehouse: str, **settings: Any) -> list[str]:
         """Run the job with `--once` on the topic, and return its lines."""
-        return run_once(self.spark, self.broker.bootstrap_server, self.directory / warehouse, topic=topic)
+        return run_once(self.spark, self.broker.bootstrap_server, self.directory / warehouse, topic=topic, **settings)
 
     @contextmanager
     def running(self, topic: str, warehouse: str, say: Callable[[str], None], **settings: Any) -> Iterator[None]:

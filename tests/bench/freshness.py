@@ -11,6 +11,7 @@ import statistics
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -22,15 +23,19 @@ _GIVE_UP_SECONDS = 60.0
 _CATCH_UP_SECONDS = 900.0
 
 
-def run(harness: Harness, groups: int) -> None:
-    """Print p50 and p95 over the appends, with `groups` groups in the table."""
-    name = f"freshness-{groups}"
-    harness.client.create_topic(name, PARTITIONS)
+def run(harness: Harness, groups: int, topic: str | None = None, **settings: Any) -> None:
+    """Print p50 and p95 over the appends, with `groups` groups in the table; `settings` are those of the job.
+
+    The topic is created, unless it is given.
+    """
+    name = topic or f"freshness-{groups}"
+    if topic is None:
+        harness.client.create_topic(name, PARTITIONS)
     harness.write_groups(name, groups)
     chance = random.Random(groups)  # noqa: S311 - no secret
     warehouse = harness.directory / name
     seconds = []
-    with harness.running(name, name, lambda _line: None):
+    with harness.running(name, name, lambda _line: None, **settings):
         started = time.monotonic()
         await_groups(warehouse, groups)
         print(f"first catch-up of {groups:,} groups: {time.monotonic() - started:.1f} s", flush=True)

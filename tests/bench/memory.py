@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+_WORKERS = "Spark's Python workers"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -21,6 +22,11 @@ def resident_by_process(pid: int) -> Counter[str]:
     return resident
 
 
+def worker_pids(pid: int) -> list[int]:
+    """Return the process ids of Spark's Python workers, of the job with this process id."""
+    return [one for one in _tree(pid) if one != pid and _name(one) == _WORKERS]
+
+
 def _tree(pid: int) -> Iterator[int]:
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -29,7 +35,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _name(pid: int) -> str:
-    return {"java": "Spark's JVM"}.get(_read(Path(f"/proc/{pid}/comm")).strip(), "Spark's Python workers")
+    return {"java": "Spark's JVM"}.get(_read(Path(f"/proc/{pid}/comm")).strip(), _WORKERS)
 
 
 def _resident(pid: int) -> int:

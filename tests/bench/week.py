@@ -1,24 +1,30 @@
 """Months in minutes: whether memory and files stay within bounds over many commits.
 
 A "day" here is so many rebalances of random groups, one batch each or few; versions are kept for half a minute instead
-of three hours, and maintenance runs as often in proportion. The figures of each day should not grow from the second or
-third on; until then the JVM fills its heap.
+of three hours, and maintenance runs as often in proportion. Each day has two faults: Spark's Python workers are killed,
+and the broker is stopped for longer than its sessions. The figures of each day should not grow from the second or third
+on; until then the JVM fills its heap.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+from streaming_app.sandbox.broker import LocalBroker
 from tests.bench.bench_harness import PARTITIONS, Harness, group_records
 from tests.bench.freshness import await_groups
-from tests.bench.memory import resident_by_process
+from tests.bench.memory import resident_by_process, worker_pids
 
 DAYS, REBALANCES, GROUPS = 7, 250, 500
 _PAUSE_SECONDS = 0.4
+_STOPPED_SECONDS = 12.0
 _QUICKER = """
 from streaming_app.alerts import evaluator
 from streaming_app.tables import delta_writer, maintenance
@@ -51,9 +57,26 @@ def run(harness: Harness) -> None:
                         harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
                     harness.producer.flush()
                     time.sleep(_PAUSE_SECONDS)
+                    if rebalance == REBALANCES // 3:
+                        _send(signal.SIGKILL, worker_pids(job.pid))
+                    elif rebalance == 2 * REBALANCES // 3 and isinstance(harness.broker, LocalBroker):
+                        _stop_broker(harness.broker)
                 print(f"day {day}: {_summary(job.pid, warehouse)}", flush=True)
         finally:
             job.terminate()
+
+
+def _stop_broker(broker: LocalBroker) -> None:
+    pids = [pid for pid in [broker.pid] if pid]
+    _send(signal.SIGSTOP, pids)
+    time.sleep(_STOPPED_SECONDS)
+    _send(signal.SIGCONT, pids)
+
+
+def _send(signal_number: int, pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal_number)
 
 
 def _summary(pid: int, warehouse: Path) -> str:

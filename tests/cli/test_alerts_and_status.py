@@ -14,9 +14,10 @@ from click.testing import CliRunner, Result
 from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.store import AlertStore
 from streaming_app.cli.main import main
-from streaming_app.job_status import JobStatus, SelfCheckStatus
-from streaming_app.tables.heartbeat_file import HeartbeatRecord
+from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
+from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.location import Location
+from tests.heartbeats import write_heartbeat
 from tests.warehouses import make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -31,9 +32,7 @@ OTHER_CLUSTER = replace(FIRING_ALERT, cluster="other")
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    make_warehouse(tmp_path)
-    (tmp_path / "_jobs").mkdir()
-    return tmp_path
+    return make_warehouse(tmp_path)
 
 
 def run(*arguments: object) -> Result:
@@ -45,19 +44,12 @@ def save(warehouse: Path, *alerts: Alert) -> None:
         AlertStore(Location(str(warehouse)), alert.cluster).save([alert])
 
 
-def write_heartbeat(warehouse: Path, **fields: object) -> None:
-    now = datetime.now(timezone.utc)
-    values = {"at": now, "every_seconds": 5, "facts": JobStatus(now, caught_up=True), "records_seen": 7}
-    heartbeat = HeartbeatRecord.model_validate({"last_batch_seconds": 0.4, **values, **fields})
-    (warehouse / "_jobs" / "default.running.json").write_text(heartbeat.model_dump_json(), "utf-8")
-
-
 def test_alerts_shows_the_firing_alerts_of_this_cluster_with_their_unsent_notifications(warehouse: Path) -> None:
     save(warehouse, FIRING_ALERT, PENDING_ALERT, RESOLVED_ALERT, OTHER_CLUSTER)
     write_heartbeat(warehouse)
     result = run("alerts", "--warehouse", warehouse)
     assert result.exit_code == 0
-    names, line = result.output.splitlines()
+    names, line = result.stdout.splitlines()
     assert names.split() == ["STATE", "SEVERITY", "RULE", "GROUP", "SINCE", "UNSENT", "SUMMARY"]
     assert line.split()[:5] == ["firing", "critical", "StreamsGroupNotReady", "payments", "2026-11-21T03:12:00.000Z"]
     assert "slack (answered 503)" in line
@@ -134,13 +126,56 @@ def test_check_exits_with_0_while_the_tables_are_up_to_date_or_as_old_as_allowed
     assert run(command, "--check", "--max-age", "3600", "--warehouse", warehouse).exit_code == 0
 
 
-def test_alerts_that_no_job_updates_are_shown_with_a_warning(warehouse: Path) -> None:
-    assert "No job has written cluster 'default' here yet." in run("alerts", "--warehouse", warehouse).stderr
-    write_heartbeat(warehouse, at=AT)
-    assert "not running: the tables are as of 2026-11-21 03:12:00Z" in run("alerts", "--warehouse", warehouse).stderr
+@pytest.mark.parametrize(
+    "arguments", [["alerts"], ["list"], ["describe", "--all-groups"], ["sql", "SELECT 1"]], ids=lambda words: words[0]
+)
+def test_tables_that_no_job_updates_are_shown_with_a_line_that_says_so(warehouse: Path, arguments: list[str]) -> None:
+    line = "The job of cluster 'default' is not running: the tables are as of 2026-11-21 03:12:00Z.\n"
+    write_heartbeat(warehouse, at=AT, stopped=True, facts=JobStatus(AT, caught_up=True, caught_up_at=AT))
+    result = run(*arguments, "--warehouse", warehouse)
+    assert (result.exit_code, result.stderr) == (0, line)
     write_heartbeat(warehouse)
-    result = run("alerts", "--warehouse", warehouse)
-    assert (result.stderr, result.stdout) == ("", "No alerts are firing.\n")
+    assert run(*arguments, "--warehouse", warehouse).stderr == ""
+
+
+def test_alerts_say_that_none_fires(warehouse: Path) -> None:
+    write_heartbeat(warehouse)
+    assert run("alerts", "--warehouse", warehouse).stdout == "No alerts are firing.\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["alerts"], ["status"], ["list"], ["describe", "--all-groups"], ["diff", "--group", "g"], ["sql", "SELECT 1"]],
+    ids=lambda words: words[0],
+)
+def test_an_unknown_cluster_is_an_error_that_names_those_there_are(warehouse: Path, arguments: list[str]) -> None:
+    for name in ("prod", "default"):
+        write_heartbeat(warehouse, name)
+    result = run(*arguments, "--cluster", "typo", "--warehouse", warehouse)
+    assert result.exit_code == 1
+    line = f"Error: No cluster 'typo' in {warehouse}, which has 'default', 'prod': name one with --cluster\n"
+    assert result.output == line
+    assert run("list", "--cluster", "prod", "--warehouse", warehouse).exit_code == 0
+
+
+def test_the_most_severe_alert_is_first_and_status_has_the_same_order_and_columns(warehouse: Path) -> None:
+    later = AT + timedelta(minutes=5)
+    save(
+        warehouse,
+        replace(FIRING_ALERT, group_id="late", pending_since=later),
+        replace(FIRING_ALERT, group_id="mild", severity="info"),
+        replace(FIRING_ALERT, group_id="second", severity="warning"),
+        FIRING_ALERT,
+        replace(PENDING_ALERT, group_id="pending"),
+    )
+    write_heartbeat(warehouse)
+    names, *lines = run("alerts", "--pending", "--warehouse", warehouse).stdout.splitlines()
+    assert [line.split()[3] for line in lines] == ["payments", "late", "second", "mild", "pending"]
+    assert lines[1].split()[4] == "2026-11-21T03:17:00.000Z"
+    shown = run("status", "--warehouse", warehouse).stdout.splitlines()
+    start = next(number for number, line in enumerate(shown) if line.startswith("SEVERITY"))
+    assert shown[start].split() == [name for name in names.split() if name not in {"STATE", "UNSENT"}]
+    assert [line.split()[2:4] for line in shown[start + 1 : start + 5]] == [line.split()[3:5] for line in lines[:4]]
 
 
 @pytest.mark.parametrize(
@@ -196,19 +231,46 @@ def test_status_shows_the_last_self_check(warehouse: Path, check: SelfCheckStatu
     assert words in line
 
 
+@pytest.mark.parametrize(
+    ("offsets", "line"),
+    [
+        (None, "offsets   not read: offsets.enabled is false"),
+        (OffsetsStatus(), "offsets   0 offsets behind; no batch yet; still catching up"),
+        (
+            OffsetsStatus(caught_up=True, behind=1, failing_since=AT, failure="no space left"),
+            f"offsets   1 offset behind; no batch yet; the stream fails since {AT:%H:%M:%SZ}: no space left",
+        ),
+    ],
+    ids=["not read", "catching up", "failing"],
+)
+def test_status_shows_the_stream_of_committed_offsets(
+    warehouse: Path, offsets: OffsetsStatus | None, line: str
+) -> None:
+    write_heartbeat(warehouse, facts=JobStatus(AT, caught_up=True, offsets=offsets))
+    assert line in run("status", "--warehouse", warehouse).stdout.splitlines()
+
+
 def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
     save(warehouse, FIRING_ALERT, OTHER_CLUSTER)
     lines = run("status", "--warehouse", warehouse).output.splitlines()
     assert lines[1] == "job       has never run here"
     assert lines[3] == "alerts    1 firing"
-    assert [line.split()[0] for line in lines[-5:]] == ["groups", "group_events", "quarantine", "topologies", "alerts"]
+    assert [line.split()[0] for line in lines[-7:]] == [
+        "groups",
+        "group_events",
+        "quarantine",
+        "topologies",
+        "alerts",
+        "offset_commits",
+        "group_records",
+    ]
     printed = json.loads(run("status", "--json", "--warehouse", warehouse).stdout)
     assert (printed["job"], printed["groups"], len(printed["firing"])) == (None, {}, 1)
     assert all(table["files_with_history"] for table in printed["tables"])
 
 
 def test_an_invalid_heartbeat_file_is_one_line(warehouse: Path) -> None:
-    (warehouse / "_jobs" / "default.running.json").write_text("{}", "utf-8")
+    heartbeat_path(warehouse, "default").write_text("{}")
     result = run("status", "--warehouse", warehouse)
     assert result.exit_code == 1
     assert result.output.count("\n") == 1

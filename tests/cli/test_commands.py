@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from click.testing import CliRunner
 
 from streaming_app import cli
 from streaming_app.cli.main import COMMANDS, main
+from tests.job.job_runner import STREAMS_GROUPS
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["describe", "--all-groups"], ["sql", "SELECT 1"]], ids=lambda a: a[0])
@@ -17,6 +21,14 @@ def test_a_missing_warehouse_is_one_line(arguments: list[str], tmp_path: Path) -
     assert result.exit_code == 1
     assert result.output.startswith("Error: No streams-groups warehouse at ")
     assert result.output.count("\n") == 1
+
+
+def test_a_warehouse_whose_first_job_starts_has_no_tables_yet(tmp_path: Path) -> None:
+    (tmp_path / "_jobs").mkdir()
+    (tmp_path / "_jobs" / "default.lock").touch()
+    result = CliRunner().invoke(main, ["status", "--warehouse", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.output == f"Error: {tmp_path} has no tables yet: its first job creates them once Spark runs\n"
 
 
 @pytest.mark.parametrize(
@@ -38,9 +50,33 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert "Error: " in result.output
 
 
+def test_without_arguments_the_first_three_commands_are_named_and_exist() -> None:
+    result = CliRunner().invoke(main, [])
+    assert result.exit_code == 0
+    named = re.findall(r"^  streams-groups (\S+)", result.output, re.MULTILINE)
+    assert named == ["demo", "check", "run"]
+    assert set(named) <= set(main.commands)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands(shell: str) -> None:
+    environment = {**os.environ, "_STREAMS_GROUPS_COMPLETE": f"{shell}_source"}
+    script = subprocess.run(STREAMS_GROUPS, env=environment, capture_output=True, text=True, check=True)
+    assert "streams-groups" in script.stdout
+    environment |= {
+        "_STREAMS_GROUPS_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "streams-groups des",
+        "COMP_CWORD": "1",
+    }
+    if shell == "fish":
+        environment["COMP_CWORD"] = "des"
+    completed = subprocess.run(STREAMS_GROUPS, env=environment, capture_output=True, text=True, check=True)
+    assert "describe" in completed.stdout
+
+
 def test_every_module_of_a_command_is_collected() -> None:
     modules = {module.stem for module in Path(cli.__file__).parent.glob("*.py")}
-    assert set(COMMANDS) == modules - {"__init__", "main", "options"}
+    assert set(COMMANDS) == modules - {"__init__", "main", "options", "warehouse"}
 
 
 def test_decode_prints_an_object_for_each_line_and_exits_with_1_after_an_error() -> None:

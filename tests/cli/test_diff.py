@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 from streaming_app.cli.main import main
 from streaming_app.groups.topology import topology_hash
 from streaming_app.queries.topology_diff import parse_time
+from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
 from tests.warehouses import arrow_schema, make_warehouse
 
@@ -42,6 +43,7 @@ class Tables:
 
     def __init__(self, path: Path) -> None:
         self.path = make_warehouse(path)
+        write_heartbeat(self.path)
 
     def write(self, group_id: str, *topologies: tuple[int, list[Any]], newest: list[Any] | None = None) -> None:
         epochs = [{"topology_epoch": 0, "first_seen_at": AT}]

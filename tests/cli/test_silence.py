@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from streaming_app.alerts.rules.alert import FIRING, Alert, Delivery
 from streaming_app.alerts.silences import Silence, SilenceStore
 from streaming_app.alerts.store import AlertStore
 from streaming_app.cli.main import main
+from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
 from tests.warehouses import arrow_schema, make_warehouse
 
@@ -84,9 +86,31 @@ def test_alerts_marks_the_silenced_ones_which_still_fire(warehouse: Path) -> Non
     assert f"({silence_id})" in line
     (printed,) = json.loads(run(warehouse, "alerts", "--json").stdout)
     assert (printed["state"], printed["silenced"]["silence"]) == ("firing", silence_id)
-    assert run(warehouse, "alerts", "--check").exit_code == 1
     run(warehouse, "silence", "expire", silence_id)
     assert "SILENCED" not in run(warehouse, "alerts").stdout
+
+
+def test_check_does_not_count_silenced_alerts_unless_told_to(warehouse: Path) -> None:
+    write_heartbeat(warehouse)
+    add(warehouse, *ADD)
+    result = run(warehouse, "alerts", "--check")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "1 firing alert is silenced and not counted: --silenced counts all.\n",
+    )
+    assert "payments is NotReady" in result.stdout
+    counted = run(warehouse, "alerts", "--check", "--silenced")
+    assert (counted.exit_code, counted.stderr) == (1, "")
+    AlertStore(warehouse, "default").save([replace(ALERT, group_id="orders")])
+    assert run(warehouse, "alerts", "--check").exit_code == 1
+
+
+def test_check_notices_a_dead_job_whatever_is_silenced(warehouse: Path) -> None:
+    write_heartbeat(warehouse, at=AT)
+    add(warehouse, "--group", ".*", "--for", "30d", "--comment", "holidays")
+    result = run(warehouse, "alerts", "--check")
+    assert result.exit_code == 1
+    assert "The job of cluster 'default' has died" in result.stderr
 
 
 @pytest.mark.parametrize(

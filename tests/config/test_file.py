@@ -9,6 +9,7 @@ import pytest
 
 from streaming_app.config.errors import ConfigError
 from streaming_app.config.file import read_yaml, resolve_references
+from streaming_app.config.load import load
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
 
 def error_lines(file: Path) -> list[str]:
     with pytest.raises(ConfigError) as raised:
-        resolve_references(read_yaml(file), file)
+        load(file)
     return [line.replace(str(file), "FILE") for line in raised.value.lines]
 
 
@@ -121,10 +122,9 @@ def test_each_reference_without_a_value_is_a_line_that_names_its_key(
     write: Callable[[str], Path], tmp_path: Path
 ) -> None:
     (tmp_path / "binary").write_bytes(b"\xff")
-    text = (
-        "topic: ${env:NO_SUCH_VARIABLE}\nsinks:\n- url: ${file:/nowhere/x}\n- url: ${env:}\n"
-        f"- url: ${{file:{tmp_path}}}\n- url: ${{file:{tmp_path}/binary}}\n"
-    )
+    values = ["${file:/nowhere/x}", "${env:}", f"${{file:{tmp_path}}}", f"${{file:{tmp_path}/binary}}"]
+    sinks = "".join(f"- {{name: s{number}, type: webhook, url: '{value}'}}\n" for number, value in enumerate(values))
+    text = f"topic: ${{env:NO_SUCH_VARIABLE}}\nsinks:\n{sinks}"
 
     assert error_lines(write(text)) == [
         "FILE: topic: the environment variable NO_SUCH_VARIABLE is not set",
@@ -136,6 +136,15 @@ def test_each_reference_without_a_value_is_a_line_that_names_its_key(
 
 
 def test_the_placeholder_of_a_secret_is_refused(write: Callable[[str], Path]) -> None:
-    assert error_lines(write("sinks:\n- url: '**********'")) == [
+    assert error_lines(write("sinks:\n- {type: webhook, url: '**********'}")) == [
         "FILE: sinks[0].url: is the placeholder printed for a secret, not the secret"
+    ]
+
+
+def test_the_errors_of_other_keys_are_reported_with_those_of_references(write: Callable[[str], Path]) -> None:
+    lines = error_lines(write("topic: ${env:NO_SUCH_VARIABLE}\ntrigger: soon\nretention_days: ${env:NOR_THIS}\n"))
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["FILE", "topic"],
+        ["FILE", "retention_days"],
+        ["FILE", "trigger"],
     ]

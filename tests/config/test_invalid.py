@@ -11,7 +11,7 @@ import pytest
 from streaming_app.config.errors import ConfigError, FlagError
 from streaming_app.config.load import load, typo_suggestions
 
-NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or "..")'
+NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or "..", no ".json" or ".new" at the end)'
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,7 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         ("cluster: 7", ['cluster: must be text; write it in quotes, not "7"']),
         ("cluster: a/b", [f'cluster: {NAME_FORM}, not "a/b"']),
         ("cluster: ..", [f'cluster: {NAME_FORM}, not ".."']),
+        ("cluster: a.topic.json", [f'cluster: {NAME_FORM}, not "a.topic.json"']),
         (
             "bootstrap_server: broker",
             ['bootstrap_server: must be HOST:PORT, or several separated by commas, not "broker"'],

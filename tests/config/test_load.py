@@ -58,6 +58,8 @@ KEYS = [
     Key(("metrics", "lag_by"), ["group"], '["task"]'),
     Key(("metrics", "max_lag_series"), 1, "2"),
     Key(("metrics", "compatibility"), "kafka-lag-exporter", "kafka-lag-exporter"),
+    Key(("offsets", "enabled"), json.loads("false"), "true", json.loads("false")),
+    Key(("offsets", "trigger"), 1.0, "2.0"),
     Key(("self_check", "enabled"), json.loads("false"), "true"),
     Key(("self_check", "interval"), 1.0, "2.0"),
     Key(("lag", "enabled"), json.loads("false"), "true"),
@@ -98,7 +100,8 @@ def test_precedence_is_flags_environment_file_default(
     key: Key, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(nested(key.path, key.file))
-    flag = {"metrics_listen": key.flag} if key.path[0] == "metrics" else nested(key.path, key.flag)
+    flags = {("metrics", "listen"): "metrics_listen", ("offsets", "enabled"): "offsets"}
+    flag = {flags[key.path]: key.flag} if key.path in flags else nested(key.path, key.flag)
     from_default, from_file = load(), load(file)
     monkeypatch.setenv("STREAMS_GROUPS_" + "__".join(key.path).upper(), key.variable)
     from_variable = load(file)

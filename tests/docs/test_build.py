@@ -10,8 +10,8 @@ import pytest
 
 from tests.docs.documents import DOCS, ROOT
 
-pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install -c constraints.txt '.[docs]'")
-pytest.importorskip("myst_parser", reason="myst-parser is not installed: pip install -c constraints.txt '.[docs]'")
+pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install '.[docs]'")
+pytest.importorskip("myst_parser", reason="myst-parser is not installed: pip install '.[docs]'")
 
 
 def test_sphinx_builds_every_page_without_a_warning(tmp_path: Path) -> None:

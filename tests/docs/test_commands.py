@@ -35,7 +35,7 @@ def test_every_call_of_the_program_parses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("records.tsv").touch()  # what the examples of `decode` read
-    assert arguments[0] in main.commands
+    assert not arguments or arguments[0] in main.commands
     if len(arguments) > 1:  # a sentence may name a command without what it requires
         parse(arguments).close()
 

@@ -23,7 +23,7 @@ COMMAND_QUERIES = [
     pytest.param(call[1], id=f"{name(document)}: {call[1]}")
     for document in DOCUMENTS
     for call in program_calls(document)
-    if call[0] == "sql" and len(call) > 1 and call[1] != "..."
+    if call[:1] == ["sql"] and len(call) > 1 and call[1] != "..."
 ]
 BLOCKS = [
     pytest.param(block.text, id=f"{name(document)}: {block.text.splitlines()[0]}")
@@ -58,13 +58,19 @@ def test_every_statement_that_only_spark_has_parses(queries: str, spark: SparkSe
 def test_the_python_of_the_page_runs(
     spark: SparkSession, empty_warehouse: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with_spark, notebook, with_pandas = (code.replace(EXAMPLE_PATH, str(empty_warehouse)) for code in PYTHON)
-    exec(with_spark, {"spark": spark})  # noqa: S102 - the project's own
-    assert "|group_id|state|state_since|" in capsys.readouterr().out
-    compile(notebook, "notebook", "exec")  # it would start a session of its own, and fetch jars
+    session, notebook, others = (code.replace(EXAMPLE_PATH, str(empty_warehouse)) for code in PYTHON)
+    compile(session, "session", "exec")  # its first part would start a session of its own, and fetch jars
+    _, call, questions = session.partition("streaming_app.open_warehouse(")
+    exec("import streaming_app\n" + call + questions, {"spark": spark})  # noqa: S102 - the project's own
+    printed = capsys.readouterr().out
+    assert "|group_id|state|state_since|" in printed
+    assert "|member_id" in printed
+    assert "NULL" not in printed  # every column of the view has a comment
     namespace: dict[str, Any] = {}
-    exec(with_pandas, namespace)  # noqa: S102 - the project's own
-    assert list(namespace["groups"].columns) == ["group_id", "state", "state_since"]
+    exec(notebook, namespace)  # noqa: S102 - the project's own
+    assert list(namespace["frame"].columns) == ["group_id", "state", "state_since"]
+    exec(others, namespace)  # noqa: S102 - the project's own
+    assert "count_star()" in capsys.readouterr().out
 
 
 def test_the_settings_of_the_notebook_are_those_of_the_session(spark: SparkSession) -> None:

@@ -1,28 +1,47 @@
-"""Reads a log into a fresh warehouse, in a session that exists already."""
+"""What the tables hold when a log is read from its beginning in one batch, without Spark: its fold is plain Python."""
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
-from streaming_app.tables.delta_writer import DeltaWriter
-from tests.job.job_runner import run_once
+from schemas.table_definitions import table
+from streaming_app.groups.fold import CLASSIC_GROUP
+from streaming_app.groups.group import RECORD_TYPES
+from streaming_app.stream.fold_stage import _fold_group, _Row
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.outputs import APPENDED
+from tests.faults.harness import CLUSTER, PARTITIONS, TOPIC, UNKNOWN_TYPE
+from tests.history.log import RawRecord
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+Rows = list[dict[str, Any]]
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_READ = {*RECORD_TYPES, CLASSIC_GROUP, UNKNOWN_TYPE}
 
 
-class AfreshReader:
-    """Makes warehouses as a job does to which nothing happens."""
+def read_afresh(log: Iterable[RawRecord]) -> Mapping[str, Rows]:
+    """Return the rows of `groups` and of each table that a batch appends to."""
+    options = FoldOptions(CLUSTER, TOPIC, partitions=PARTITIONS)
+    tables: dict[str, Rows] = {"groups": [], **{output.table: [] for output in APPENDED}}
+    records = sorted(map(_row, (raw for raw in log if raw.record_type in _READ)), key=itemgetter(0, 1))
+    for _, of_group in groupby(records, key=itemgetter(0)):
+        for folded in _fold_group(of_group, options, None):
+            row = folded.row
+            if row["group_id"] is not None:
+                tables["groups"].append({name: row[name] for name in table("groups").names})
+            for output in APPENDED:
+                of_all = {"cluster": CLUSTER, "group_id": row["group_id"]}
+                names = table(output.table).names
+                tables[output.table] += [
+                    {name: {**of_all, **one}[name] for name in names} for one in row[output.column]
+                ]
+    return tables
 
-    def __init__(self, spark: SparkSession, template: Path) -> None:
-        """Create empty tables at `template`: copies of them are faster than new ones."""
-        self._spark, self._template = spark, template
-        if not template.exists():
-            DeltaWriter(spark, str(template), "default").prepare()
 
-    def __call__(self, server: str, warehouse: Path) -> None:
-        """Read the log of the broker at `server` into a new warehouse."""
-        shutil.copytree(self._template, warehouse)
-        run_once(self._spark, server, warehouse)
+def _row(raw: RawRecord) -> _Row:
+    group_bytes = raw.key[4 : 4 + int.from_bytes(raw.key[2:4], "big")]
+    at = _EPOCH + timedelta(milliseconds=raw.timestamp_ms)
+    return group_bytes, raw.offset, raw.partition, at, raw.key, raw.value, None

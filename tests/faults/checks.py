@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from itertools import count
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +11,8 @@ from streaming_app.groups.group import RECORD_TYPES
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.verify.verification import SystemClock, verify
 from streaming_app.verify.warehouse_tables import WarehouseTables
-from tests.faults.harness import CLUSTER, TOPIC, UNKNOWN_TYPE, FaultHarness
+from tests.faults.afresh import Rows, read_afresh
+from tests.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
 from tests.history.history import sort_list
 from tests.history.log import LogReader, RawRecord
 
@@ -21,6 +20,7 @@ DIFFERENCE, DOUBLE, LOSS = "difference", "double", "loss"
 _VERIFY_SECONDS = 60.0
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
+_OF_BATCHES = "group_type"  # event: of two changes within a batch it is the last one
 _SHOWN = 300  # characters
 
 Offsets = Mapping[int, int]
@@ -33,29 +33,28 @@ class Finding(NamedTuple):
     text: str
 
 
-def check(harness: FaultHarness, read_afresh: Callable[[Path], None]) -> list[Finding]:
-    """Return what is wrong. `read_afresh` makes another warehouse from the log, by a job that nothing happens to."""
+def check(harness: FaultHarness) -> list[Finding]:
+    """Return what is wrong."""
     findings = [*_doubles(harness.warehouse), *_verify(harness)]
-    with LogReader(harness.broker.bootstrap_server) as reader:
-        findings += _losses(harness.warehouse, reader.read())
-    fresh = _read_afresh(harness, read_afresh)
+    log = _read_log(harness)
+    findings += _losses(harness.warehouse, log)
+    fresh = read_afresh(log)
     findings += _compare_histories(harness.warehouse, fresh, harness.cleaned_offsets())
     if not harness.compacting:
-        findings += _compare_rows(harness.warehouse, fresh)
+        findings += _compare_rows(harness.warehouse, fresh["groups"])
     return [Finding(kind, text[:_SHOWN]) for kind, text in findings]
 
 
-def _read_afresh(harness: FaultHarness, read_afresh: Callable[[Path], None]) -> Path:
-    """Return a fresh warehouse that was read up to the same end as the one of the job."""
-    for number in count():
-        fresh = harness.directory / f"fresh-{number}"
-        shutil.rmtree(fresh, ignore_errors=True)
-        ends = harness.client.end_offsets(TOPIC)
-        read_afresh(fresh)
-        harness.settle()
-        if ends == harness.client.end_offsets(TOPIC) or number == _ATTEMPTS:  # else a session has timed out
-            return fresh
-    raise AssertionError
+def _read_log(harness: FaultHarness) -> list[RawRecord]:
+    """Return the log, which the job has read to the same end."""
+    with LogReader(harness.broker.bootstrap_server) as reader:
+        log = reader.read()
+        for _ in range(_ATTEMPTS):
+            harness.settle()
+            if not (more := reader.read()):  # else a session has timed out
+                break
+            log += more
+    return log
 
 
 def _verify(harness: FaultHarness) -> list[Finding]:
@@ -95,12 +94,12 @@ def _losses(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
             yield Finding(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")
 
 
-def _compare_histories(warehouse: Path, fresh: Path, first_kept: Offsets) -> Iterator[Finding]:
+def _compare_histories(warehouse: Path, fresh: Mapping[str, Rows], first_kept: Offsets) -> Iterator[Finding]:
     """Compare every history table with the fresh one, where the log was not compacted."""
     for definition in history_tables():
         rows, expected = (
-            {_key(definition.name, row): row for row in _history(path, definition.name, first_kept)}
-            for path in (warehouse, fresh)
+            {_key(definition.name, row): row for row in _history(definition.name, rows, first_kept)}
+            for rows in (_stored(warehouse, definition.name), fresh[definition.name])
         )
         for key in sorted(expected.keys() | rows.keys(), key=str):
             if key not in rows:
@@ -112,10 +111,15 @@ def _compare_histories(warehouse: Path, fresh: Path, first_kept: Offsets) -> Ite
                 yield Finding(DIFFERENCE, f"{definition.name} {key}: {differing}: {rows[key]} for {expected[key]}")
 
 
-def _history(path: Path, name: str, first_kept: Offsets) -> Iterator[dict[str, Any]]:
+def _stored(warehouse: Path, name: str) -> Rows:
+    names = ", ".join(f'"{column}"' for column in table(name).names)
+    return WarehouseReader(warehouse).rows(f"SELECT {names} FROM {name}")
+
+
+def _history(name: str, rows: Rows, first_kept: Offsets) -> Iterator[dict[str, Any]]:
     definition = table(name)
-    for row in WarehouseReader(path).rows(f"SELECT * FROM {name}"):
-        if row.get("kind") != _NOT_FROM_LOG and row["offset"] >= first_kept.get(
+    for row in rows:
+        if row.get("kind") not in {_NOT_FROM_LOG, _OF_BATCHES} and row["offset"] >= first_kept.get(
             row[str(definition.partition_column)], 0
         ):
             yield row
@@ -125,11 +129,8 @@ def _key(name: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[column] for column in table(name).key)
 
 
-def _compare_rows(warehouse: Path, fresh: Path) -> Iterator[Finding]:
-    rows, expected = (
-        {row["group_id"]: row for row in WarehouseReader(path).rows("SELECT * FROM groups")}
-        for path in (warehouse, fresh)
-    )
+def _compare_rows(warehouse: Path, fresh: Rows) -> Iterator[Finding]:
+    rows, expected = ({row["group_id"]: row for row in of} for of in (_stored(warehouse, "groups"), fresh))
     for group_id in sorted(expected.keys() | rows.keys()):
         row, other = rows.get(group_id), expected.get(group_id)
         if row is None or other is None:

@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 
 from schemas.table_definitions import tables
 from streaming_app.kafka.errors import GroupError
-from tests.faults.harness import DELETE_RETENTION_SECONDS, STOPPED_SECONDS, FaultHarness
+from tests.faults.harness import STOPPED_SECONDS, FaultHarness
 from tests.faults.job import is_running
 from tests.faults.recreated_topic import RecreatedTopic
 from tests.waiting import wait_until
@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 _TABLES = tuple(definition.name for definition in tables())
 _CHECKPOINT = "_checkpoints/default"
 _RECORD = "_checkpoints/default.topic.json"
-_EXIT_SECONDS = 60.0
+_EXIT_SECONDS = 300.0
 _CLEAN_SECONDS = 8.0  # of the cleaner, beyond the retention of tombstones
 
 
@@ -35,14 +35,14 @@ class UnexpectedError(Exception):
 
 def kill_job(harness: FaultHarness) -> None:
     """Kill the process that a user started, at any moment: also while it starts."""
-    harness.wait_before(0, 12)
+    harness.wait_before()
     harness.kill_job()
     harness.start_job()
 
 
 def kill_tree(harness: FaultHarness) -> None:
     """Kill all processes of the job at once."""
-    harness.wait_before(0, 12)
+    harness.wait_before()
     harness.killed_at = time.monotonic()
     harness.job.kill_tree()
     harness.start_job()
@@ -50,27 +50,31 @@ def kill_tree(harness: FaultHarness) -> None:
 
 def kill_jvm(harness: FaultHarness) -> None:
     """Kill Spark's JVM: the job says so and ends."""
-    harness.wait_before(0, 12)
+    harness.wait_before()
     harness.killed_at = time.monotonic()
     if error := harness.job.kill_jvm():
         raise UnexpectedError(error)
     harness.start_job()
 
 
-def kill_worker(harness: FaultHarness) -> None:
-    """Kill the Python workers of Spark, some times: the job goes on by itself."""
+def kill_worker(harness: FaultHarness) -> int:
+    """Kill the Python workers of Spark, some times: the job goes on by itself. Return how often there were any."""
     harness.kill_job()
     harness.start_job_for_workers()
-    harness.operate(harness.seconds(8, 16))
-    for _ in range(harness.random.randrange(1, 6)):
+    harness.wait_before()
+    kills = 0
+    for _ in range(harness.random.randrange(3, 9)):
         harness.killed_at = time.monotonic()
-        harness.job.send(signal.SIGKILL, harness.job.workers())
-        harness.operate(harness.seconds(0, 1))
+        if workers := harness.job.workers():
+            kills += 1
+            harness.job.send(signal.SIGKILL, workers)
+        harness.operate(harness.seconds(0, 2))
+    return kills
 
 
 def terminate(harness: FaultHarness) -> None:
     """Stop the job as a service manager does, at any moment."""
-    harness.wait_before(0, 12)
+    harness.wait_before()
     if error := harness.job.terminate():
         raise UnexpectedError(error)
     harness.start_job()
@@ -78,7 +82,7 @@ def terminate(harness: FaultHarness) -> None:
 
 def stop_job(harness: FaultHarness) -> None:
     """Stop all processes of the job, or one of them, for longer than sessions, and continue them."""
-    harness.wait_before(0, 12)
+    harness.wait_before()
     pids = harness.job.pids()
     stopped = pids if harness.random.random() < 0.5 else [harness.random.choice(pids)]
     harness.job.send(signal.SIGSTOP, stopped)
@@ -88,12 +92,12 @@ def stop_job(harness: FaultHarness) -> None:
 
 def jvm_outlives_job(harness: FaultHarness) -> None:
     """Stop the JVM, kill the job, start another one, and continue the old JVM in the middle of what it did."""
-    harness.wait_before(6, 16)
+    harness.wait_before()
     jvms = harness.job.jvms()
     harness.job.send(signal.SIGSTOP, jvms)
     harness.kill_job_only()
     harness.start_job()
-    harness.operate(harness.seconds(4, 16))
+    harness.operate_during_start()
     harness.job.send(signal.SIGCONT, jvms)
     if not wait_until(lambda: not any(map(is_running, jvms)), _EXIT_SECONDS):
         harness.job.send(signal.SIGKILL, jvms)
@@ -117,26 +121,33 @@ def two_starts(harness: FaultHarness) -> None:
         second.close()
 
 
-def kill_at_write(harness: FaultHarness) -> None:
-    """Start the job so that it kills itself before or after one of its first writes."""
-    harness.kill_job()
-    number, after = harness.random.randrange(1, 25), harness.random.random() < 0.5
-    harness.start_job(setup=f"from tests.faults.injected import kill_at; kill_at({number}, after={after}); ")
-    until = time.monotonic() + 25
-    while not harness.job.unexpected_exit and time.monotonic() < until:
-        harness.operate(0.3)
+def kill_at_write(harness: FaultHarness) -> int:
+    """Start the job so that it kills itself before or after one of its first writes, some times in a row."""
+    kills = harness.random.randrange(1, 4)
+    for _ in range(kills):
+        harness.kill_job()
+        number, after = harness.random.randrange(1, 25), harness.random.random() < 0.5
+        harness.start_job(setup=f"from tests.faults.injected import kill_at; kill_at({number}, after={after}); ")
+        until = time.monotonic() + 2 * harness.start_seconds
+        while not harness.job.unexpected_exit and time.monotonic() < until:
+            harness.operate(0.3)
     harness.kill_job()
     harness.start_job()
+    return kills
 
 
-def failing_store(harness: FaultHarness) -> None:
-    """Start the job so that every n-th of its writes fails, or is done without an answer."""
+def failing_store(harness: FaultHarness) -> int:
+    """Start the job so that every n-th of its writes fails, or is done without an answer; return how many did."""
     harness.kill_job()
     number, after = harness.random.randrange(2, 12), harness.random.random() < 0.5
-    harness.start_job(setup=f"from tests.faults.injected import fail_every; fail_every({number}, after={after}); ")
-    harness.operate(harness.seconds(10, 25))
+    failures = harness.directory / "failures"
+    failures.write_bytes(b"")
+    call = f"fail_every({number}, after={after}, log={str(failures)!r})"
+    harness.start_job(setup=f"from tests.faults.injected import fail_every; {call}; ")
+    harness.operate(harness.seconds(1, 3) * harness.start_seconds)
     harness.kill_job()
     harness.start_job()
+    return failures.stat().st_size
 
 
 # The broker
@@ -144,7 +155,7 @@ def failing_store(harness: FaultHarness) -> None:
 
 def kill_broker(harness: FaultHarness) -> None:
     """Kill the broker and start it again."""
-    harness.wait_before(0, 10)
+    harness.wait_before()
     harness.broker.kill()
     time.sleep(harness.seconds(0, 8))
     harness.broker.start()
@@ -152,7 +163,7 @@ def kill_broker(harness: FaultHarness) -> None:
 
 def restart_broker(harness: FaultHarness) -> None:
     """Shut the broker down and start it again."""
-    harness.wait_before(0, 10)
+    harness.wait_before()
     harness.broker.stop()
     time.sleep(harness.seconds(0, 8))
     harness.broker.start()
@@ -160,7 +171,7 @@ def restart_broker(harness: FaultHarness) -> None:
 
 def stop_broker(harness: FaultHarness) -> None:
     """Stop the broker's process for longer than its sessions, and continue it."""
-    harness.wait_before(0, 10)
+    harness.wait_before()
     pid = harness.broker.pid
     assert pid is not None
     harness.job.send(signal.SIGSTOP, [pid])
@@ -170,7 +181,7 @@ def stop_broker(harness: FaultHarness) -> None:
 
 def kill_job_and_broker(harness: FaultHarness) -> None:
     """Kill both; the job starts while no broker answers."""
-    harness.wait_before(0, 10)
+    harness.wait_before()
     harness.broker.kill()
     harness.kill_job()
     harness.start_job()
@@ -183,7 +194,7 @@ def kill_job_and_broker(harness: FaultHarness) -> None:
 
 def full_disk(harness: FaultHarness) -> None:
     """Let the disk be full for a while; the job may end."""
-    harness.wait_before(0, 10)
+    harness.wait_before()
     harness.disk.fill(harness.job.pids())
     try:
         harness.operate(harness.seconds(3, 20))
@@ -193,7 +204,7 @@ def full_disk(harness: FaultHarness) -> None:
 
 def lose_checkpoint(harness: FaultHarness) -> None:
     """Remove the checkpoint while the job does not run, with or without the record next to it."""
-    harness.wait_before(0, 8)
+    harness.wait_before()
     harness.kill_job()
     harness.remove(_CHECKPOINT, *([_RECORD] if harness.random.random() < 0.5 else []))
     harness.start_job()
@@ -201,7 +212,7 @@ def lose_checkpoint(harness: FaultHarness) -> None:
 
 def lose_table(harness: FaultHarness) -> None:
     """Remove one table while the job does not run."""
-    harness.wait_before(0, 8)
+    harness.wait_before()
     harness.kill_job()
     harness.remove(harness.random.choice(_TABLES))
     harness.start_job()
@@ -209,7 +220,7 @@ def lose_table(harness: FaultHarness) -> None:
 
 def lose_tables(harness: FaultHarness) -> None:
     """Remove all tables, with or without the checkpoint."""
-    harness.wait_before(0, 8)
+    harness.wait_before()
     harness.kill_job()
     harness.remove(*_TABLES, *(["_checkpoints"] if harness.random.random() < 0.5 else []))
     harness.start_job()
@@ -217,14 +228,14 @@ def lose_tables(harness: FaultHarness) -> None:
 
 def lose_while_running(harness: FaultHarness) -> None:
     """Remove one table, or the checkpoint, while the job runs."""
-    harness.wait_before(6, 14)
+    harness.wait_before()
     harness.remove(harness.random.choice((*_TABLES, _CHECKPOINT)))
     harness.operate(harness.seconds(3, 10))
 
 
 def restore_table(harness: FaultHarness) -> None:
     """Restore one table to an earlier version, by Delta's RESTORE, or all tables but not the checkpoint."""
-    harness.wait_before(0, 8)
+    harness.wait_before()
     harness.kill_job()
     names = _TABLES if harness.random.random() < 0.3 else (harness.random.choice(_TABLES),)
     for name in names:
@@ -236,7 +247,7 @@ def restore_table(harness: FaultHarness) -> None:
 
 def restore_copy(harness: FaultHarness) -> None:
     """Copy the warehouse while the job runs, as documented, and later replace all of it, or one table, by the copy."""
-    harness.wait_before(0, 8)
+    harness.wait_before()
     copied = harness.directory / "copy"
     shutil.rmtree(copied, ignore_errors=True)
     harness.copy_warehouse(copied)
@@ -256,32 +267,36 @@ def restore_copy(harness: FaultHarness) -> None:
 
 def reset(harness: FaultHarness) -> None:
     """Start the job with `--reset`."""
-    harness.wait_before(0, 8)
+    harness.wait_before()
     harness.kill_job()
     harness.start_job("--reset")
 
 
-def kill_during_reset(harness: FaultHarness) -> None:
-    """Kill the job during `--reset`, several times in a row."""
-    harness.wait_before(0, 4)
+def kill_during_reset(harness: FaultHarness) -> int:
+    """Kill the job during `--reset`, several times in a row. Return how often."""
+    harness.wait_before()
     harness.kill_job()
-    for _ in range(harness.random.randrange(1, 4)):
+    kills = harness.random.randrange(1, 5)
+    for _ in range(kills):
         harness.start_job("--reset")
-        harness.operate(harness.seconds(4, 14))
+        harness.operate_during_start()
         harness.kill_job()
     harness.start_job()
+    return kills
 
 
-def kill_during_rereading(harness: FaultHarness) -> None:
-    """Kill the job several times while it reads from the beginning, since checkpoint or rows were lost."""
-    harness.wait_before(0, 4)
+def kill_during_rereading(harness: FaultHarness) -> int:
+    """Kill the job several times while it reads from the beginning, since something was lost. Return how often."""
+    harness.wait_before()
     harness.kill_job()
     harness.remove(harness.random.choice((_CHECKPOINT, "groups", "group_events")))
-    for _ in range(harness.random.randrange(1, 4)):
+    kills = harness.random.randrange(1, 5)
+    for _ in range(kills):
         harness.start_job()
-        harness.operate(harness.seconds(4, 14))
+        harness.operate_during_start()
         harness.kill_job()
     harness.start_job()
+    return kills
 
 
 def miss_tombstones(harness: FaultHarness) -> None:
@@ -295,7 +310,7 @@ def miss_tombstones(harness: FaultHarness) -> None:
         if harness.random.random() < 0.7:
             with suppress(GroupError, KafkaError):
                 harness.client.delete_group(group_id)
-    harness.operate(DELETE_RETENTION_SECONDS + harness.seconds(0, _CLEAN_SECONDS))
+    harness.operate(harness.retention_seconds + harness.seconds(0, _CLEAN_SECONDS))
     harness.killed_at = time.monotonic()
     harness.start_job()
 
@@ -318,7 +333,7 @@ def recreate_topic(harness: FaultHarness) -> None:
             raise UnexpectedError(f"a topic that was created again: {other.job.output[-1000:]}")
         for _ in range(harness.random.randrange(3)):
             other.start("--reset")
-            time.sleep(harness.seconds(3, 12))
+            time.sleep(harness.seconds(0.3, 1.5) * harness.start_seconds)
             other.job.kill()
         other.start("--reset")
         if not other.is_caught_up():
@@ -332,7 +347,8 @@ def recreate_topic(harness: FaultHarness) -> None:
 class Fault(NamedTuple):
     """A kind of fault."""
 
-    inject: Callable[[FaultHarness], None]
+    inject: Callable[[FaultHarness], int | None]
+    """Returns how many faults there were; None for one."""
     weight: int
     needs_compaction: bool = False
 

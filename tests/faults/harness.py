@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from streaming_app.groups.partition import partition_of
@@ -20,19 +21,19 @@ from streaming_app.sandbox.managed_process import Startable
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.faults.disk import Disk
 from tests.faults.job import FaultyJob
-from tests.history.job import STARTS, StartOptions
+from tests.history.job import StartOptions
 from tests.history.operations import Operations
 from tests.odd_group_ids import ODD
 
 TOPIC, CLUSTER, PARTITIONS = "__consumer_offsets", "default", 4
 UNKNOWN_TYPE = 99
-DELETE_RETENTION_SECONDS = 15
+_DELETE_RETENTION_SECONDS = 15
 STOPPED_SECONDS = 12.0  # longer than sessions: of members, and of the broker with its controller
 _COMPACTING = {
     "log.roll.ms": "2000",  # the newest segment is never compacted
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.cleaner.backoff.ms": "300",
-    "log.cleaner.delete.retention.ms": str(1000 * DELETE_RETENTION_SECONDS),
+    "log.cleaner.delete.retention.ms": str(1000 * _DELETE_RETENTION_SECONDS),
 }
 _SHORT_SESSIONS = {
     "group.streams.min.session.timeout.ms": "5000",
@@ -42,7 +43,7 @@ _SHORT_SESSIONS = {
 }
 _KEEPING = {"log.cleaner.enable": "false"}
 _GROUPS = 8
-_CATCH_UP_SECONDS = 180.0
+_CATCH_UP_SECONDS = 900.0
 _STARTS_PER_PHASE = 12
 _INTERNAL_CLIENT = "__admin_client"  # the client id with which a broker accepts records for internal topics
 
@@ -60,7 +61,10 @@ class FaultHarness(Startable):
         self.random = Random(seed)  # noqa: S311 - no secret
         self.warehouse = directory / "disk" / "warehouse"
         self.killed_at: float | None = None
-        self.starts = 0
+        self.start_seconds = 0.0
+        """How long the first start took, until everything was in the tables: this machine may be slow."""
+        self.retention_seconds = _DELETE_RETENTION_SECONDS
+        """How long the topic keeps tombstones."""
         self._stack = ExitStack()
         self.disk = Disk(directory / "disk")
         properties = {**_SHORT_SESSIONS, **(_COMPACTING if compacting else _KEEPING)}
@@ -82,10 +86,21 @@ class FaultHarness(Startable):
             self._stack.callback(self._close_job)
             while not self.client.end_offsets(TOPIC):  # the topic is created for the first group
                 self.operations.step()
+            started_at = time.monotonic()
             self.start_job()
+            self.settle()
+            self.start_seconds = time.monotonic() - started_at
+            if self.compacting:
+                self._set_retention()
         except BaseException:
             self.stop()
             raise
+
+    def _set_retention(self) -> None:
+        """Keep tombstones for longer than the job is not at the end of the topic while nothing happens to it."""
+        self.retention_seconds = max(_DELETE_RETENTION_SECONDS, int(2 * self.start_seconds))
+        configs = {"delete.retention.ms": str(1000 * self.retention_seconds)}
+        self.client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
 
     def stop(self) -> None:
         """Stop everything."""
@@ -101,6 +116,11 @@ class FaultHarness(Startable):
         self.job.close()
 
     # What goes on besides the faults
+
+    @property
+    def _slowness(self) -> float:
+        """How slow this machine is; 1 for one on which a start takes 4 s. What it has to process is less then."""
+        return max(1.0, self.start_seconds / 4)
 
     def seconds(self, low: float, high: float) -> float:
         """Return a random number of seconds."""
@@ -118,12 +138,22 @@ class FaultHarness(Startable):
                     self._write_unknown_record()
                 else:
                     self.operations.step()
-            time.sleep(0.02)
+            time.sleep(0.02 * self._slowness)
 
-    def wait_before(self, low: float, high: float) -> None:
-        """Let some time pass before a fault, then start the job again if an earlier fault has ended it."""
-        self.operate(self.seconds(low, high))
+    def wait_before(self) -> None:
+        """Let some time pass before a fault: it finds the job while it starts, or while it writes small batches."""
+        if self.random.random() < 0.5:
+            self.operate(self.seconds(0, 1.2) * self.start_seconds)
+        else:
+            until = time.monotonic() + 2 * self.start_seconds
+            while not self.is_caught_up() and not self.job.unexpected_exit and time.monotonic() < until:
+                self.operate(0.3)
+            self.operate(self.seconds(0, 3))
         self.ensure_running()
+
+    def operate_during_start(self) -> None:
+        """Let the groups change for some of the time that a start takes, or a little longer."""
+        self.operate(self.seconds(0.3, 1.5) * self.start_seconds)
 
     def _write_unknown_record(self) -> None:
         """Write a record of a type that no release knows; its id is not always valid UTF-8."""
@@ -133,7 +163,8 @@ class FaultHarness(Startable):
         value = self.random.randbytes(self.random.choice((0, 10, 1_000)))
         producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_server, client_id=_INTERNAL_CLIENT)
         try:
-            producer.send(TOPIC, key=key, value=value, partition=partition).get(10)
+            with suppress(ValueError):  # the broker, just restarted, does not know the partitions yet
+                producer.send(TOPIC, key=key, value=value, partition=partition).get(10)
         finally:
             producer.close()
 
@@ -141,13 +172,14 @@ class FaultHarness(Startable):
 
     def start_job(self, *options: str, setup: str = "") -> None:
         """Start the job in one of several ways, with these options in addition."""
-        how = self.random.choice(STARTS)
-        self.starts += 1
-        self.job.start(StartOptions((*how.options, *options), how.as_large_batches, setup))
+        size = self.random.choice((None, 25, 60, None))
+        large = size is None and self.random.random() < 0.5
+        if size:  # splits operations
+            options = ("--max-offsets-per-trigger", str(int(size * self._slowness)), *options)
+        self.job.start(StartOptions(options, large, setup))
 
     def start_job_for_workers(self) -> None:
         """Start the job so that every batch is processed by workers."""
-        self.starts += 1
         self.job.start(StartOptions(as_large_batches=True))
 
     def kill_job(self) -> None:
@@ -180,10 +212,7 @@ class FaultHarness(Startable):
                 path.unlink(missing_ok=True)
 
     def copy_warehouse(self, to: Path) -> None:
-        """Copy the warehouse while the job runs: first the checkpoint, then the logs of the tables, then their files.
-
-        So whatever the checkpoint is past is in the logs, and whatever the logs name is in the files.
-        """
+        """Copy the warehouse while the job runs: in the order that `docs/operating.md` gives."""
 
         def copy_file(source: str, target: str) -> str:
             with suppress(FileNotFoundError):  # Spark and Delta remove temporary and old files
@@ -200,7 +229,7 @@ class FaultHarness(Startable):
                     dirs_exist_ok=True,
                 )
 
-        logs = sorted(self.warehouse.glob("*/_delta_log"))
+        logs = sorted(self.warehouse.glob("*/_delta_log"), key=lambda log: log.parent.name != "groups")
         for source in (self.warehouse / "_checkpoints", *logs):
             copy(source)
         for log in logs:
@@ -228,6 +257,12 @@ class FaultHarness(Startable):
         caught_up_at = time.monotonic()
         killed_at, self.killed_at = self.killed_at, None
         return None if killed_at is None else caught_up_at - killed_at
+
+    def is_caught_up(self) -> bool:
+        """Return whether the job has processed what is in the topic now; not while no broker answers."""
+        with suppress(KafkaError, OSError):
+            return self._is_at(self.client.end_offsets(TOPIC))
+        return False
 
     def _is_at(self, ends: dict[int, int]) -> bool:
         with suppress(Exception):  # the checkpoint may be removed or written right now

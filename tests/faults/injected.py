@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from streaming_app.tables.delta_writer import DeltaWriter
@@ -31,13 +32,15 @@ def kill_at(number: int, *, after: bool) -> None:
     _intercept(intercept)
 
 
-def fail_every(number: int, *, after: bool) -> None:
-    """Let every n-th write fail; with `after` it is done, and its answer is lost."""
+def fail_every(number: int, *, after: bool, log: str) -> None:
+    """Let every n-th write fail; with `after` it is done, and its answer is lost. `log` gets a byte for each."""
 
     def intercept(count: int, write: Callable[[], Any]) -> Any:
         fails = count % number == 0
         result = write() if after or not fails else None
         if fails:
+            with Path(log).open("ab") as file:
+                file.write(b".")
             raise OSError(errno.EIO, "injected failure of the store")
         return result
 

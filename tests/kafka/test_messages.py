@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from schemas import messages as definitions
-from streaming_app.jvm import jars
+from streaming_app.jvm.jar_sets import find_jars, kafka_jars
+from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka import messages
 from streaming_app.kafka.messages import build
 
@@ -18,11 +19,7 @@ SIGNIFICANT_KEYS = ("name", "type", "versions", "nullableVersions", "taggedVersi
 @pytest.fixture(scope="module")
 def kafka_jar() -> zipfile.ZipFile:
     """The jar with Kafka's own definitions. A jar that cannot be downloaded is an error: nothing else checks ours."""
-    (jar,) = (
-        jar
-        for jar in jars.resolve(*jars.KAFKA, exclude=jars.KAFKA_EXCLUSIONS)
-        if jar.name == f"kafka-clients-{jars.KAFKA_VERSION}.jar"
-    )
+    (jar,) = (jar for jar in find_jars(kafka_jars()) if jar.name == f"kafka-clients-{KAFKA_VERSION}.jar")
     return zipfile.ZipFile(jar)
 
 

@@ -76,7 +76,10 @@ def batch(behind: int = 0, **fields: Any) -> Batch:
 
 def busy_health(behind: int = 0) -> Health:
     """Return the health of a job that failed once, has completed two batches since, and compared three times."""
-    health = Health()
+    health = Health(Health())
+    assert health.offsets
+    health.offsets.batch_done(batch(behind + 1, quarantined=0, drifted=0))
+    health.offsets.failed("another cause")
     health.failed("the cause")
     health.batch_done(batch())
     health.batch_done(batch(behind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
+from tests.docs.documents import DOCS, code_blocks
 
 pytestmark = pytest.mark.broker
 TABLES = ("groups", "group_events", "quarantine")
@@ -59,8 +61,16 @@ def copy(warehouse: Path, to: Path, *names: str) -> None:
         shutil.copytree(warehouse / name, to / name)
 
 
-@pytest.mark.parametrize("restored", [*((name,) for name in TABLES), ("groups", "quarantine"), TABLES])
-@pytest.mark.parametrize("by", ["copy", "RESTORE", "deletion"])
+@pytest.mark.parametrize(
+    ("restored", "by"),
+    [
+        (("groups",), "copy"),
+        (("group_events",), "RESTORE"),
+        (("quarantine",), "deletion"),
+        (("groups", "quarantine"), "RESTORE"),
+        (TABLES, "copy"),
+    ],
+)
 def test_what_a_restored_table_lacks_is_read_again_and_nothing_is_written_twice(
     topic: str, write: Any, run: Callable[..., str], tmp_path: Path, restored: tuple[str, ...], by: str
 ) -> None:
@@ -101,18 +111,41 @@ def test_a_copy_of_the_whole_warehouse_is_resumed_from(
     assert content(copied) == content(warehouse)
 
 
-def test_a_copy_made_between_batches_with_the_checkpoint_first_is_resumed_from(
-    topic: str, write: Any, run: Callable[..., str], tmp_path: Path
+def back_up_as_documented(warehouse: Path, copied: Path) -> Iterator[str]:
+    """Run the shell commands of the operators' page one by one, with other directories; yield each after it."""
+    (commands,) = (block.text for block in code_blocks(DOCS / "operating.md", "") if "_checkpoints" in block.text)
+    place, *lines = commands.replace("/backup", str(copied)).splitlines()
+    assert place == "cd /var/lib/streams-groups"
+    for line in lines:
+        subprocess.run(["bash", "-euo", "pipefail", "-c", line], cwd=warehouse, check=True)
+        yield line
+
+
+@pytest.mark.parametrize("restored", [(), ("group_events", "quarantine")])
+def test_the_documented_backup_of_a_job_that_writes_meanwhile_can_be_restored_as_documented(
+    topic: str, write: Any, run: Callable[..., str], tmp_path: Path, restored: tuple[str, ...]
 ) -> None:
     warehouse, copied = tmp_path / "warehouse", tmp_path / "copy"
     write(topic, 2)
     run(topic, warehouse=warehouse)
-    shutil.copytree(warehouse / "_checkpoints", copied / "_checkpoints")
-    write(topic, 3)
-    run(topic, warehouse=warehouse)
-    shutil.copytree(warehouse, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("_checkpoints"))
-    assert "resuming" in run(topic, warehouse=copied)
-    assert content(copied) == content(warehouse)
+    for epoch, _ in enumerate(back_up_as_documented(warehouse, copied), start=3):
+        write(topic, epoch)
+        run(topic, warehouse=warehouse)
+    if restored:  # these tables only, into the warehouse
+        copy(copied, warehouse, *restored)
+        line = run(topic, warehouse=warehouse)
+        assert f"lost or restored since: {', '.join(restored)}; reading from the beginning" in line
+        assert content(warehouse)["groups"][0]["group_epoch"] == epoch
+    else:  # all of the copy, in the place of the warehouse
+        before = content(warehouse)
+        shutil.rmtree(warehouse)
+        copied.rename(warehouse)
+        assert "the checkpoint is older than group_events, quarantine" in run(topic, warehouse=warehouse)
+        assert content(warehouse) == before
+        assert "resuming" in run(topic, warehouse=warehouse)
+    events = content(warehouse)["group_events"]
+    assert sorted(int(one["new"]) for one in events if one["kind"] == "group_epoch") == list(range(2, epoch + 1))
+    assert len(content(warehouse)["quarantine"]) == epoch - 1
 
 
 def test_a_copy_made_between_batches_with_the_checkpoint_last_is_read_again(

@@ -84,6 +84,12 @@ def evaluate(
     return findings
 
 
+def watches_any(group_ids: Iterable[str], rule_settings_of: RuleSettingsLookup) -> bool:
+    """Return whether a rule about groups is enabled for at least one of these groups."""
+    names = {rule.name for rule in RULES_FOR_GROUPS}
+    return any(not names.isdisjoint(rule_settings_of(group_id)) for group_id in group_ids)
+
+
 def _find(
     rules: Iterable[Rule[Snapshot]],
     snapshot: Snapshot,

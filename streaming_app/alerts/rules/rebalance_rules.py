@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from streaming_app.alerts.rules.alert import CRITICAL, Finding
+from streaming_app.alerts.rules.awaited_members import awaited_members, describe_member, member_details
 from streaming_app.alerts.rules.flapping import joins_and_members, short_stays
 from streaming_app.alerts.rules.history import Assignment, GroupHistory
 from streaming_app.alerts.rules.rule import (
@@ -24,19 +25,10 @@ from streaming_app.alerts.rules.rule import (
     to_iso,
 )
 from streaming_app.groups.causes import OF_MEMBERS, split_causes
-from streaming_app.groups.snapshot import (
-    AWAY,
-    BEHIND,
-    NOT_REVOKING,
-    REBALANCING,
-    WAITING,
-    GroupSnapshot,
-    UnsettledMember,
-)
+from streaming_app.groups.snapshot import NOT_REVOKING, REBALANCING, GroupSnapshot, UnsettledMember
 
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout
 _MEMBERS_IN_SUMMARY = 3  # the details name up to 20
-_TASKS_IN_SUMMARY = 5
 _PLACES_IN_SUMMARY, _PLACES_IN_DETAILS = 3, 20
 _FEW_JOINS = 10  # what a handful of members does in a few deployments is no storm, however few they are
 
@@ -50,7 +42,7 @@ def _stuck(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationCont
         return None
     stuck.sort()
     since = stuck[0][0]
-    described = "; ".join(_describe(member) for _, member in islice(stuck, _MEMBERS_IN_SUMMARY))
+    described = "; ".join(describe_member(member) for _, member in islice(stuck, _MEMBERS_IN_SUMMARY))
     more = len(stuck) - _MEMBERS_IN_SUMMARY
     summary = f"{group.group_id} does not complete a rebalance: {described}" + (
         f"; and {more:,} more" if more > 0 else ""
@@ -58,7 +50,7 @@ def _stuck(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationCont
     details = {
         "state": group.state,
         "unsettled_members": group.unsettled_count,
-        "members": [_member_details(member) for _, member in stuck],
+        "members": [member_details(member) for _, member in stuck],
     }
     return Finding(since, summary, details)
 
@@ -79,50 +71,13 @@ def _not_assigned(group: GroupSnapshot, context: EvaluationContext) -> Finding |
 def _late_members(
     group: GroupSnapshot, longest: timedelta, now: datetime
 ) -> Iterator[tuple[datetime, UnsettledMember]]:
-    """Yield each member with the time at which it is late.
-
-    Members that only wait for tasks count if nobody else is there to wait for.
-    """
-    holding = [member for member in group.unsettled if member.state != WAITING]
-    for member in holding or group.unsettled:
+    """Yield each member that the group waits for, with the time at which it is late."""
+    for member in awaited_members(group):
         # A member that is to revoke tasks got its own record for that; another one is late from the assignment on.
         asked_at = None if member.state == NOT_REVOKING else group.assigned_at
         started_at = latest(member.updated_at, asked_at) or since_or_fallback(group.state_since, group, now)
         timeout = timedelta(milliseconds=member.rebalance_timeout_ms or _DEFAULT_REBALANCE_TIMEOUT_MS)
         yield started_at + min(timeout, longest), member
-
-
-_WHAT = {
-    NOT_REVOKING: "has not revoked {tasks}",
-    AWAY: "left temporarily and still owns {tasks}",
-    BEHIND: "has not taken the newest assignment, which concerns {tasks}",
-    WAITING: "waits for {tasks}, which no unsettled member owns",
-}
-
-
-def _describe(member: UnsettledMember) -> str:
-    more = member.task_count - _TASKS_IN_SUMMARY
-    names = ", ".join(islice(member.tasks, _TASKS_IN_SUMMARY)) + (f" and {more:,} more" if more > 0 else "")
-    what = _WHAT[member.state].format(tasks=f"{'task' if member.task_count == 1 else 'tasks'} {names or 'none'}")
-    since = f" since {format_time(member.updated_at)}" if member.updated_at else ""
-    where = f"{member.client_host or 'unknown host'}, process {member.process_id}"
-    return f"{member.client_id or member.member_id} ({where}) {what}{since}"
-
-
-def _member_details(member: UnsettledMember) -> dict[str, object]:
-    details = {
-        "member_id": member.member_id,
-        "state": member.state,
-        "client_id": member.client_id,
-        "host": member.client_host,
-        "process_id": member.process_id,
-        "instance_id": member.instance_id,
-        "newest_record": member.updated_at and to_iso(member.updated_at),
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "tasks": list(member.tasks),
-        "task_count": member.task_count,
-    }
-    return {name: value for name, value in details.items() if value is not None}
 
 
 def _storm(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:

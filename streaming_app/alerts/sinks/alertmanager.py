@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from streaming_app.alerts.durations import Duration
 from streaming_app.alerts.rules.alert import FIRING, RESOLVED, Alert
 from streaming_app.alerts.sinks.base import Sink, SinkError
-from streaming_app.alerts.sinks.http_post import AuthSettings, check_url, post
+from streaming_app.alerts.sinks.http_post import AuthSettings, check_url, post, split_url
 from streaming_app.alerts.sinks.message import dump_json, format_utc, format_value, shorten
 
 _RESENDS_AHEAD = 4  # as Prometheus does
@@ -47,6 +47,10 @@ class AlertmanagerSettings(AuthSettings):
     def sink(self) -> AlertmanagerSink:
         """Return a new sink."""
         return AlertmanagerSink(self)
+
+    def addresses(self) -> Sequence[tuple[str, int]]:
+        """Return host and port of each member."""
+        return [split_url(url) for url in self.urls]
 
 
 class AlertmanagerSink(Sink):

@@ -90,6 +90,10 @@ class BaseSettings(BaseModel):
         """Return a new sink. It connects when it sends."""
         raise NotImplementedError
 
+    def addresses(self) -> Sequence[tuple[str, int]]:
+        """Return host and port of each receiver; empty for one that needs no connection. Raises SinkError."""
+        return ()
+
     def runbook_link(self, alert: Alert) -> str | None:
         """Return the link to the runbook for this alert."""
         return self.runbook_url and self.runbook_url.replace("{rule}", quote(alert.rule))

@@ -7,7 +7,7 @@ import contextlib
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -33,6 +33,7 @@ from streaming_app.alerts.sinks.base import SinkError, check_setting
 from streaming_app.alerts.sinks.deadline import Deadline
 from streaming_app.alerts.sinks.tls import TlsSettings, tls_error
 
+_HTTP_PORT, _HTTPS_PORT = 80, 443
 _MAX_ERROR_BYTES = 1000  # how much of an error response is read for its reason
 _SUCCESS = range(200, 300)
 _RETRYABLE = (408, 425, 429, *range(500, 600))
@@ -102,10 +103,20 @@ class SecretUrlSettings(HttpSettings):
         except ValueError as error:
             raise SinkError(f"{'url_file' if self.url_file else 'url'} {error}", retry=False) from None
 
+    def addresses(self) -> Sequence[tuple[str, int]]:
+        """Return host and port of the URL. Raises SinkError if it is missing or invalid."""
+        return [split_url(self.read_url())]
+
     @model_validator(mode="after")
     def _url_is_valid(self) -> Self:
         check_setting(self.read_url)
         return self
+
+
+def split_url(url: str) -> tuple[str, int]:
+    """Return host and port of a valid URL."""
+    parsed = parse_url(url)
+    return (parsed.host or "").strip("[]"), parsed.port or (_HTTPS_PORT if parsed.scheme == "https" else _HTTP_PORT)
 
 
 def check_url(url: str) -> str:

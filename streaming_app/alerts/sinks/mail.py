@@ -8,6 +8,7 @@ import re
 import smtplib
 import socket
 import ssl
+from collections.abc import Sequence
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
@@ -63,6 +64,10 @@ class MailSettings(TextSettings, TlsSettings):
         """Return a new sink."""
         return MailSink(self)
 
+    def addresses(self) -> Sequence[tuple[str, int]]:
+        """Return host and port of the server."""
+        return [(self.host, self.port or _PORTS[self.tls])]
+
     @model_validator(mode="after")
     def _login_is_complete_and_encrypted(self) -> Self:
         if (self.username is None) != (self.password is None and self.password_file is None):
@@ -96,7 +101,8 @@ class MailSink(TextSink):
 
     def _send(self, mail: EmailMessage) -> None:
         settings = self._settings
-        server = f"{settings.host}:{settings.port or _PORTS[settings.tls]}"
+        ((host, port),) = settings.addresses()
+        server = f"{host}:{port}"
         password = settings.read_secret("password")
         with Deadline(settings.timeout) as deadline:
             try:
@@ -166,7 +172,8 @@ class _SmtpConnection(smtplib.SMTP):
     def __init__(self, settings: MailSettings, deadline: Deadline, context: ssl.SSLContext | None) -> None:
         self._deadline = deadline
         self._implicit_tls = context if settings.tls == "smtps" else None
-        super().__init__(settings.host, settings.port or _PORTS[settings.tls], timeout=settings.timeout)
+        ((host, port),) = settings.addresses()
+        super().__init__(host, port, timeout=settings.timeout)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         connected = socket.create_connection((host, port), timeout)

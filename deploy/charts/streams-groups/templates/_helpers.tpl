@@ -85,3 +85,14 @@ spark.kubernetes.executor.volumes.persistentVolumeClaim.warehouse.mount.path: {{
 spark.kubernetes.executor.secrets.{{ . }}: /run/secrets/streams-groups
 {{- end }}
 {{- end -}}
+
+{{- define "streams-groups.mounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: config, mountPath: /etc/streams-groups, readOnly: true}
+{{- if include "streams-groups.secret" . }}
+- {name: secrets, mountPath: /run/secrets/streams-groups, readOnly: true}
+{{- end }}
+{{- if .Values.warehouse.persistence.enabled }}
+- {name: warehouse, mountPath: {{ .Values.warehouse.path }}}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,249 @@
+"""The brokers: the listener of each, the topic, every ACL by name, and the clock."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import GroupAuthorizationFailedError, KafkaError
+from kafka.protocol.consumer import OffsetSpec
+
+from streaming_app.checks.result import Result, failed, ok, skipped, warning
+from streaming_app.kafka import diagnose
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.client_errors import GROUP_PREFIX, missing_acl_message
+from streaming_app.kafka.errors import TOPIC_AUTHORIZATION_FAILED, GroupError
+from streaming_app.kafka.security import SecurityError, security_settings
+
+_CONNECT_MS = 10_000
+_THREADS = 16  # listeners that are connected to at a time
+_CLOCK_SECONDS = 5.0  # a difference that is worth a line
+_WAIT_FOR_RECORD_SECONDS = 2.0
+_POLL_SECONDS = 0.1
+_OPERATIONS = "authorized_operations"  # as kafka-python names it in what it returns
+_READ, _DESCRIBE_CONFIGS = "READ", "DESCRIBE_CONFIGS"
+_UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED = 3, 30
+_REQUEST_ERRORS = (KafkaError, GroupError, OSError, ValueError)
+_OFFSETS_TOPIC = "__consumer_offsets"
+_UNAVAILABLE = "no broker answers"
+_APPLICATIONS = " (APPLICATIONS=yes deploy/kafka/acls.sh grants it)"
+_VERIFY = " (VERIFY=yes deploy/kafka/acls.sh grants it)"
+
+
+def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]:
+    """Yield the results about the cluster of these Kafka client properties, with `bootstrap.servers`."""
+    servers = properties["bootstrap.servers"]
+    try:
+        settings = security_settings(properties)
+    except SecurityError as error:
+        yield skipped("brokers", f"{error}; brokers, topic and ACLs can only be checked by the job itself")
+        return
+    cause = diagnose.find_cause(servers, properties)  # sooner than a client's time-out
+    if cause is None:
+        try:
+            client = StreamsGroupClient(servers, bootstrap_timeout_ms=_CONNECT_MS, **settings)
+        except _REQUEST_ERRORS as error:
+            cause = diagnose.find_cause(servers, properties) or _describe(error, servers)
+    if cause is not None:
+        yield failed("brokers", cause)
+        yield from (skipped(name, _UNAVAILABLE) for name in list(_CHECKS)[1:])
+        return
+    with client:
+        for check in _CHECKS:
+            yield from _run(check, client, properties, topic)
+
+
+def _run(check: str, client: StreamsGroupClient, properties: Mapping[str, str], topic: str) -> Iterator[Result]:
+    try:
+        yield from _CHECKS[check](client, properties, topic)
+    except _REQUEST_ERRORS as error:
+        yield failed(check, _describe(error, properties["bootstrap.servers"]))
+
+
+def _describe(error: Exception, servers: str) -> str:
+    return f"{servers}: {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], _topic: str) -> Iterator[Result]:
+    """Connect to the address that each broker gives to clients: they are often not reachable from everywhere."""
+    cluster = client.admin.describe_cluster()
+    brokers = sorted(cluster["brokers"], key=lambda broker: broker["broker_id"])
+
+    def connect(broker: Mapping[str, Any]) -> Result:
+        name, address = f"broker {broker['broker_id']}", f"{broker['host']}:{broker['port']}"
+        cause = diagnose.find_cause(address, properties)
+        if cause is None:
+            return ok(name, f"{address} answers")
+        return failed(name, cause, "the broker gives this address to clients: see its advertised.listeners")
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        yield from threads.map(connect, brokers)
+    yield _check_optional_acl(
+        _may_describe_configs(client, str(brokers[0]["broker_id"])) if brokers else None,
+        "ACL DescribeConfigs on Cluster",
+        "whether brokers have a description plugin is derived from the records",
+    )
+
+
+def _check_topic(client: StreamsGroupClient, _properties: Mapping[str, str], topic: str) -> Iterator[Result]:
+    described = client.admin.describe_topics([topic])[0]
+    code, name = described["error_code"], "topic"
+    read, describe = f"ACL Read on Topic:{topic}", f"ACL Describe on Topic:{topic}"
+    if code == TOPIC_AUTHORIZATION_FAILED:
+        yield skipped(name, f"{topic} cannot be described")
+        yield failed(describe, "missing", missing_acl_message("DESCRIBE", "Topic", topic))
+        yield skipped(read, "not known without Describe")
+        return
+    if code == _UNKNOWN_TOPIC:
+        yield warning(
+            name,
+            f"the brokers have no {topic}",
+            "they create it when the first group commits, and the job waits until then; or --topic is wrong",
+        )
+        return
+    if code:
+        yield failed(name, f"{topic}: {GroupError(code)}")
+        return
+    without_leader = sum(partition["error_code"] != 0 for partition in described["partitions"])
+    text = f"{topic} has {len(described['partitions'])} partitions"
+    if without_leader:
+        yield failed(name, f"{text}, {without_leader} of them without a leader", "start the brokers that hold them")
+    else:
+        yield ok(name, text)
+    operations = described.get(_OPERATIONS)
+    yield ok(describe, "granted")
+    if _has(operations, _READ) is False:
+        yield failed(read, "missing", missing_acl_message("READ", "Topic", topic))
+    else:
+        yield ok(read, "granted")
+    yield _check_optional_acl(
+        _has(operations, _DESCRIBE_CONFIGS),
+        f"ACL DescribeConfigs on Topic:{topic}",
+        "delete.retention.ms is taken to be Kafka's default, 24 hours",
+    )
+
+
+def _check_groups(client: StreamsGroupClient, _properties: Mapping[str, str], _topic: str) -> Iterator[Result]:
+    check = f"ACL Describe on Group:{GROUP_PREFIX} (prefixed)"
+    if client.admin.describe_topics([_OFFSETS_TOPIC])[0]["error_code"] == _UNKNOWN_TOPIC:
+        yield skipped(check, f"a request about a group would create {_OFFSETS_TOPIC}")
+        return
+    name = f"{GROUP_PREFIX}-{uuid.uuid4()}"
+    if _may_describe_group(client, name):
+        yield ok(check, "granted")
+    else:
+        remedy = missing_acl_message("DESCRIBE", "Group", GROUP_PREFIX, " --resource-pattern-type prefixed")
+        yield failed(check, "missing", remedy)
+    yield _check_optional_acl(
+        _may_describe_group(client, str(uuid.uuid4())),
+        "ACL Describe on Group:*",
+        "verify and the self-check can describe only groups that other ACLs allow",
+        _VERIFY,
+    )
+    described = client.admin.describe_topics([f"streams-groups-{uuid.uuid4()}"])[0]
+    yield _check_optional_acl(
+        described["error_code"] != TOPIC_AUTHORIZATION_FAILED,
+        "ACL Describe on Topic:*",
+        "the reason why a group is NotReady is known only for topics that other ACLs allow",
+        _APPLICATIONS,
+    )
+
+
+def _may_describe_group(client: StreamsGroupClient, group_id: str) -> bool:
+    """Return whether the principal may describe a group of this id, which need not exist."""
+    try:
+        return bool(client.describe([group_id])[0]["error_code"] != _GROUP_AUTHORIZATION_FAILED)
+    except GroupAuthorizationFailedError:  # the request for its coordinator was denied
+        return False
+
+
+def _may_describe_configs(client: StreamsGroupClient, broker: str) -> bool:
+    """Return whether the principal may read brokers' configs; of one that may not, kafka-python returns no config.
+
+    The authorized operations of the cluster do not say: they are empty without the ACL Describe.
+    """
+    found = client.admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
+    return bool(found.get("broker", {}).get(broker))
+
+
+def _check_optional_acl(
+    granted: bool | None,  # noqa: FBT001 - None: the broker does not say
+    check: str,
+    without: str,
+    remedy: str = "",
+) -> Result:
+    if granted is False:
+        return warning(check, f"missing, and optional: without it {without}{remedy}")
+    return ok(check, "granted")
+
+
+def _has(operations: Collection[str] | None, operation: str) -> bool | None:
+    """Return whether an operation is among the authorized ones; None if the broker does not say."""
+    return None if operations is None else operation in operations
+
+
+def _check_clock(client: StreamsGroupClient, _properties: Mapping[str, str], topic: str) -> Iterator[Result]:
+    described = client.admin.describe_topics([topic])[0]
+    if described["error_code"]:
+        yield skipped("clock", f"{topic} cannot be described")
+        return
+    partitions = [TopicPartition(topic, partition["partition_index"]) for partition in described["partitions"]]
+    specs = dict.fromkeys(partitions, OffsetSpec.MAX_TIMESTAMP)
+
+    def newest() -> float | None:
+        found = client.admin.list_partition_offsets(specs)
+        return max((offset.timestamp / 1000 for offset in found.values() if offset.timestamp >= 0), default=None)
+
+    yield judge_clock(*sample_clock(newest))
+
+
+def sample_clock(
+    newest: Callable[[], float | None],
+    now: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[float | None, float, float | None]:
+    """Return the broker's time of the newest record, and between which two times of this machine it was written.
+
+    The earlier one is None if no record was written while this function waited: then only the later one is known.
+    `newest` returns the broker's time of the newest record in seconds, None without records.
+    """
+    first, started = newest(), now()
+    before = started
+    while now() - started < _WAIT_FOR_RECORD_SECONDS:
+        sleep(_POLL_SECONDS)
+        asked_at = now()
+        last = newest()
+        if last is not None and (first is None or last > first):
+            return last, now(), before
+        before = asked_at
+    return first, now(), None
+
+
+def judge_clock(record_at: float | None, now: float, before: float | None) -> Result:
+    """Return what the newest record says about the clocks: its time is the broker's, the others are this machine's."""
+    check = "clock"
+    if record_at is None:
+        return skipped(check, "the topic has no record whose time could be compared")
+    ahead = record_at - now
+    behind = None if before is None else before - record_at
+    remedy = "synchronize the clocks, for example with NTP"
+    if ahead > _CLOCK_SECONDS:
+        return warning(check, f"the brokers' clock is {ahead:.0f} s ahead of this machine's", remedy)
+    if behind is not None and behind > _CLOCK_SECONDS:
+        return warning(check, f"the brokers' clock is {behind:.0f} s behind this machine's", remedy)
+    if behind is None:
+        return ok(check, f"not ahead of this machine's; nothing was written for {-ahead:.0f} s, so it may be behind")
+    return ok(check, f"the brokers' agrees with this machine's within {_CLOCK_SECONDS:.0f} s")
+
+
+_CHECKS = {
+    "brokers": _check_listeners,
+    "topic": _check_topic,
+    "ACLs": _check_groups,
+    "clock": _check_clock,
+}

@@ -1,0 +1,116 @@
+"""Java, memory, jars and the port of the metrics on this machine."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from streaming_app.checks.result import Result, failed, ok, warning
+from streaming_app.errors import SetupError
+from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
+from streaming_app.jvm.java import find_java, java_version
+from streaming_app.metrics.settings import split_address
+
+_GIB = 1 << 30
+_DRIVER_MEMORY, _DEFAULT_HEAP = "spark.driver.memory", "2g"
+_OUTSIDE_HEAP = 1 * _GIB  # of the JVM, the job and its Python workers, with few groups; measured: see deploy/README.md
+_ADVISED_OUTSIDE_HEAP = 3 * _GIB
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": _GIB, "t": 1 << 40}
+_UNLIMITED = 1 << 60  # what cgroup v1 reports without a limit is larger
+_CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def check_machine(
+    conf: Mapping[str, str], metrics_listen: str | None, progress: Callable[[str], None] | None = None
+) -> Iterator[Result]:
+    """Yield the results about this machine; missing jars are fetched, as the job would do. `conf` is Spark's."""
+    yield _check_java()
+    yield judge_memory(total_memory(), heap_bytes(conf))
+    if line := version_warning():
+        yield warning("versions", line)
+    yield _check_jars(progress)
+    yield check_port(metrics_listen)
+
+
+def _check_java() -> Result:
+    try:
+        java = find_java()
+    except SetupError as error:
+        return failed("Java", str(error))
+    return ok("Java", f"Java {java_version(java)}: {java}")
+
+
+def _check_jars(progress: Callable[[str], None] | None) -> Result:
+    jar_set = spark_jars()
+    try:
+        found = find_jars(jar_set, progress)
+    except SetupError as error:
+        return failed(
+            "jars", str(error), "on a host without network, see `streams-groups jars fetch --directory` in the docs"
+        )
+    return ok("jars", f"{len(found)} in {found[0].parent if len({jar.parent for jar in found}) == 1 else 'the cache'}")
+
+
+def total_memory() -> int | None:
+    """Return the bytes that this process may use: of the container, else of the machine; None if they are not known."""
+    limits = [_read_number(file) for file in _CGROUP_FILES]
+    machine = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    known = [limit for limit in limits if limit is not None and limit < _UNLIMITED]
+    known += [1024 * int(machine[1])] if machine else []
+    return min(known, default=None)
+
+
+def heap_bytes(conf: Mapping[str, str]) -> int | None:
+    """Return the size of the heap of Spark's driver in bytes; None if Spark would not understand the setting."""
+    matched = re.fullmatch(r"(\d+)\s*([kmgt])?b?", conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP).strip().lower())
+    return int(matched[1]) * _UNITS[matched[2] or "m"] if matched else None
+
+
+def judge_memory(total: int | None, heap: int | None) -> Result:
+    """Return whether `total` bytes of memory are enough for a driver with a heap of `heap` bytes."""
+    if heap is None:
+        return failed("memory", f"{_DRIVER_MEMORY} is not a size", f"set it to one such as {_DEFAULT_HEAP}")
+    if total is None:
+        return warning("memory", "the memory of this machine is not known")
+    advised = heap + _ADVISED_OUTSIDE_HEAP
+    text = f"{_gib(total)}; advised are {_gib(advised)}, {_gib(heap)} of them for the heap"
+    if total < heap + _OUTSIDE_HEAP:
+        return failed("memory", text, f"give it more, or set {_DRIVER_MEMORY} to less")
+    if total < advised:
+        return warning("memory", text, "it may not be enough for a first catch-up with thousands of groups")
+    return ok("memory", text)
+
+
+def check_port(listen: str | None) -> Result:
+    """Return whether the address of the metrics is free; the sockets of a server that has ended do not count."""
+    check = "metrics port"
+    if listen is None:
+        return ok(check, "no metrics are served (metrics.listen is not set)")
+    host, port = split_address(listen)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return failed(check, f"{listen}: {reason}", "end what listens there, or set metrics.listen to another address")
+    return ok(check, f"{listen} is free")
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB"
+
+
+def _read_number(file: Path) -> int | None:
+    text = _read(file).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("ascii", "replace")
+    except OSError:
+        return ""

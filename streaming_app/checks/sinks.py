@@ -1,0 +1,63 @@
+"""The sinks: whether their receivers can be connected to, and whether they accept a test notification."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+
+from streaming_app.alerts.rules.alert import FIRING, INFO, RESOLVED, Alert
+from streaming_app.alerts.sinks.base import BaseSettings, SinkError
+from streaming_app.checks.result import Result, failed, ok
+
+TEST_RULE = "StreamsGroupsTest"
+_CONNECT_SECONDS = 5.0
+
+
+def check_sinks(sinks: Sequence[BaseSettings], cluster: str, *, send_test: bool) -> Iterator[Result]:
+    """Yield a result for each sink. With `send_test` each gets a notification of severity info, and that it is over."""
+    if not sinks:
+        yield ok("sinks", "none are configured: alerts are only in the table")
+    for sink in sinks:
+        yield _send(sink, cluster) if send_test else _connect(sink)
+
+
+def _connect(settings: BaseSettings) -> Result:
+    check = f"sink {settings.name}"
+    try:
+        addresses = settings.addresses()
+    except SinkError as error:
+        return failed(check, str(error))
+    failures = [failure for address in addresses if (failure := _failure(*address))]
+    if failures:
+        return failed(check, failures[0], "check its address, and the firewalls on the way")
+    if not addresses:
+        return ok(check, "needs no connection; --send-test writes to it")
+    return ok(
+        check, f"{', '.join(f'{host}:{port}' for host, port in addresses)} can be reached; --send-test sends to it"
+    )
+
+
+def _failure(host: str, port: int) -> str | None:
+    """Return why nothing answers at an address; None if something does."""
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+    except (OSError, UnicodeError, OverflowError) as error:
+        return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
+    return None
+
+
+def _send(settings: BaseSettings, cluster: str) -> Result:
+    check = f"sink {settings.name}"
+    now = datetime.now(timezone.utc)
+    sink = settings.sink()
+    summary = "This is a test of `streams-groups check --send-test`: nothing is wrong."
+    try:
+        for state, event in ((FIRING, FIRING), (RESOLVED, RESOLVED)):
+            resolved_at = now if state == RESOLVED else None
+            sink.send(Alert(cluster, None, TEST_RULE, INFO, state, now, now, resolved_at, summary, {}), event)
+    except SinkError as error:
+        return failed(check, str(error))
+    finally:
+        sink.close()
+    return ok(check, "accepted a test notification")

@@ -1,0 +1,96 @@
+"""The warehouse: whether it can be written, has this release's format, and is written by another job."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+from deltalake.exceptions import DeltaError
+
+from schemas.table_definitions import tables
+from streaming_app.checks.result import Result, failed, ok, warning
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.heartbeat_file import read_heartbeat
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import open_table
+
+_FREE_BYTES = 1 << 30
+_GIB = 1 << 30
+
+
+def check_warehouse(location: Location, cluster: str) -> Iterator[Result]:
+    """Yield the results about the warehouse at `location`."""
+    yield _check_local(location.path) if location.is_local else _check_store(location)
+    yield check_format(location)
+    yield _check_job(location, cluster)
+
+
+def _check_local(directory: Path) -> Result:
+    check = "warehouse"
+    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    remedy = "let this user write there, or set --warehouse to another directory"
+    if not existing.is_dir():
+        return failed(check, f"{existing} is not a directory", "set --warehouse to another directory")
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"test")
+    except OSError as error:
+        return failed(check, f"{existing} cannot be written by user {os.getuid()}: {error.strerror or error}", remedy)
+    free = shutil.disk_usage(existing).free
+    text = f"{directory} can be {'written' if existing == directory else 'created'}, {free / _GIB:.0f} GiB are free"
+    if free < _FREE_BYTES:
+        return warning(check, text, "20 GiB are advised")
+    return ok(check, text)
+
+
+def _check_store(location: Location) -> Result:
+    check, name = "warehouse", f"_streams-groups-check-{uuid.uuid4()}"
+    try:
+        (location / name).write_text("test")
+        (location / name).remove()
+    except OSError as error:
+        return failed(check, f"{location}: {error}", "see deploy/README.md for the settings of each store")
+    return ok(check, f"{location} can be written by delta-rs; the job also writes with Hadoop's file system")
+
+
+def check_format(location: Location) -> Result:
+    """Return whether the tables, if there are any, can be read and upgraded by this release."""
+    check = "tables"
+    older = []
+    try:
+        existing = [definition for definition in tables() if (location / definition.name).is_delta_table()]
+        for definition in existing:
+            names = {field.name for field in open_table(location / definition.name).schema().fields}
+            if unknown := sorted(names - set(definition.names)):
+                return failed(
+                    check,
+                    f"{location / definition.name} has a column {unknown[0]} that this release does not know",
+                    "a newer release wrote it: use that one, or restore a copy from before the upgrade",
+                )
+            older += [definition.name] if set(definition.names) - names else []
+    except (WarehouseError, DeltaError, OSError) as error:
+        return failed(check, " ".join(str(error).split()))
+    if not existing:
+        return ok(check, "none yet: the job creates them")
+    missing = [definition.name for definition in tables() if definition not in existing]
+    if older or missing:
+        return warning(check, f"of an older release ({', '.join(older + missing)}): the job upgrades them at its start")
+    return ok(check, f"{len(existing)}, of this release's format")
+
+
+def _check_job(location: Location, cluster: str) -> Result:
+    check = "other job"
+    try:
+        last = read_heartbeat(location, cluster)
+    except (WarehouseError, OSError) as error:
+        return warning(check, str(error))
+    if last is not None and last.is_alive(datetime.now(timezone.utc)):
+        return warning(
+            check, f"process {last.pid} on {last.host} writes cluster {cluster!r}", "a second job is refused: stop one"
+        )
+    return ok(check, f"none writes cluster {cluster!r}")

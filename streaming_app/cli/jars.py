@@ -1,0 +1,93 @@
+"""`streams-groups jars`: fetches the jars before the first start, and compares them with the project's checksums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from streaming_app.cli.options import Command, handle_errors
+from streaming_app.escapes import escape
+
+if TYPE_CHECKING:
+    from streaming_app.jvm.jar_sets import JarSet
+
+_BYTES_PER_MB = 1_000_000
+
+
+def _jar_options(command: Command) -> Command:
+    directory = click.option(
+        "--directory",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="A directory that STREAMS_GROUPS_JARS will name, instead of the cache.",
+    )
+    demo = click.option("--demo", is_flag=True, help="Also the jars of Kafka, which the demo starts.")
+    return directory(demo(command))
+
+
+@click.group()
+def jars() -> None:
+    """Fetch the jars of Spark's connectors ahead, for hosts without network, and verify their checksums."""
+
+
+@jars.command()
+@_jar_options
+@handle_errors
+def fetch(directory: Path | None, demo: bool) -> None:
+    """Fetch the jars that `run` needs. A host without network uses a copy of the directory by STREAMS_GROUPS_JARS."""
+    from streaming_app.jvm import jar_sets  # noqa: PLC0415 - not loaded by --help
+
+    for jar_set in _jar_sets(demo=demo):
+        _warn_without_checksums(jar_set)
+        if directory is None:
+            files = jar_sets.fetch_jars(jar_set, _echo)
+        else:
+            files = jar_sets.copy_jars(jar_set, directory, _echo)
+        megabytes = sum(file.stat().st_size for file in files) / _BYTES_PER_MB
+        _echo(f"{directory or 'cache'}: {jar_set.what}, {len(files)} files, {megabytes:.0f} MB")
+    if directory is not None:
+        _echo(f"To use them: export {jar_sets.DIRECTORY_VARIABLE}={directory.absolute()}")
+
+
+@jars.command()
+@_jar_options
+@handle_errors
+def verify(directory: Path | None, demo: bool) -> None:
+    """Compare the jars with the project's SHA-256 checksums. Exits with 1 if one is missing or differs.
+
+    Without --directory: those in the directory that STREAMS_GROUPS_JARS names, else those in the cache.
+    """
+    import os  # noqa: PLC0415 - not loaded by --help
+
+    from streaming_app.jvm import jar_sets  # noqa: PLC0415
+
+    named = os.environ.get(jar_sets.DIRECTORY_VARIABLE)
+    place = directory or (Path(named) if named else None)
+    failed = False
+    for jar_set in _jar_sets(demo=demo):
+        _warn_without_checksums(jar_set)
+        files = jar_sets.cached_jars(jar_set) if place is None else list(place.glob("*.jar"))
+        wrong = jar_sets.differences(jar_set, files)
+        failed |= bool(wrong)
+        for line in wrong:
+            _echo(f"{place or 'cache'}: {line}")
+        if not wrong and jar_set.checksums:
+            _echo(f"{place or 'cache'}: {jar_set.what}: {len(jar_set.checksums)} files have the right checksums")
+    raise SystemExit(1 if failed else 0)
+
+
+def _jar_sets(*, demo: bool) -> list[JarSet]:
+    from streaming_app.jvm.jar_sets import kafka_jars, spark_jars  # noqa: PLC0415 - not loaded by --help
+
+    return [spark_jars(), *([kafka_jars()] if demo else [])]
+
+
+def _warn_without_checksums(jar_set: JarSet) -> None:
+    if not jar_set.checksums:
+        click.echo(escape(f"Warning: there are no checksums for {jar_set.what}: untested versions"), err=True)
+
+
+def _echo(line: str) -> None:
+    click.echo(escape(line))

@@ -1,0 +1,70 @@
+"""What commands that read the tables share: they open those of a known cluster, and say if they are not up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from streaming_app.tables.reader import WarehouseReader
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_MAX_AGE_SECONDS = 120.0  # a job that writes to an object store writes a heartbeat every 35 s
+
+
+def max_age_option(command: Command) -> Command:
+    """Add --max-age."""
+    return click.option(
+        "--max-age",
+        default=_MAX_AGE_SECONDS,
+        show_default=True,
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="With --check: how old the tables may be. For jobs that run at intervals, longer than an interval.",
+    )(command)
+
+
+def open_cluster(warehouse: Location, cluster: str) -> WarehouseReader:
+    """Open the tables for a command about one cluster, and print a line on stderr if they are not up to date.
+
+    Raises WarehouseError, also if the warehouse has other clusters but not this one.
+    """
+    from streaming_app.queries.clusters import check_cluster  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
+
+    reader = WarehouseReader(warehouse)
+    check_cluster(reader, warehouse, cluster)
+    report_staleness(warehouse, cluster)
+    return reader
+
+
+def open_clusters(warehouse: Location, cluster: str | None) -> WarehouseReader:
+    """Open the rows of one cluster, or with None of all, for a command that takes any query. As `open_cluster`."""
+    from streaming_app.queries.clusters import check_cluster, find_clusters  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
+
+    reader = WarehouseReader(warehouse, cluster)
+    if cluster is not None:
+        check_cluster(reader, warehouse, cluster)
+    for name in find_clusters(reader, warehouse) if cluster is None else [cluster]:
+        report_staleness(warehouse, name)
+    return reader
+
+
+def report_staleness(warehouse: Location, cluster: str, max_age: float = _MAX_AGE_SECONDS) -> bool:
+    """Return whether the tables are not up to date, and print why. Raises WarehouseError."""
+    from streaming_app.queries.freshness import find_staleness  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.output import cell  # noqa: PLC0415
+    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
+
+    now = datetime.now(timezone.utc)
+    line = find_staleness(read_heartbeat(warehouse, cluster), cluster, now, timedelta(seconds=max_age))
+    if line:
+        click.echo(cell(line), err=True)
+    return line is not None

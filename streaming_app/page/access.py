@@ -1,0 +1,179 @@
+"""Who may read the page, and what a browser may do with it. Pure, but for the middleware that applies it.
+
+Theory of operation
+-------------------
+The page is read-only and has no session, so what remains to be kept out are other machines, and other sites in the
+reader's own browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`: only
+`localhost`, IP addresses and names that were allowed are answered. A request that makes the server ask a broker is a
+POST, and is accepted from the page itself only. The Content-Security-Policy allows nothing that is not a file of this
+server; the worker that lays out pictures has a policy of its own, because it alone compiles WebAssembly.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TRUSTED_TYPES_POLICY = "streams-groups"
+"""The only policy of Trusted Types that page.js creates: it passes the URL of the worker, and no HTML."""
+PAGE_CSP = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "worker-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "font-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        f"trusted-types {TRUSTED_TYPES_POLICY}",
+    )
+)
+WORKER_CSP = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'"
+WORKER_FILE = "layout-worker.js"
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_READS = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The users and the tokens that are accepted; `users` are `USER:PASSWORD`."""
+
+    users: frozenset[str]
+    tokens: frozenset[str]
+
+    def accept(self, authorization: str | None) -> bool:
+        """Return whether the value of an Authorization header is one of these. Takes the same time for each value."""
+        scheme, _, value = (authorization or "").partition(" ")
+        if scheme.lower() == "bearer":
+            return _contains(self.tokens, value.strip())
+        if scheme.lower() != "basic":
+            return False
+        try:
+            return _contains(self.users, base64.b64decode(value.strip(), validate=True).decode())
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+
+    @property
+    def challenge(self) -> str:
+        """The value of the WWW-Authenticate header."""
+        return 'Basic realm="streams-groups", charset="UTF-8"' if self.users else "Bearer"
+
+
+@dataclass(frozen=True)
+class AccessPolicy:
+    """Which requests are accepted."""
+
+    hosts: frozenset[str]
+    """Names, in lower case, in addition to `localhost` and IP addresses."""
+    credentials: Credentials | None = None
+
+    def refuse(self, method: str, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
+        """Return the status and the line with which a request is refused; None if it is accepted."""
+        if not self._is_host(headers.get("host", "")):
+            return (
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "This name of the server is not allowed: start `streams-groups web` with --allowed-host NAME",
+            )
+        if self.credentials and not self.credentials.accept(headers.get("authorization")):
+            return HTTPStatus.UNAUTHORIZED, "A user and password, or a token, is needed"
+        if method not in _READS and not _is_same_origin(headers):
+            return HTTPStatus.FORBIDDEN, "This request must come from the page itself"
+        return None
+
+    def _is_host(self, header: str) -> bool:
+        host = _host_of(header)
+        return host is not None and (host == "localhost" or host in self.hosts or _is_address(host))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address to listen at is reached from this machine only."""
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _host_of(header: str) -> str | None:
+    """Return the host of a Host header or an origin's authority, in lower case; None if it has another form."""
+    try:
+        parts = urlsplit(f"//{header}")
+        _ = parts.port
+    except ValueError:
+        return None
+    is_plain = parts.netloc == header and "@" not in header and not parts.path
+    return parts.hostname.rstrip(".") if is_plain and parts.hostname else None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_same_origin(headers: Mapping[str, str]) -> bool:
+    """Return whether the browser says that a page of this server sends the request.
+
+    Sec-Fetch-Site is from the browser and survives proxies; older browsers send Origin. Without either it is no
+    browser, which no other site can misuse.
+    """
+    if site := headers.get("sec-fetch-site"):
+        return site == "same-origin"
+    if origin := headers.get("origin"):
+        return urlsplit(origin).netloc == headers.get("host")
+    return True
+
+
+def _contains(secrets: Iterable[str], given: str) -> bool:
+    matches = [hmac.compare_digest(secret.encode(), given.encode()) for secret in secrets]
+    return any(matches)
+
+
+class AccessMiddleware:
+    """Refuses requests by the policy, and adds the headers of security to every response."""
+
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
+        self._app, self._policy = app, policy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        csp = WORKER_CSP if scope["path"].endswith(f"/static/{WORKER_FILE}") else PAGE_CSP
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update({"Content-Security-Policy": csp, **_HEADERS})
+                headers.setdefault("Cache-Control", "no-cache")
+            await send(message)
+
+        refusal = self._policy.refuse(scope["method"], Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, receive, send_with_headers)
+            return
+        status, line = refusal
+        challenge = self._policy.credentials.challenge if self._policy.credentials else ""
+        headers = {"WWW-Authenticate": challenge} if status is HTTPStatus.UNAUTHORIZED else {}
+        await PlainTextResponse(line + "\n", status, headers)(scope, receive, send_with_headers)

@@ -1,0 +1,161 @@
+"""The page of one group: what its template gets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streaming_app.alerts.rules.alert import Alert
+from streaming_app.alerts.rules.evaluate import RULES
+from streaming_app.page.description import Described, NodeRow, node_rows
+from streaming_app.page.lag_line import LagLine, lag_line
+from streaming_app.page.task_matrix import Matrix, task_matrix
+from streaming_app.page.timeline import Timeline, causes_text, event_text, timeline
+from streaming_app.page.words import STATES, Meaning, description_meaning, state_meaning
+from streaming_app.queries.topology_diff import TopologyDiff
+
+Row = Mapping[str, Any]
+SHOWN_EVENTS = 100
+SHOWN_MEMBERS = 500
+SHOWN_LAG = 200
+
+
+@dataclass(frozen=True)
+class RuleText:
+    """The section of the runbook about an alert, with queries for the group."""
+
+    meaning: str
+    steps: tuple[str, ...]
+    queries: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class EventRow:
+    """A line of the table of events."""
+
+    at: datetime | None
+    text: str
+    member_id: str | None
+    kind: str
+
+
+@dataclass(frozen=True)
+class MemberRow:
+    """A line of the table of members."""
+
+    row: Row
+    active: int
+    standby: int
+    moving: int
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """Everything about one group."""
+
+    row: Row
+    state: Meaning
+    description: Meaning
+    causes: str
+    """Why it needs a new assignment."""
+    alerts: Sequence[tuple[Alert, RuleText | None]]
+    matrix: Matrix
+    members: Sequence[MemberRow]
+    timeline: Timeline
+    events: Sequence[EventRow]
+    """The newest first."""
+    all_events: int
+    described: Described | None
+    nodes: Sequence[NodeRow]
+    diff: TopologyDiff | None
+    lag: Sequence[Row]
+    lag_partitions: int
+    lag_offsets: int
+    """The sum over the partitions of which it is known."""
+    lag_line: LagLine | None
+
+
+def group_view(  # noqa: PLR0913 - what is known about a group
+    row: Row,
+    events: Sequence[Row],
+    alerts: Iterable[Alert],
+    lag: Sequence[Row],
+    *,
+    described: Described | None,
+    history: Callable[[datetime], Iterable[Row]],
+    diff: TopologyDiff | None,
+    selected_range: str,
+    now: datetime,
+) -> GroupView:
+    """Return the page of a row of `groups`; `events` and `lag` are its rows of these tables.
+
+    `history` returns the samples of its lag since a time.
+    """
+    by_task = lag_by_task(lag)
+    line = timeline(row, events, selected_range, now)
+    return GroupView(
+        row=row,
+        state=state_meaning(row["state"]),
+        description=description_meaning(row["description_status"]),
+        causes=causes_text(row["causes_since_assignment"]),
+        alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
+        matrix=task_matrix(row["members"] or (), row["assignments"] or (), by_task),
+        members=list(_members(row))[:SHOWN_MEMBERS],
+        timeline=line,
+        events=[
+            EventRow(event["at"], event_text(event), event["member_id"], event["kind"])
+            for event in reversed(events[-SHOWN_EVENTS:])
+        ],
+        all_events=len(events),
+        described=described,
+        nodes=node_rows(described.description) if described and described.description else [],
+        diff=diff if diff and diff.changes else None,
+        lag=lag[:SHOWN_LAG],
+        lag_partitions=len(lag),
+        lag_offsets=sum(one["lag"] or 0 for one in lag),
+        lag_line=lag_line(history(line.begin), line.begin, line.end),
+    )
+
+
+def rule_text(alert: Alert) -> RuleText | None:
+    """Return the runbook's section about an alert; None if this release has no such rule."""
+    rule = RULES.get(alert.rule)
+    if rule is None:
+        return None
+    queries = rule.queries_for(alert.group_id) if alert.group_id is not None else rule.queries
+    return RuleText(rule.meaning, rule.steps, queries)
+
+
+def lag_by_task(rows: Iterable[Row]) -> dict[str, int]:
+    """Return the lag in offsets by task id, for the partitions of which both are known."""
+    lag: dict[str, int] = {}
+    for row in rows:
+        if row["task_id"] is not None and row["lag"] is not None:
+            lag[row["task_id"]] = lag.get(row["task_id"], 0) + row["lag"]
+    return lag
+
+
+def hosts_of(row: Row) -> list[Row]:
+    """Return the assignments of a group, each with the host of its member."""
+    hosts = {member["member_id"]: (member["client_host"] or "").removeprefix("/") for member in row["members"] or ()}
+    return [{**task, "client_host": hosts.get(task["member_id"], "")} for task in row["assignments"] or ()]
+
+
+def _members(row: Row) -> Iterable[MemberRow]:
+    tasks: dict[str, list[Row]] = {}
+    for task in row["assignments"] or ():
+        tasks.setdefault(task["member_id"], []).append(task)
+    ordered = sorted(row["members"] or (), key=lambda one: (one["client_host"] or "", one["member_id"]))
+    for member in ordered:
+        own = tasks.get(member["member_id"], [])
+        held = [task for task in own if task["current"]]
+        active = sum(task["role"] == "active" for task in held)
+        moving = sum(task["current"] != task["target"] or task["pending_revocation"] for task in own)
+        yield MemberRow(member, active, len(held) - active, moving)
+
+
+def state_order() -> tuple[str, ...]:
+    """Return the states in the order of the page."""
+    return tuple(STATES)

@@ -1,0 +1,80 @@
+"""Tells open pages that the tables have changed: one watcher for all of them, and server-sent events to each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+from streaming_app.page.snapshot import Snapshot
+from streaming_app.page.source import CHECK_SECONDS
+from streaming_app.page.words import iso
+
+MAX_VIEWERS = 500
+HEARTBEAT_SECONDS = 15.0
+_RETRY_MS = 2_000
+
+
+class Live:
+    """The viewers of the page. Use it from one event loop."""
+
+    def __init__(self, current: Callable[[], Snapshot]) -> None:
+        """Watch what `current` returns; it is called in a thread, and only while there are viewers."""
+        self._current = current
+        self._viewers = 0
+        self._message = ""
+        self._changed = asyncio.Event()
+        self._has_viewers = asyncio.Event()
+        self._closed = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more viewers are accepted."""
+        return self._viewers >= MAX_VIEWERS
+
+    async def watch(self) -> None:
+        """Check for changes until cancelled."""
+        while True:
+            await self._has_viewers.wait()
+            message = message_of(await asyncio.to_thread(self._current))
+            if message != self._message:
+                self._message = message
+                self._wake()
+            await asyncio.sleep(CHECK_SECONDS)
+
+    def close(self) -> None:
+        """End all streams."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def events(self) -> AsyncIterator[str]:
+        """Yield the text of server-sent events for one viewer: the state now, and after each change."""
+        self._viewers += 1
+        self._has_viewers.set()
+        sent = ""
+        try:
+            yield f"retry: {_RETRY_MS}\n\n"
+            while not self._closed:
+                changed = self._changed
+                if self._message != sent:
+                    sent = self._message
+                    yield f"data: {sent}\n\n"
+                    continue
+                try:
+                    await asyncio.wait_for(changed.wait(), HEARTBEAT_SECONDS)
+                except asyncio.TimeoutError:
+                    yield ": \n\n"
+        finally:
+            self._viewers -= 1
+            if not self._viewers:
+                self._has_viewers.clear()
+
+
+def message_of(snapshot: Snapshot) -> str:
+    """Return what a viewer is told: the tag of the snapshot, and the times that every heartbeat changes."""
+    success = snapshot.heartbeat.facts.last_success_at if snapshot.heartbeat else None
+    return json.dumps({"tag": snapshot.tag, "success": iso(success) if success else None})

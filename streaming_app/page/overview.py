@@ -1,0 +1,149 @@
+"""The overview: which groups are shown, in which order. Pure.
+
+The default order puts trouble first: what fires, the most severe first; then groups that process nothing, groups that
+are being reassigned, and the rest; within these the largest lag, and then the name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import urlencode
+
+from streaming_app.page.snapshot import GroupSummary
+from streaming_app.page.words import STATES
+
+PAGE_SIZE = 100
+FIRING_ONLY, MOVING_ONLY, BEHIND_ONLY = "alerts", "moving", "behind"
+SHOW = {"": "all groups", FIRING_ONLY: "with alerts", MOVING_ONLY: "with tasks on the move", BEHIND_ONLY: "with lag"}
+_SEVERITY_RANK = {"critical": 0, "warning": 1, "info": 2}
+_STATE_RANK = {"NotReady": 3, "Unknown": 4, "Assigning": 5, "Reconciling": 5, "Stable": 6, "Empty": 7, "Dead": 8}
+_FIRST = datetime.min.replace(tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a reader asks for."""
+
+    text: str = ""
+    """Part of the group id, in any letter case."""
+    states: frozenset[str] = frozenset()
+    """Empty: all but Dead."""
+    description: str = ""
+    show: str = ""
+    """A key of `SHOW`."""
+    sort: str = "trouble"
+    """A key of `ORDERS`."""
+    page: int = 1
+
+    @classmethod
+    def parse(cls, parameters: Mapping[str, str], states: Iterable[str]) -> Query:
+        """Return the query of a URL; what is not known there is left out."""
+        page = parameters.get("page", "")
+        show, sort, description = (parameters.get(name, "") for name in ("show", "sort", "description"))
+        return cls(
+            text=parameters.get("q", ""),
+            states=frozenset(states) & STATES.keys(),
+            description=description,
+            show=show if show in SHOW else "",
+            sort=sort if sort in ORDERS else "trouble",
+            page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 7 else 1,  # noqa: PLR2004
+        )
+
+    def url(self, **changes: Any) -> str:  # noqa: ANN401 - a value of any field
+        """Return the relative URL of this query with some values changed. Another filter begins at the first page."""
+        values = {**vars(self), "page": 1, **changes}
+        pairs = [
+            ("q", values["text"]),
+            *(("state", state) for state in sorted(values["states"])),
+            ("description", values["description"]),
+            ("show", values["show"]),
+            ("sort", "" if values["sort"] == "trouble" else values["sort"]),
+            ("page", "" if values["page"] == 1 else str(values["page"])),
+        ]
+        encoded = urlencode([(name, value) for name, value in pairs if value], errors="surrogatepass")
+        return f"./?{encoded}" if encoded else "./"
+
+    def with_state(self, state: str) -> str:
+        """Return the URL that also shows groups in this state, or no longer."""
+        return self.url(states=self.states ^ {state})
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One page of the overview."""
+
+    query: Query
+    rows: Sequence[GroupSummary]
+    matching: int
+    """Groups that the query finds, on all pages."""
+    total: int
+    """Groups that exist."""
+    pages: int
+    by_state: Mapping[str, int]
+    """Number of groups by state, most troublesome first, without regard to the query's states."""
+    firing: Mapping[str, int]
+    """Number of alerts about groups that fire, by severity."""
+    moving: int
+    first: int
+    """The number of the first row, from 1."""
+
+
+def trouble(group: GroupSummary) -> tuple[Any, ...]:
+    """Return the sort key: trouble first."""
+    by_state = _STATE_RANK.get(group.state, 4)
+    rank = _SEVERITY_RANK.get(group.alerts[0].severity, 2) if group.alerts else by_state
+    return rank, -(group.lag_seconds or 0), -(group.lag or 0), by_state, group.group_id
+
+
+ORDERS: Mapping[str, Callable[[GroupSummary], Any]] = {
+    "trouble": trouble,
+    "name": lambda group: group.group_id,
+    "since": lambda group: (-(group.state_since or _FIRST).timestamp() if group.state_since else 1, group.group_id),
+    "lag": lambda group: (-(-1 if group.lag is None else group.lag), group.group_id),
+    "time-lag": lambda group: (-(-1 if group.lag_seconds is None else group.lag_seconds), group.group_id),
+    "members": lambda group: (-group.members, group.group_id),
+    "tasks": lambda group: (-group.moving, -group.tasks, group.group_id),
+}
+
+
+def overview(groups: Sequence[GroupSummary], query: Query, page_size: int = PAGE_SIZE) -> Overview:
+    """Return the page of the overview that the query asks for; the last one if there are fewer."""
+    text = query.text.casefold()
+    filtered = [
+        one
+        for one in groups
+        if (not text or text in one.group_id.casefold())
+        and (not query.description or one.description_status == query.description)
+        and _is_shown(one, query.show)
+    ]
+    wanted = query.states or STATES.keys() - {"Dead"}
+    matching = [one for one in filtered if one.state in wanted]
+    counts = Counter(one.state for one in filtered)
+    pages = max(1, -(-len(matching) // page_size))
+    page = min(query.page, pages)
+    first = (page - 1) * page_size
+    ordered = sorted(matching, key=ORDERS[query.sort])
+    return Overview(
+        query=query,
+        rows=ordered[first : first + page_size],
+        matching=len(matching),
+        total=sum(one.state != "Dead" for one in groups),
+        pages=pages,
+        by_state={state: counts[state] for state in _STATE_RANK if counts[state] or state in query.states},
+        firing=Counter(alert.severity for one in groups for alert in one.alerts),
+        moving=sum(one.moving for one in groups),
+        first=first + 1,
+    )
+
+
+def _is_shown(group: GroupSummary, show: str) -> bool:
+    return (
+        not show
+        or (show == FIRING_ONLY and bool(group.alerts))
+        or (show == MOVING_ONLY and group.moving > 0)
+        or (show == BEHIND_ONLY and bool(group.lag))
+    )

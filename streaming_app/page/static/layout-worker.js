@@ -1,0 +1,58 @@
+// Lays out a picture with Graphviz. It gets sizes and ids made by the page, never a name, and returns positions.
+import { instance } from "./vendor/viz.js";
+
+const POINTS = 72; // an inch; one point is one unit of the picture
+const ready = instance();
+
+function dot({ nodes, edges, clusters, direction }) {
+  const lines = [
+    "digraph {",
+    `graph [rankdir=${direction === "TB" ? "TB" : "LR"} nodesep=0.28 ranksep=0.55 pad=0.1]`,
+    'node [shape=box fixedsize=true label=""]',
+    "edge [arrowhead=none]",
+  ];
+  const line = ({ id, width, height }) => `${id} [width=${width / POINTS} height=${height / POINTS}]`;
+  for (const cluster of clusters) {
+    lines.push(`subgraph cluster_${cluster.id} { margin=14 label=" " fontsize=14`);
+    for (const node of nodes) if (node.cluster === cluster.id) lines.push(line(node));
+    lines.push("}");
+  }
+  for (const node of nodes) if (!node.cluster) lines.push(line(node));
+  for (const [from, to] of edges) lines.push(`${from} -> ${to}`);
+  lines.push("}");
+  return lines.join("\n");
+}
+
+const numbers = (text) => text.split(",").map(Number);
+
+function positions(result, edges) {
+  const [, , width, height] = numbers(result.bb);
+  const flip = ([x, y]) => [x, height - y];
+  const nodes = {};
+  const clusters = {};
+  const names = [];
+  for (const one of result.objects ?? []) {
+    names[one._gvid] = one.name;
+    if (one.name.startsWith("cluster_")) {
+      const [left, bottom, right, top] = numbers(one.bb);
+      clusters[one.name.slice(8)] = { x: left, y: height - top, width: right - left, height: top - bottom };
+    } else if (one.pos) nodes[one.name] = flip(numbers(one.pos));
+  }
+  const paths = new Map();
+  for (const edge of result.edges ?? []) {
+    const points = edge.pos.replace(/^[se],\S+ /, "").replace(/^[se],\S+ /, "").split(" ").map(numbers).map(flip);
+    paths.set(`${names[edge.tail]} ${names[edge.head]}`, points);
+  }
+  return { width, height, nodes, clusters, edges: edges.map(([from, to]) => paths.get(`${from} ${to}`) ?? []) };
+}
+
+onmessage = async ({ data }) => {
+  try {
+    const viz = await ready;
+    const started = performance.now();
+    const result = positions(viz.renderJSON(dot(data)), data.edges);
+    postMessage({ job: data.job, result, milliseconds: performance.now() - started });
+  } catch (error) {
+    postMessage({ job: data.job, error: String(error) });
+  }
+};

@@ -1,0 +1,193 @@
+// Keeps an open page up to date, and draws the picture where there is one. Everything works without this file, but for
+// the picture. No HTML is ever made from text here: new pages are parsed by the browser as it loads them.
+import { Idiomorph } from "./vendor/idiomorph.js";
+
+const FILTER_PAUSE = 150; // milliseconds after a key
+const etags = new Map();
+let loading = null;
+let again = false;
+let picture = null;
+
+function pageUrl() {
+  return location.pathname + location.search;
+}
+
+function load(url) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("GET", url);
+    request.responseType = "document";
+    if (etags.has(url)) request.setRequestHeader("If-None-Match", etags.get(url));
+    request.onload = () => {
+      const etag = request.getResponseHeader("ETag");
+      if (request.status === 200 && etag) {
+        etags.clear();
+        etags.set(url, etag);
+      }
+      resolve(request.status === 304 ? null : request.response);
+    };
+    request.onerror = () => reject(new Error("no answer"));
+    request.send();
+  });
+}
+
+async function refresh() {
+  if (loading) {
+    again = true;
+    return;
+  }
+  const url = pageUrl();
+  loading = url;
+  try {
+    const fresh = await load(url);
+    if (fresh && url === pageUrl()) show(fresh);
+  } catch {
+    connection("No answer from the server");
+  } finally {
+    loading = null;
+    if (again) {
+      again = false;
+      refresh();
+    }
+  }
+}
+
+function show(fresh) {
+  const next = fresh.getElementById("page");
+  if (!next) return;
+  Idiomorph.morph(document.getElementById("page"), next, {
+    morphStyle: "outerHTML",
+    ignoreActiveValue: true,
+    callbacks: {
+      beforeNodeMorphed: (old) => !(old instanceof Element && (old.hasAttribute("data-keep") || old.id === "connection")),
+      beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
+    },
+  });
+  document.title = fresh.title;
+  countAges();
+  startPicture();
+}
+
+// Ages count on between two readings of the tables.
+const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+
+function duration(seconds) {
+  let left = Math.max(0, Math.floor(seconds));
+  if (left >= 600) left -= left % 60;
+  const parts = [];
+  for (const [length, unit] of UNITS) {
+    if (left >= length || (unit === "s" && !parts.length)) {
+      parts.push(`${Math.floor(left / length)} ${unit}`);
+      left %= length;
+    } else if (parts.length) break;
+  }
+  return parts.slice(0, 2).join(" ");
+}
+
+function countAges() {
+  const now = Date.now();
+  for (const element of document.querySelectorAll("time[data-age]")) {
+    const text = duration((now - Date.parse(element.dateTime)) / 1000);
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+function localTime(event) {
+  const element = event.target.closest?.("time");
+  if (!element) return;
+  const time = new Date(element.dateTime);
+  const utc = time.toISOString().replace("T", " ").slice(0, 19);
+  element.title = `${time.toLocaleString()} here, ${utc} UTC`;
+}
+
+// Filters and links of the same page change the URL and the content, and keep focus and scroll.
+function filterUrl(form) {
+  const values = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (value) values.append(name, value);
+  const query = values.toString();
+  return query ? `./?${query}` : "./";
+}
+
+let pause = 0;
+
+function filterSoon(event) {
+  const form = event.target.closest?.("#filter");
+  if (!form) return;
+  clearTimeout(pause);
+  pause = setTimeout(() => {
+    history.replaceState(null, "", filterUrl(form));
+    refresh();
+  }, event.type === "submit" ? 0 : FILTER_PAUSE);
+}
+
+function followSoftly(event) {
+  const link = event.target.closest?.("a[data-soft]");
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  history.pushState(null, "", link.getAttribute("href").split("#")[0]);
+  const search = document.querySelector("#filter input[type=search]");
+  if (search) search.value = new URLSearchParams(location.search).get("q") ?? "";
+  refresh();
+}
+
+// One stream of events: it only says that something has changed.
+let opened = false;
+
+function connection(text) {
+  const element = document.getElementById("connection");
+  if (element && element.textContent !== text) element.textContent = text;
+}
+
+function listen() {
+  const events = new EventSource("events");
+  events.onmessage = (event) => {
+    const { tag, success } = JSON.parse(event.data);
+    connection("");
+    const time = document.getElementById("success");
+    if (success && time) time.dateTime = success;
+    if (tag && tag !== document.getElementById("page").dataset.tag) refresh();
+  };
+  events.onopen = () => {
+    if (opened) refresh();
+    opened = true;
+    connection("");
+  };
+  events.onerror = () => {
+    connection("Not connected: this may be out of date");
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 10000);
+  };
+  addEventListener("pagehide", () => events.close(), { once: true });
+}
+
+async function startPicture() {
+  const host = document.getElementById("picture");
+  if (!host) return;
+  if (!picture) {
+    const { Picture } = await import("./picture.js");
+    picture ??= new Picture(host);
+  }
+  picture.update(host);
+}
+
+document.addEventListener("input", filterSoon);
+document.addEventListener("change", filterSoon);
+document.addEventListener("submit", (event) => {
+  if (event.target.id === "filter") {
+    event.preventDefault();
+    filterSoon(event);
+  }
+});
+document.addEventListener("click", followSoftly);
+document.addEventListener("pointerover", localTime);
+document.addEventListener("focusin", localTime);
+addEventListener("popstate", refresh);
+addEventListener("pageshow", (event) => {
+  if (event.persisted) {
+    listen();
+    refresh();
+  }
+});
+setInterval(countAges, 1000);
+countAges();
+listen();
+startPicture();

@@ -1,0 +1,147 @@
+"""The task matrix: processes by tasks, and in each cell what the process does with the task. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+MAX_COLUMNS, MAX_ROWS = 400, 400
+_LETTERS = {"active": "A", "standby": "S", "warmup": "W"}
+_HOLDS, _TAKES, _GIVES = "holds", "takes", "gives"
+_TEXTS = {
+    _HOLDS: "{role}",
+    _TAKES: "will take over as {role}",
+    _GIVES: "{role}, gives it up",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a process does with a task."""
+
+    letter: str
+    role: str
+    movement: str
+    """`holds`, `takes` or `gives`."""
+    text: str
+    lag_level: int = 0
+    """0 to 4, of the task's lag in relation to the largest of the group."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the task is on the move."""
+        return self.movement != _HOLDS
+
+
+@dataclass(frozen=True)
+class Process:
+    """A line of the matrix: the members of one process, or one member that names no process."""
+
+    process_id: str
+    host: str
+    client_ids: tuple[str, ...]
+    members: int
+    active: int
+    standby: int
+    cells: Mapping[tuple[str, int], tuple[Cell, ...]]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The task matrix of a group."""
+
+    columns: Sequence[tuple[str, int]]
+    """Subtopology and partition of each task."""
+    subtopologies: Sequence[tuple[str, int]]
+    """Each subtopology and the number of its columns."""
+    processes: Sequence[Process]
+    hidden_columns: int
+    hidden_processes: int
+    unassigned: Sequence[str]
+    """Tasks that have a copy, or are to get one, and that no member processes now."""
+
+
+def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag_by_task: Mapping[str, int]) -> Matrix:
+    """Return the matrix of the members and assignments of a group; `lag_by_task` is in offsets, by task id."""
+    processes: dict[str, list[Row]] = {}
+    process_of: dict[str, str] = {}
+    for member in members:
+        process = str(member["process_id"] or member["member_id"])
+        processes.setdefault(process, []).append(member)
+        process_of[member["member_id"]] = process
+    rows = list(assignments)
+    tasks = sorted({(row["subtopology_id"], row["partition"]) for row in rows}, key=task_order)
+    columns = tasks[:MAX_COLUMNS]
+    largest = max(lag_by_task.values(), default=0)
+    cells: dict[str, dict[tuple[str, int], list[Cell]]] = {}
+    for row in rows:
+        process = str(process_of.get(row["member_id"]) or row["member_id"])
+        task = (row["subtopology_id"], row["partition"])
+        lag = lag_by_task.get(task_id(*task), 0)
+        cells.setdefault(process, {}).setdefault(task, []).append(_cell(row, lag, largest))
+    lines = [_process(name, those, cells.get(name, {})) for name, those in processes.items()]
+    lines.sort(key=lambda line: (line.host, line.process_id))
+    active = {(row["subtopology_id"], row["partition"]) for row in rows if row["role"] == "active" and row["current"]}
+    return Matrix(
+        columns=columns,
+        subtopologies=_spans(columns),
+        processes=lines[:MAX_ROWS],
+        hidden_columns=len(tasks) - len(columns),
+        hidden_processes=max(0, len(lines) - MAX_ROWS),
+        unassigned=[task_id(*task) for task in tasks if task not in active],
+    )
+
+
+def task_id(subtopology_id: str, partition: int) -> str:
+    """Return the id of a task as Kafka Streams writes it."""
+    return f"{subtopology_id}_{partition}"
+
+
+def task_order(task: tuple[str, int]) -> tuple[bool, int, str, int]:
+    """Return the sort key of a task: subtopologies by number where they are numbers."""
+    subtopology_id, partition = task
+    is_number = subtopology_id.isascii() and subtopology_id.isdigit() and len(subtopology_id) < 10  # noqa: PLR2004
+    return not is_number, int(subtopology_id) if is_number else 0, subtopology_id, partition
+
+
+def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], list[Cell]]) -> Process:
+    held = [cell for those in cells.values() for cell in those if cell.movement != _TAKES]
+    hosts = dict.fromkeys((member["client_host"] or "").removeprefix("/") for member in members)
+    return Process(
+        process_id=name,
+        host=", ".join(filter(None, hosts)),
+        client_ids=tuple(dict.fromkeys(member["client_id"] or "" for member in members)),
+        members=len(members),
+        active=sum(cell.role == "active" for cell in held),
+        standby=sum(cell.role != "active" for cell in held),
+        cells={task: tuple(those) for task, those in cells.items()},
+    )
+
+
+def _cell(row: Row, lag: int, largest: int) -> Cell:
+    if row["pending_revocation"] or (row["current"] and not row["target"]):
+        movement = _GIVES
+    elif row["current"]:
+        movement = _HOLDS
+    else:
+        movement = _TAKES
+    role = {"warmup": "warm-up"}.get(row["role"], row["role"])
+    task = task_id(row["subtopology_id"], row["partition"])
+    text = f"{task}: {_TEXTS[movement].format(role=role)}"
+    is_active = row["role"] == "active" and movement != _TAKES
+    level = -(-4 * lag // largest) if is_active and largest > 0 and lag > 0 else 0
+    if level:
+        text += f", lag {lag:,}"
+    return Cell(_LETTERS.get(row["role"], "?"), row["role"], movement, text, level)
+
+
+def _spans(columns: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    spans: list[tuple[str, int]] = []
+    for subtopology_id, _ in columns:
+        if spans and spans[-1][0] == subtopology_id:
+            spans[-1] = (subtopology_id, spans[-1][1] + 1)
+        else:
+            spans.append((subtopology_id, 1))
+    return spans

@@ -1,0 +1,132 @@
+"""The map of a group's subtopologies and topics, from the log alone. Pure.
+
+Record 23 names what each subtopology reads, which repartition topics it writes, and its changelog topics. It does not
+name other topics that it writes, and not the processors: the notes of the picture say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from streaming_app.page.graph import Graph, Node
+from streaming_app.page.words import NOTHING, count, duration, number, short_name
+
+Row = Mapping[str, Any]
+_TITLE = 40  # characters of a name in a box
+_NOTES = [
+    "The log does not name the sink topics of a topology, other than repartition topics, nor its processors and "
+    "stores: the broker has them if a description is stored.",
+    "Which topics a regular expression matches is not in the log.",
+]
+
+
+def topology_map(group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Iterable[Row]) -> Graph:
+    """Return the picture of the columns of a row of `groups`; `lag` are the group's rows of that table, if any."""
+    graph = Graph("map", notes=list(_NOTES))
+    tasks = _tasks_by_subtopology(assignments)
+    lag_by_topic = _lag_by_topic(lag)
+    for row in subtopologies:
+        _add_subtopology(graph, group_id, row, tasks.get(row["subtopology_id"], []), lag_by_topic)
+    if not graph.nodes:
+        graph.problem = "The log has no topology of this group."
+    return graph
+
+
+def _add_subtopology(
+    graph: Graph, group_id: str, row: Row, tasks: list[Row], lag_by_topic: Mapping[str, tuple[int, float | None]]
+) -> None:
+    own = row["subtopology_id"]
+    changelogs = [topic["name"] for topic in row["state_changelog_topics"] or ()]
+    repartition = {topic["name"] for topic in row["repartition_source_topics"] or ()}
+    read = [*(row["source_topics"] or ()), *sorted(repartition)]
+    lags = [lag_by_topic[topic] for topic in read if topic in lag_by_topic]
+    box = graph.add("subtopology", own, f"Subtopology {short_name(own, _TITLE)}")
+    box.lines = [*_task_lines(tasks), *([_lag_line(lags)] if lags else [])]
+    box.facts = [
+        ("Tasks", number(len({(t["partition"]) for t in tasks}))),
+        ("Hosts", ", ".join(_hosts(tasks)) or NOTHING),
+        *_facts("Reads", read),
+        *_facts("Pattern", row["source_topic_regex"] or ()),
+        *_facts("Writes", row["repartition_sink_topics"] or ()),
+        *_facts("Changelog", changelogs),
+    ]
+    box.tone = "busy" if any(_moves(task) for task in tasks) else ""
+    for name in row["source_topics"] or ():
+        kind = "changelog" if name in changelogs else "topic"
+        graph.connect(_topic(graph, kind, name, group_id, lag_by_topic), box)
+    for name in row["source_topic_regex"] or ():
+        graph.connect(graph.add("pattern", name, short_name(name, _TITLE), lines=["pattern"]), box)
+    for topic in row["repartition_source_topics"] or ():
+        graph.connect(_topic(graph, "repartition", topic["name"], group_id, lag_by_topic), box)
+    for name in row["repartition_sink_topics"] or ():
+        graph.connect(box, _topic(graph, "repartition", name, group_id, lag_by_topic))
+    for name in changelogs:
+        if name not in (row["source_topics"] or ()):
+            graph.connect(box, _topic(graph, "changelog", name, group_id, {}, internal=True), "state")
+
+
+def _topic(  # noqa: PLR0913 - what a topic is drawn from
+    graph: Graph,
+    kind: str,
+    name: str,
+    group_id: str,
+    lag: Mapping[str, tuple[int, float | None]],
+    *,
+    internal: bool = False,
+) -> Node:
+    """Add a topic. The name of an internal one is shown without the group id that all of them begin with."""
+    prefix = f"{group_id}-"
+    shown = f"…{name.removeprefix(prefix)}" if kind != "topic" and name.startswith(prefix) else name
+    node = graph.add(kind, name, short_name(shown, _TITLE), internal=internal)
+    word = {"topic": "topic", "repartition": "repartition topic", "changelog": "changelog topic"}[kind]
+    node.lines = [_lag_line([lag[name]]) if name in lag else word]
+    node.facts = [("Kind", word), ("Name", short_name(name, 250))]
+    if name in lag:
+        node.facts.append(("Lag", _lag_line([lag[name]])))
+    return node
+
+
+def _facts(title: str, names: Iterable[str]) -> Iterable[tuple[str, str]]:
+    return [(title, short_name(name, 250)) for name in names]
+
+
+def _tasks_by_subtopology(assignments: Iterable[Row]) -> dict[str, list[Row]]:
+    tasks: dict[str, list[Row]] = {}
+    for row in assignments:
+        tasks.setdefault(row["subtopology_id"], []).append(row)
+    return tasks
+
+
+def _task_lines(tasks: list[Row]) -> list[str]:
+    held = [task for task in tasks if task["current"]]
+    copies = sum(task["role"] != "active" for task in held)
+    moving = len({(task["role"], task["partition"]) for task in tasks if _moves(task)})
+    active = sum(task["role"] == "active" for task in held)
+    line = f"{active} active" + (f" · {count(copies, 'copy').replace('copys', 'copies')}" if copies else "")
+    hosts = len(_hosts(tasks))
+    return [line, f"{moving} on the move" if moving else f"on {count(hosts, 'host')}"]
+
+
+def _moves(task: Row) -> bool:
+    return bool(task["pending_revocation"]) or task["current"] != task["target"]
+
+
+def _hosts(tasks: Iterable[Row]) -> list[str]:
+    return sorted({task["client_host"] for task in tasks if task.get("client_host")})
+
+
+def _lag_by_topic(rows: Iterable[Row]) -> dict[str, tuple[int, float | None]]:
+    lag: dict[str, tuple[int, float | None]] = {}
+    for row in rows:
+        if row["lag"] is not None:
+            offsets, seconds = lag.get(row["topic"], (0, None))
+            known = [one for one in (seconds, row["lag_seconds"]) if one is not None]
+            lag[row["topic"]] = (offsets + row["lag"], max(known, default=None))
+    return lag
+
+
+def _lag_line(lags: list[tuple[int, float | None]]) -> str:
+    seconds = [one for _, one in lags if one is not None]
+    text = f"lag {number(sum(offsets for offsets, _ in lags))}"
+    return f"{text} · {duration(max(seconds))}" if seconds and max(seconds) >= 1 else text

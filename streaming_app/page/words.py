@@ -1,0 +1,114 @@
+"""How the page writes names, numbers, times and the states and statuses of groups. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timezone
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from streaming_app.escapes import escape
+
+_MAX_SHOWN = 96  # characters of a name in a table
+_TAIL = 16
+_MAX_IN_URL = 1_500  # bytes of a name in a URL; longer names are addressed by their hash
+NOTHING = "\N{EN DASH}"
+"""What is shown where there is no value."""
+_MINUTES_ONLY = 600  # seconds
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+class Meaning(NamedTuple):
+    """What a state or a status is shown as: the class of its colour, and what it means in one sentence."""
+
+    tone: str
+    """`bad`, `busy`, `good`, `idle` or `unknown`."""
+    text: str
+
+
+STATES = {
+    "NotReady": Meaning("bad", "The group has members and processes nothing: its topology cannot run."),
+    "Reconciling": Meaning("busy", "Members revoke and take over tasks until they have their target assignment."),
+    "Assigning": Meaning("busy", "The coordinator computes a new assignment."),
+    "Unknown": Meaning("unknown", "The log does not contain the group's state yet."),
+    "Empty": Meaning("idle", "The group has no members."),
+    "Stable": Meaning("good", "Every member has its target assignment."),
+    "Dead": Meaning("idle", "The group was deleted."),
+}
+DESCRIPTIONS = {
+    "CURRENT": Meaning("good", "The broker stores a description of this topology."),
+    "FAILED": Meaning("bad", "The broker rejected the description of this topology, and does not ask for it again."),
+    "UNCERTAIN": Meaning("unknown", "A member has sent a description, and whether it was stored is not known."),
+    "NEVER_STORED": Meaning("idle", "The broker has never stored a description of this group."),
+    "STALE": Meaning("busy", "The stored description is one of another topology epoch."),
+    "NO_TOPOLOGY": Meaning("idle", "The group has no topology."),
+}
+_NO_MEANING = Meaning("unknown", "")
+SEVERITIES = ("critical", "warning", "info")
+
+
+def state_meaning(state: str | None) -> Meaning:
+    """Return what a state is shown as."""
+    return STATES.get(state or "Unknown", _NO_MEANING)
+
+
+def description_meaning(status: str | None) -> Meaning:
+    """Return what a description status is shown as."""
+    return DESCRIPTIONS.get(status or "", _NO_MEANING)
+
+
+def short_name(name: str, limit: int = _MAX_SHOWN) -> str:
+    """Return a name on one line, visible, and with its middle left out if it is long; names that differ stay apart."""
+    shown = escape(name[: 2 * limit] + name[-limit:] if len(name) > 3 * limit else name)
+    if len(shown) <= limit and len(name) <= limit:
+        return shown or "(empty name)"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{shown[: limit - _TAIL]}…{shown[-_TAIL:]} ({len(name):,} characters, {digest})"
+
+
+def group_key(group_id: str) -> str:
+    """Return what identifies a group in a URL if its id is too long for one."""
+    return hashlib.sha256(group_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def group_query(group_id: str, **others: str | int | None) -> str:
+    """Return the query part of a URL about this group; parameters that are None are left out."""
+    size = len(group_id.encode("utf-8", "surrogatepass"))
+    named = {"id": group_id} if size <= _MAX_IN_URL else {"key": group_key(group_id)}
+    given = {name: value for name, value in others.items() if value is not None}
+    return urlencode({**named, **given}, errors="surrogatepass")
+
+
+def number(value: float | None) -> str:
+    """Return a whole number with separators, a dash for None."""
+    return NOTHING if value is None else f"{round(value):,}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its two largest units, such as `2 h 5 min`; from ten minutes on without seconds."""
+    left = max(0, int(seconds))
+    if left >= _MINUTES_ONLY:
+        left -= left % 60
+    parts: list[str] = []
+    for length, unit in _UNITS:
+        if left >= length or (unit == "s" and not parts):
+            parts.append(f"{left // length} {unit}")
+            left %= length
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def instant(time: datetime) -> str:
+    """Return a time in UTC, to the second."""
+    return f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}Z"
+
+
+def iso(time: datetime) -> str:
+    """Return a time as `datetime` attributes and JSON have it."""
+    return time.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def count(quantity: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{quantity:,} {noun}{'' if quantity == 1 else 's'}"

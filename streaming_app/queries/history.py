@@ -1,0 +1,206 @@
+"""What `history` prints: what happened to a group, who had a task and when, and how everything was at a time.
+
+Answered from `group_events` alone, so it also holds for groups that were deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from streaming_app.errors import WarehouseError
+from streaming_app.queries.groups import find_groups
+from streaming_app.tables.reader import WarehouseReader, quote
+
+Event = dict[str, Any]
+"""A row of `group_events`."""
+
+_ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_left", "deleted"
+_GROUP_VALUES = (
+    "state",
+    "group_epoch",
+    "assignment_epoch",
+    "topology_epoch",
+    "description_status",
+    "not_ready_reason",
+)
+_TASK = re.compile(r"\d+_\d+")
+_COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause"
+
+
+@dataclass
+class MemberAt:
+    """A member of a group at a time, as far as the events say."""
+
+    member_id: str
+    client_id: str | None = None
+    client_host: str | None = None
+    instance_id: str | None = None
+    joined_at: datetime | None = None
+    tasks: str | None = None
+    """As in `group_events`: ``active 0_0,0_1; standby 1_2``; None for no task."""
+    tasks_since: datetime | None = None
+
+
+@dataclass
+class GroupAt:
+    """A group at a time; a value is None if it had none, or no event says which."""
+
+    values: dict[str, str | None] = field(default_factory=lambda: dict.fromkeys(_GROUP_VALUES))
+    members: dict[str, MemberAt] = field(default_factory=dict)
+    deleted_at: datetime | None = None
+
+    def apply(self, event: Event) -> None:
+        """Change it as an event says."""
+        kind, member_id = event["kind"], event["member_id"]
+        if kind in self.values:
+            self.values[kind] = event["new"]
+        elif kind == _DELETED:
+            self.deleted_at = event["at"]
+            self.members.clear()
+        elif kind == "created":
+            self.deleted_at = None
+        elif kind == _JOINED:
+            member = self._member(member_id)
+            member.client_id, member.joined_at = event["new"], event["at"]
+            member.client_host, member.instance_id = event["client_host"], event["instance_id"]
+        elif kind == _LEFT:
+            self.members.pop(member_id, None)
+        elif kind == _ASSIGNMENT and (event["new"] is not None or member_id in self.members):
+            member = self._member(member_id)
+            member.tasks, member.tasks_since = event["new"], event["at"]
+
+    def _member(self, member_id: str) -> MemberAt:
+        return self.members.setdefault(member_id, MemberAt(member_id))
+
+
+@dataclass
+class TaskSpell:
+    """A time in which a member had a task in a role; `until` is None if it still has it."""
+
+    task: str
+    role: str
+    member_id: str
+    client_host: str | None
+    since: datetime | None
+    until: datetime | None = None
+
+
+def read_events(reader: WarehouseReader, cluster: str, group_id: str) -> list[Event]:
+    """Return all events of a group, the oldest first. Raises WarehouseError if there is no such group."""
+    events = reader.rows(
+        f"SELECT {_COLUMNS} FROM group_events e WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "  # noqa: S608 - quoted
+        "ORDER BY at NULLS FIRST, e.offset, kind"
+    )
+    if not events:
+        find_groups(reader, cluster, [group_id])
+        raise WarehouseError(f"There are no events of group {group_id!r} within the retention")
+    return events
+
+
+def group_at(events: Sequence[Event], time: datetime) -> GroupAt:
+    """Return the group at a time. Raises WarehouseError if no event is that old."""
+    group = GroupAt()
+    known = [event for event in events if event["at"] is None or event["at"] <= time]
+    if not known:
+        raise WarehouseError(
+            f"Nothing is known about the group at {_format(time)}: see --at {_format(events[0]['at'])}"
+        )
+    for event in known:
+        group.apply(event)
+    return group
+
+
+def task_spells(events: Sequence[Event], task: str) -> list[TaskSpell]:
+    """Return who had a task, such as `0_3`, in which role and when, the oldest first."""
+    spells: list[TaskSpell] = []
+    open_spells: dict[str, TaskSpell] = {}
+    hosts: dict[str, str | None] = {}
+    for event in events:
+        member_id, kind = event["member_id"], event["kind"]
+        if kind == _JOINED:
+            hosts[member_id] = event["client_host"]
+        role = role_of(event["new"], task) if kind == _ASSIGNMENT else None
+        ends = [member_id] if kind in {_ASSIGNMENT, _LEFT} else list(open_spells) if kind == _DELETED else []
+        for member in ends:
+            spell = open_spells.get(member)
+            if spell is not None and spell.role != role:
+                open_spells.pop(member).until = event["at"]
+        if role is not None and member_id not in open_spells:
+            spell = TaskSpell(task, role, member_id, hosts.get(member_id), event["at"])
+            open_spells[member_id] = spell
+            spells.append(spell)
+    return spells
+
+
+def role_of(tasks: str | None, task: str) -> str | None:
+    """Return the role in which `tasks`, as in `group_events`, contains a task; None if it does not."""
+    for part in (tasks or "").split("; "):
+        role, _, ids = part.partition(" ")
+        if task in ids.split(","):
+            return role
+    return None
+
+
+def check_task(text: str) -> str:
+    """Return the id of a task. Raises ValueError unless it is SUBTOPOLOGY_PARTITION."""
+    if not _TASK.fullmatch(text):
+        raise ValueError(f"must be SUBTOPOLOGY_PARTITION, such as 0_3, not {text!r}")
+    return text
+
+
+def events_of_member(events: Sequence[Event], member: str) -> list[Event]:
+    """Return the events of the members with this member id or instance id."""
+    ids = {event["member_id"] for event in events if member in {event["member_id"], event["instance_id"]}}
+    return [event for event in events if event["member_id"] in ids and event["member_id"] is not None]
+
+
+def event_rows(events: Sequence[Event]) -> Iterator[dict[str, Any]]:
+    """Yield the lines about events; columns that none of them has are left out."""
+    named = {"at": "AT", "kind": "KIND", "member_id": "MEMBER", "client_host": "HOST", "old": "OLD", "new": "NEW"}
+    named["cause"] = "CAUSE"
+    used = [name for name in named if name in {"at", "kind"} or any(event[name] is not None for event in events)]
+    for event in events:
+        yield {named[name]: event[name] for name in used}
+
+
+def spell_rows(spells: Sequence[TaskSpell]) -> Iterator[dict[str, Any]]:
+    """Yield the lines about who had a task."""
+    for spell in spells:
+        yield {
+            "TASK": spell.task,
+            "ROLE": spell.role,
+            "MEMBER": spell.member_id,
+            "HOST": spell.client_host,
+            "SINCE": spell.since,
+            "UNTIL": spell.until,
+        }
+
+
+def group_rows(group: GroupAt) -> dict[str, Any]:
+    """Return the line about a group at a time."""
+    return {name.upper(): value for name, value in group.values.items()} | {
+        "MEMBERS": len(group.members),
+        **({"DELETED-AT": group.deleted_at} if group.deleted_at else {}),
+    }
+
+
+def member_rows(members: Sequence[MemberAt]) -> Iterator[dict[str, Any]]:
+    """Yield the lines about the members at a time."""
+    for member in members:
+        yield {
+            "MEMBER": member.member_id,
+            "CLIENT-ID": member.client_id,
+            "HOST": member.client_host,
+            "INSTANCE-ID": member.instance_id,
+            "JOINED-AT": member.joined_at,
+            "TASKS": member.tasks,
+            "TASKS-SINCE": member.tasks_since,
+        }
+
+
+def _format(time: datetime | None) -> str:
+    return "" if time is None else time.astimezone(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")

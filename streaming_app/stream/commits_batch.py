@@ -1,0 +1,205 @@
+"""What the second query of the job does with a micro-batch: the newest record of each key becomes a row.
+
+The query has its own checkpoint, and shares nothing with that of the streams groups but the session: neither waits for
+the other. A batch that is repeated appends nothing again, see `tables.newest_tables`. Events and undecodable records
+are written before the rows, and only those that are not there yet.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from schemas.table_definitions import table
+from streaming_app.stream.group_types import MetadataRecord, type_changes
+from streaming_app.stream.newest_records import GROUP_TYPES, find_newest
+from streaming_app.stream.newest_rows import ROWS_DDL, TABLES, Row, microseconds, rows_stream, to_rows, to_table
+from streaming_app.stream.table_versions import TableVersions, batch_writers
+from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
+from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
+from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from streaming_app.stream.outcome import FoldOptions
+    from streaming_app.tables.delta_writer import DeltaWriter
+    from streaming_app.tables.maintenance import Maintenance
+    from streaming_app.tables.newest_tables import NewestTables
+
+_FEW_RECORDS = 100_000  # newest records that this process decodes: 50,000 take it less time than starting workers
+_FEW_BYTES = 32 << 20
+_SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
+_ARROW_BYTES = 8 << 20
+_TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
+_FEW_GROUPS = 2_000  # of which the stored records are looked up by name
+TYPE_CHANGED = "group_type"
+"""The kind of the events in `group_events`."""
+_OWN_ROWS = {"group_events": f"kind = '{TYPE_CHANGED}'", "quarantine": "true"}
+
+
+_Batch = tuple[str, int]
+"""Identifies a batch to Delta, which skips an append that it has already committed."""
+
+
+@dataclass(frozen=True)
+class CommitsOutcome:
+    """The counts of one batch."""
+
+    commits: int = 0
+    """Keys of offset commits."""
+    group_records: int = 0
+    """Keys of records of groups."""
+    quarantined: int = 0
+    drifted: int = 0
+    by_type: Mapping[int, int] = field(default_factory=dict)
+
+    def texts(self) -> list[str]:
+        """Return the counts as the line of the batch has them."""
+        return [
+            f"{self.commits:,} committed offsets",
+            f"{self.group_records:,} group records",
+            f"{self.quarantined:,} quarantined",
+        ]
+
+
+class CommitsBatchWriter:
+    """Called by Spark with every micro-batch; passes the counts of each to `on_done`."""
+
+    def __init__(
+        self,
+        writer: DeltaWriter,
+        tables: NewestTables,
+        options: FoldOptions,
+        on_done: Callable[[int, CommitsOutcome], None],
+        maintenance: Maintenance | None = None,
+    ) -> None:
+        """Prepare for batches of the topic of `options`."""
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
+        from pyspark.sql.types import StructType  # noqa: PLC0415
+
+        self._writer, self._tables, self._options = writer, tables, options
+        self._on_done, self._maintenance = on_done, maintenance
+        self._schema = to_arrow_schema(StructType.fromDDL(ROWS_DDL))  # type: ignore[arg-type] # it is a StructType
+        self._events_schema = to_arrow_schema(StructType.fromDDL(table("group_events").ddl))  # type: ignore[arg-type]
+        self._versions = TableVersions(writer, commits_checkpoint_location(writer.location, options.cluster), NAMES)
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch of the Kafka source into the tables, and run the maintenance that is due."""
+        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
+        written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
+        newest = find_newest(batch).persist()
+        try:
+            (size,) = newest.selectExpr("count(*) AS records", f"coalesce(sum({_SIZE}), 0) AS bytes").collect()
+            if not size["records"]:
+                outcome = CommitsOutcome()
+            elif size["records"] <= _FEW_RECORDS and size["bytes"] <= _FEW_BYTES:
+                outcome = self._write_few(newest.toArrow(), written_by)
+            else:
+                outcome = self._write_many(newest, written_by)
+        finally:
+            newest.unpersist()
+        written = outcome.commits + outcome.group_records
+        if written:
+            self._versions.write()
+        self._on_done(batch_id, outcome)
+        if self._maintenance:
+            self._maintenance.after_batch(wrote=self._weight(written) if written else 0)
+
+    def _weight(self, written: int) -> int:
+        """Return for how many commits of `Maintenance` a batch with so many rows counts."""
+        limit = max(_TAIL_ROWS, *(self._tables.count_rows(name) // 2 for name in NAMES))
+        return max(1, COMMITS_PER_COMPACTION * written // limit)
+
+    def _write_few(self, newest: pa.Table, written_by: _Batch) -> CommitsOutcome:
+        rows = to_rows(microseconds(newest).to_pylist(), self._options)
+        self._quarantine(rows.quarantine, written_by)
+        self._add_type_changes(rows.group_records, written_by)
+        for name in NAMES:
+            if own := getattr(rows, name):
+                self._tables.append(name, to_table(own, self._schema_of(name)), *written_by)
+        return CommitsOutcome(len(rows.offset_commits), len(rows.group_records), len(rows.quarantine))
+
+    def _write_many(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
+        newest.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
+        decode = partial(rows_stream, schema=self._schema, options=self._options)
+        rows = newest.mapInArrow(decode, ROWS_DDL).persist()
+        try:
+            (row,) = rows.selectExpr(*(f"count({name}) AS {name}" for name in TABLES)).collect()
+            counts = row.asDict()
+            self._quarantine(self._collect(_nested(rows, "quarantine")) if counts["quarantine"] else [], written_by)
+            metadata = _nested(rows, RECORDS).where(f"record_type IN ({', '.join(map(str, GROUP_TYPES))})")
+            self._add_type_changes(self._collect(metadata) if counts[RECORDS] else [], written_by)
+            for name in NAMES:
+                if counts[name]:
+                    self._tables.append_many(name, _nested(rows, name), *written_by)
+        finally:
+            rows.unpersist()
+        return CommitsOutcome(counts[COMMITS], counts[RECORDS], counts["quarantine"])
+
+    def _collect(self, rows: DataFrame) -> list[Row]:
+        """Return rows with their times in microseconds, as `to_rows` does."""
+        listed: list[Row] = microseconds(rows.toArrow()).to_pylist()
+        return listed
+
+    def _schema_of(self, name: str) -> pa.Schema:
+        return pa.schema(list(self._schema.field(name).type))
+
+    def _quarantine(self, rows: Sequence[Row], written_by: _Batch) -> None:
+        """Append the records that are not in quarantine yet: reading the topic again finds them again."""
+        known = self._stored("quarantine", ("partition", "offset"), {row["offset"] for row in rows})
+        new = [row for row in rows if (row["partition"], row["offset"]) not in known]
+        self._append("quarantine", new, written_by)
+
+    def _add_type_changes(self, rows: Sequence[Row], written_by: _Batch) -> None:
+        """Append an event for each group whose type these records change."""
+        new: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            if row["record_type"] in GROUP_TYPES:
+                new[row["group_id"]].append(row)
+        if not new:
+            return
+        known: dict[str, list[Row]] = defaultdict(list)
+        for row in self._tables.find_metadata_records(list(new) if len(new) <= _FEW_GROUPS else None):
+            known[row["group_id"]].append(row)
+        events = [
+            {
+                "cluster": self._options.cluster,
+                "group_id": group_id,
+                "at": change.at,
+                "kind": TYPE_CHANGED,
+                "old": change.old,
+                "new": change.new,
+                "source_partition": records[0]["source_partition"],
+                "offset": change.offset,
+            }
+            for group_id, records in new.items()
+            for change in type_changes(map(_metadata_record, known[group_id]), map(_metadata_record, records))
+        ]
+        stored = self._stored("group_events", ("group_id", "offset"), {one["offset"] for one in events})
+        self._append(
+            "group_events", [one for one in events if (one["group_id"], one["offset"]) not in stored], written_by
+        )
+
+    def _stored(self, name: str, columns: tuple[str, str], offsets: set[int]) -> set[tuple[Any, ...]]:
+        """Return the values of these columns, one of which is `offset`, of the rows that have these offsets."""
+        return self._tables.find_keys(name, columns, offsets, _OWN_ROWS[name]) if offsets else set()
+
+    def _append(self, name: str, rows: Sequence[Row], written_by: _Batch) -> None:
+        if rows:
+            schema = self._schema_of(name) if name in TABLES else self._events_schema
+            self._tables.append_many(name, self._writer.to_dataframe(to_table(rows, schema)), *written_by)
+
+
+def _nested(rows: DataFrame, name: str) -> DataFrame:
+    return rows.where(f"{name} IS NOT NULL").select(f"{name}.*")
+
+
+def _metadata_record(row: Row) -> MetadataRecord:
+    return MetadataRecord(row["last_offset"], row["record_type"], row["deleted"], row["recorded_at"])

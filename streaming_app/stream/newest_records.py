@@ -1,0 +1,60 @@
+"""The newest record of each key in a batch, found in the JVM: of millions of commits, only these are ever decoded.
+
+Kafka keys of offset commits name group, topic and partition, and their newest record holds all that there is to know.
+So do those of the records that tell the types, epochs and members of groups. Of types in `KEY_ONLY` the key says
+enough, and their values, which hold subscriptions and user data, stay in the JVM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming_app.stream.source import type_condition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LEGACY_COMMIT, COMMIT = 0, 1
+CLASSIC_METADATA = 2
+CONSUMER_METADATA, CONSUMER_MEMBER, CONSUMER_ASSIGNMENT_EPOCH, CONSUMER_CURRENT_ASSIGNMENT = 3, 5, 6, 8
+SHARE_MEMBER, SHARE_METADATA, SHARE_ASSIGNMENT_EPOCH = 10, 11, 12
+STREAMS_METADATA = 17
+
+COMMITS = frozenset({LEGACY_COMMIT, COMMIT})
+GROUP_TYPES = {
+    CLASSIC_METADATA: "classic",
+    CONSUMER_METADATA: "consumer",
+    SHARE_METADATA: "share",
+    STREAMS_METADATA: "streams",
+}
+"""The type of the group that a record of its metadata proves."""
+KEY_ONLY = frozenset({CONSUMER_MEMBER, SHARE_MEMBER, STREAMS_METADATA})
+"""Types of which only the key is read, and whether the record is a tombstone."""
+_GROUP_RECORDS = frozenset(
+    {*GROUP_TYPES, *KEY_ONLY, CONSUMER_ASSIGNMENT_EPOCH, CONSUMER_CURRENT_ASSIGNMENT, SHARE_ASSIGNMENT_EPOCH}
+)
+WANTED = type_condition(COMMITS | _GROUP_RECORDS)
+"""The SQL condition for the records that this reads. All others are of no use here, or the groups' query reads them."""
+
+# Keys of both types of commits have the same fields, and brokers read them as the same key.
+_ENTITY = f"IF({type_condition({LEGACY_COMMIT})}, concat(X'{COMMIT:04X}', substring(key, 3)), key)"
+_VALUE = f"IF(value IS NOT NULL AND ({type_condition(KEY_ONLY)}), X'', value)"
+COLUMNS = ("partition", "offset", "timestamp", "key", "value")
+
+
+def find_newest(batch: DataFrame) -> DataFrame:
+    """Return the newest record of each key, with `COLUMNS`; the value of a record in `KEY_ONLY` is empty or null.
+
+    The key of a group that is in two partitions, since the topic was given more, counts in each of them.
+    """
+    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name; Spark is loaded by those who need it
+
+    records = batch.where(WANTED).selectExpr(
+        "partition", f"{_ENTITY} AS entity", "offset", "timestamp", f"{_VALUE} AS value"
+    )
+    newest = F.max_by(F.struct("offset", "timestamp", "value"), "offset").alias("newest")
+    return (
+        records.groupBy("partition", "entity")
+        .agg(newest)
+        .selectExpr("partition", "newest.offset", "newest.timestamp", "entity AS key", "newest.value")
+    )

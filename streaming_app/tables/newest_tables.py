@@ -1,0 +1,152 @@
+"""Writes the tables of which views select the newest row of each key: `offset_commits` and `group_records`.
+
+Rows are only appended, so an older record cannot replace a newer one. A few rows are appended by delta-rs, in a small
+part of the time that Spark takes; many by Spark, for which the driver need not hold them. Either way Delta keeps with
+the rows which batch they are of, and a batch that is repeated appends nothing.
+
+A compaction replaces the rows by the newest of each key. It leaves out tombstones: whatever they deleted is left out
+with them, and a batch that is repeated after it holds at least the newest of its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+
+from schemas.table_definitions import Table, table
+from streaming_app.tables.reader import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from streaming_app.tables.delta_writer import DeltaWriter
+    from streaming_app.tables.files import Files
+
+COMMITS, RECORDS = "offset_commits", "group_records"
+NAMES = (COMMITS, RECORDS)
+
+
+class _Form(NamedTuple):
+    key: str
+    """Columns of the key, without the cluster, in SQL."""
+    is_tombstone: str
+    """In SQL."""
+
+
+_FORMS = {
+    COMMITS: _Form("group_id, topic, partition", "committed_offset IS NULL"),
+    RECORDS: _Form("group_id, record_type, member_id", "deleted"),
+}
+_KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
+"""Tombstones of a group's metadata prove its last type. They are kept for the retention, see `stream.group_types`."""
+
+
+class NewestTables:
+    """The rows of one cluster in these tables. For `Maintenance` it has the methods of `DeltaWriter` that it calls."""
+
+    def __init__(self, writer: DeltaWriter, cluster: str, retention_days: float) -> None:
+        self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
+
+    @property
+    def files(self) -> Files:
+        """Reads and writes the files next to the tables."""
+        return self._writer.files
+
+    def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
+        """Append a few rows exactly once, see `DeltaWriter.append`. Raises delta-rs' errors."""
+        from deltalake.exceptions import CommitFailedError  # noqa: PLC0415 - Spark's workers have no delta-rs
+
+        @retry(
+            retry=retry_if_exception_type(CommitFailedError),
+            stop=stop_after_attempt(5),
+            wait=wait_fixed(0.2),
+            reraise=True,
+        )
+        def write() -> None:
+            from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415 - as above
+
+            # Opened each time: to write by its path would create a table that was deleted.
+            target, app_id = (self._writer.location / name).delta_table(), f"{writer}-{name}"
+            written = target.transaction_version(app_id)
+            if written is None or written < batch_id:
+                properties = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
+                write_deltalake(target, rows, mode="append", commit_properties=properties)
+
+        write()
+
+    def append_many(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
+        """Append any number of rows exactly once."""
+        self._writer.append(name, rows, writer, batch_id)
+
+    def delete(self) -> None:
+        """Delete all rows of the cluster."""
+        for name in NAMES:
+            (self._writer.location / name).delta_table().delete(f"cluster = {quote(self._cluster)}")
+
+    def find_metadata_records(self, group_ids: Iterable[str] | None) -> list[dict[str, Any]]:
+        """Return the records that prove the types of these groups, or of all; several for a type and a group.
+
+        Times are in microseconds since 1970.
+        """
+        named = "" if group_ids is None else f"AND group_id IN ({', '.join(map(quote, group_ids))})"
+        return self._query(
+            RECORDS,
+            "group_id, record_type, deleted, CAST(recorded_at AS bigint) AS recorded_at, last_offset",
+            f"{_KEPT_TOMBSTONES} {named}",
+        )
+
+    def find_keys(self, name: str, columns: Sequence[str], offsets: Iterable[int], where: str) -> set[tuple[Any, ...]]:
+        """Return the values of columns of a table, of the rows with these offsets that match `where`."""
+        names = ", ".join(f'"{column}"' for column in columns)
+        rows = self._query(name, names, f'{where} AND "offset" IN ({", ".join(map(str, offsets))})')
+        return {tuple(row.values()) for row in rows}
+
+    def _query(self, name: str, columns: str, where: str) -> list[dict[str, Any]]:
+        """Run a query on this cluster's rows of a table, by delta-rs: Spark takes a second to plan it."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+        from deltalake import QueryBuilder  # noqa: PLC0415 - as above
+
+        builder = QueryBuilder().register(name, (self._writer.location / name).delta_table())
+        own = f"cluster = {quote(self._cluster)} AND {where}"
+        rows: list[dict[str, Any]] = pa.table(
+            builder.execute(f"SELECT {columns} FROM {name} WHERE {own}").read_all()  # noqa: S608 - quoted
+        ).to_pylist()
+        return rows
+
+    def count_rows(self, name: str) -> int:
+        """Return the number of rows in a table, of all clusters; from its log, in milliseconds."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+        import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+        actions = pa.table((self._writer.location / name).delta_table().get_add_actions())
+        return int(pc.sum(actions["num_records"]).as_py() or 0)
+
+    def compact(self, name: str) -> None:
+        """Replace the rows by the newest of each key."""
+        self._writer.replace_rows(name, self._select_newest(name))
+
+    def clean_up_log(self, name: str) -> None:
+        """Remove the log entries of versions that are older than the table's log retention."""
+        self._writer.clean_up_log(name)
+
+    def delete_expired(self, definition: Table, days: float) -> int:  # noqa: ARG002 - see `MaintainedTables`
+        """Do nothing: brokers write tombstones for what expires."""
+        return 0
+
+    def vacuum(self, name: str) -> None:
+        """Remove the data files that no version within the table's retention needs."""
+        self._writer.vacuum(name)
+
+    def _select_newest(self, name: str) -> DataFrame:
+        form = _FORMS[name]
+        kept = f"NOT coalesce({form.is_tombstone}, false)"
+        if name == RECORDS:
+            since = datetime.now(timezone.utc) - timedelta(days=self._retention_days)
+            kept += f" OR ({_KEPT_TOMBSTONES} AND recorded_at >= TIMESTAMP '{since.isoformat()}')"
+        rank = f"row_number() OVER (PARTITION BY {form.key} ORDER BY last_offset DESC) AS newest"
+        ranked = self._writer.stored_rows(name).selectExpr("*", rank)
+        return ranked.where("newest = 1").where(kept).select(*table(name).names)

@@ -1,0 +1,171 @@
+"""The stream of committed offsets: against Spark's bare count, its memory, and what it costs the streams groups.
+
+The count and the stream read the same topic with the same consumer settings in the same session, in turns. The stream's
+session is warm, and its tables are made; it is timed from asking the cluster about the topic to the end of the query,
+and its batches as its lines tell, each up to the last commit into the tables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.table import Table
+
+from offsets_decoder import encode
+from streaming_app.job.commits_stream import CommitsStream
+from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.stream.health import Health
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.reader import WarehouseReader
+from tests.bench import freshness
+from tests.bench.bench_harness import PARTITIONS, Harness
+from tests.bench.memory import resident_by_process
+from tests.job.job_runner import STREAMS_GROUPS
+from tests.reading import read_once
+
+ROUNDS = 3
+PARTITIONS_OF_TOPIC, TOPICS = 10, 10
+KEYS_OF_GROUP = PARTITIONS_OF_TOPIC * TOPICS
+_SAMPLE_SECONDS = 0.1
+_FLOOD_SECONDS = 1.0  # between two writes of the commits of that time
+
+
+def run(harness: Harness, commits: int, keys: int) -> None:
+    """Print how long both take for `commits` offset commits of `keys` keys, and the ratio."""
+    topic = f"offsets-{commits}"
+    harness.client.create_topic(topic, PARTITIONS)
+    write_commits(harness, topic, commits, keys)
+    _timed_stream(harness, topic, "offsets-warm-up")
+    timed: dict[str, list[float]] = {"Spark's bare count": [], "the stream's batches": [], "the stream's whole run": []}
+    for number in range(ROUNDS):
+        each = (_timed_count(harness, topic, commits), *_timed_stream(harness, topic, f"{topic}-{number}"))
+        for label, seconds in zip(timed, each, strict=True):
+            timed[label].append(seconds)
+    found = WarehouseReader(harness.directory / f"{topic}-0").rows("SELECT count(*) AS n FROM offsets")
+    assert found == [{"n": keys}]
+    table = Table(title=f"{commits:,} commits of {keys:,} keys; rounds in turns; load {os.getloadavg()[0]:.1f}")
+    for column in ("", "seconds, each round", "records/s, median", "ratio"):
+        table.add_column(column, justify="right" if column else "left")
+    bare = statistics.median(timed["Spark's bare count"])
+    for label, rounds in timed.items():
+        median = statistics.median(rounds)
+        texts = ", ".join(f"{one:.1f}" for one in rounds)
+        table.add_row(label, texts, f"{commits / median:,.0f}", f"{bare / median:.2f}")
+    Console(width=120).print(table)
+
+
+def run_memory(harness: Harness, keys: int) -> None:
+    """Print seconds and megabytes of a job that reads a commit of each of `keys` keys, and one for a tenth of them."""
+    topic = f"offsets-memory-{keys}"
+    harness.client.create_topic(topic, PARTITIONS)
+    write_commits(harness, topic, keys, keys)
+    where = ["--bootstrap-server", harness.broker.bootstrap_server, "--warehouse", str(harness.directory / topic)]
+    for attempt in ("first", "second"):
+        peak: Counter[str] = Counter()
+        started = time.monotonic()
+        command = [*STREAMS_GROUPS, "run", "--once", "--topic", topic, *where]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
+            while job.poll() is None:
+                now = resident_by_process(job.pid)
+                peak |= now | {"sum": sum(now.values())}
+                time.sleep(_SAMPLE_SECONDS)
+            printed = job.stdout.read().decode() if job.stdout else ""
+        assert job.returncode == 0, printed
+        megabytes = ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in peak.most_common())
+        seconds = time.monotonic() - started
+        print(f"{attempt} run over {keys:,} keys, start of Spark included: {seconds:.1f} s; most memory: {megabytes}")
+        write_commits(harness, topic, keys // 10, keys)
+    started = time.monotonic()
+    rows = WarehouseReader(harness.directory / topic).query("SELECT * FROM offsets").num_rows
+    print(f"all {rows:,} rows of `offsets` with `sql`: {time.monotonic() - started:.1f} s", flush=True)
+
+
+def run_freshness(harness: Harness, groups: int, commits_per_second: int, keys: int) -> None:
+    """Print the freshness of groups without commits, and with commits going on, with and without this stream."""
+    for label, flood, enabled in (
+        ("no commits", 0, True),
+        (f"{commits_per_second:,} commits/s, offsets.enabled: false", commits_per_second, False),
+        (f"{commits_per_second:,} commits/s", commits_per_second, True),
+    ):
+        name = f"freshness-offsets-{flood}-{enabled}".lower()
+        harness.client.create_topic(name, PARTITIONS)
+        print(f"{label}:", flush=True)
+        with _flood(lambda topic=name, count=flood: write_commits(harness, topic, count, keys) if count else None):
+            freshness.run(harness, groups, name, offsets={"enabled": enabled})
+
+
+@contextmanager
+def _flood(write: Callable[[], None]) -> Iterator[None]:
+    """Call `write` every second while the block runs."""
+    end = threading.Event()
+
+    def flood() -> None:
+        while not end.wait(_FLOOD_SECONDS):
+            write()
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def write_commits(harness: Harness, topic: str, count: int, keys: int) -> None:
+    """Write offset commits as 4.4 writes them, through Spark: Python would take minutes. Keys take turns."""
+    what = {"offset": 0, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
+    _, value = encode(1, {"group": "g", "topic": "t", "partition": 0}, what)
+    assert value is not None
+    group, number = f"CAST(id % {keys} / {KEYS_OF_GROUP} AS int)", f"CAST(id % {KEYS_OF_GROUP} AS int)"
+    rows = harness.spark.range(count).selectExpr(
+        "concat(X'0001000C', CAST(concat('group-', lpad(CAST("
+        + group
+        + " AS string), 6, '0')) AS binary), X'0007', CAST(concat('topic-', CAST("
+        + f"CAST({number} / {PARTITIONS_OF_TOPIC} AS int)"
+        + f" AS string)) AS binary), unhex(lpad(hex({number} % {PARTITIONS_OF_TOPIC}), 8, '0'))) AS key",
+        f"concat(X'{value[:2].hex()}', unhex(lpad(hex(id), 16, '0')), X'{value[10:].hex()}') AS value",
+        f"CAST({group} % {PARTITIONS} AS int) AS partition",
+    )
+    rows.write.format("kafka").options(
+        **{"kafka.bootstrap.servers": harness.broker.bootstrap_server, "kafka.batch.size": "262144", "topic": topic}
+    ).save()
+
+
+def _timed_count(harness: Harness, name: str, total: int) -> float:
+    properties = client_properties(harness.broker.bootstrap_server, None)
+    started = time.monotonic()
+    topic = describe_offsets_topic(harness.spark, properties, name)
+    assert read_once(harness.spark, properties, topic).count() == total
+    return time.monotonic() - started
+
+
+def _timed_stream(harness: Harness, topic: str, warehouse: str) -> tuple[float, float]:
+    """Seconds in batches, and of the whole run."""
+    config = harness.config(topic, warehouse, once=True)
+    writer = DeltaWriter(harness.spark, config.warehouse, config.cluster)
+    writer.prepare()
+    lines: list[str] = []
+    properties = client_properties(config.bootstrap_server, None)
+    stream = CommitsStream(
+        harness.spark, config, properties, writer, health=Health(), report=lines.append, stop=threading.Event()
+    )
+    harness.spark.streams.addListener(stream.progress)
+    try:
+        started = time.monotonic()
+        stream.start().awaitTermination()
+        seconds = time.monotonic() - started
+        harness.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(5_000)
+    finally:
+        harness.spark.streams.removeListener(stream.progress)
+    print(*lines, sep="\n", flush=True)
+    return sum(float(found) for line in lines for found in re.findall(r"^batch .* ([\d.]+) s,", line)), seconds

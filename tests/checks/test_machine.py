@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming_app.checks import machine
+from streaming_app.checks.machine import check_machine, check_port, heap_bytes, judge_memory
+from streaming_app.checks.result import FAILED, OK, WARNING
+from streaming_app.jvm.tested_versions import SparkAndDelta
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("total", "heap", "status"),
+    [
+        (5 * GIB, 2 * GIB, OK),
+        (5 * GIB - 1, 2 * GIB, WARNING),
+        (3 * GIB - 1, 2 * GIB, FAILED),
+        (5 * GIB, 5 * GIB, FAILED),
+        (None, 2 * GIB, WARNING),
+        (5 * GIB, None, FAILED),
+    ],
+)
+def test_memory_is_judged_by_the_heap_and_what_the_job_needs_beside_it(
+    total: int | None, heap: int | None, status: str
+) -> None:
+    assert judge_memory(total, heap).status == status
+
+
+@pytest.mark.parametrize(
+    ("setting", "size"), [("2g", 2 * GIB), ("512m", 512 << 20), ("512", 512 << 20), ("3GB", 3 * GIB), ("much", None)]
+)
+def test_the_heap_is_read_as_spark_reads_it(setting: str, size: int | None) -> None:
+    assert heap_bytes({"spark.driver.memory": setting}) == size
+
+
+def test_a_container_may_use_what_its_limit_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(machine, "_CGROUP_FILES", (tmp_path / "none", limit))
+    limit.write_text("1073741824\n")
+    assert machine.total_memory() == GIB
+    limit.write_text("max\n")
+    assert machine.total_memory() != GIB
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_port_in_use_is_found_and_named(busy: int) -> None:
+    result = check_port(f"127.0.0.1:{busy}")
+    assert (result.status, result.text) == (FAILED, f"127.0.0.1:{busy}: Address already in use")
+
+
+def test_a_free_port_is_still_free_afterwards(busy: int) -> None:
+    free = f"127.0.0.1:{busy + 1}" if busy < 65_535 else "127.0.0.1:0"
+    assert check_port(free).status == check_port(free).status == OK
+
+
+def test_an_address_of_another_machine_cannot_be_listened_at() -> None:
+    assert check_port("192.0.2.1:9464").status == FAILED
+
+
+def test_a_missing_java_is_one_failure_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_java() -> Path:
+        raise machine.SetupError("No Java 17 to 23 found: install one")
+
+    monkeypatch.setattr(machine, "find_java", no_java)
+    results = {result.check: result for result in check_machine({}, None)}
+    assert results["Java"].status == FAILED
+    assert results["jars"].status == OK
+    assert "versions" not in results
+
+
+def test_untested_versions_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming_app.jvm.jar_sets.installed", lambda: SparkAndDelta("4.0.5", "4.0.1"))
+    monkeypatch.setattr(machine, "_check_jars", lambda _: machine.ok("jars", ""))
+    results = {result.check: result for result in check_machine({}, None)}
+    assert results["versions"].status == WARNING

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from streaming_app.alerts.sinks.base import BaseSettings
+from streaming_app.alerts.sinks.settings import SinkList
+from streaming_app.checks.result import FAILED, OK
+from streaming_app.checks.sinks import check_sinks
+
+
+def settings(**sink: object) -> Sequence[BaseSettings]:
+    return TypeAdapter(SinkList).validate_python([sink])
+
+
+@pytest.mark.parametrize(
+    ("sink", "addresses"),
+    [
+        ({"type": "webhook", "url": "https://hooks.example/a"}, [("hooks.example", 443)]),
+        ({"type": "slack", "url": "http://[::1]:8065/hooks/x"}, [("::1", 8065)]),
+        ({"type": "alertmanager", "urls": ["http://a:9093", "http://b"]}, [("a", 9093), ("b", 80)]),
+        ({"type": "email", "host": "mail", "from": "a@b.example", "to": ["c@d.example"]}, [("mail", 587)]),
+        ({"type": "log"}, []),
+    ],
+)
+def test_every_sink_names_its_receivers(sink: dict[str, object], addresses: list[tuple[str, int]]) -> None:
+    (one,) = settings(**sink)
+    assert list(one.addresses()) == addresses
+
+
+def test_a_receiver_that_nobody_listens_at_fails() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (reachable,) = check_sinks(
+            settings(type="webhook", url=f"http://127.0.0.1:{port}/"), "default", send_test=False
+        )
+        assert reachable.status == OK
+    (unreachable,) = check_sinks(settings(type="webhook", url=f"http://127.0.0.1:{port}/"), "default", send_test=False)
+    assert unreachable.status == FAILED
+    assert unreachable.text == f"127.0.0.1:{port}: Connection refused"
+
+
+def test_a_test_notification_is_sent_and_is_over(tmp_path: Path) -> None:
+    file = tmp_path / "alerts.log"
+    (result,) = check_sinks(settings(type="log", file=str(file)), "production", send_test=True)
+    assert (result.check, result.status) == ("sink log", OK)
+    firing, resolved = file.read_text("utf-8").splitlines()
+    assert "StreamsGroupsTest" in firing
+    assert "nothing is wrong" in firing
+    assert "resolved" in resolved
+
+
+def test_without_sinks_there_is_one_line() -> None:
+    assert [result.status for result in check_sinks([], "default", send_test=True)] == [OK]

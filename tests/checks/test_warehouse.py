@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from streaming_app.checks import warehouse
+from streaming_app.checks.result import FAILED, OK, WARNING, Result
+from streaming_app.checks.warehouse import check_warehouse
+from streaming_app.job_status import JobStatus
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
+from streaming_app.tables.location import Location
+from tests.warehouses import make_warehouse
+
+
+def results(path: Path) -> dict[str, Result]:
+    return {result.check: result for result in check_warehouse(Location.of(path), "default")}
+
+
+def test_a_warehouse_that_does_not_exist_can_be_created_and_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "warehouse"
+    found = results(path)
+    assert [result.status for result in found.values()] == [OK, OK, OK]
+    assert "can be created" in found["warehouse"].text
+    assert not path.parent.exists()
+
+
+def test_nothing_remains_of_the_test_file(tmp_path: Path) -> None:
+    results(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_warehouse_that_cannot_be_written_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(warehouse.tempfile, "TemporaryFile", refuse)
+    result = results(tmp_path)["warehouse"]
+    assert result.status == FAILED
+    assert "Permission denied" in result.text
+    assert "--warehouse" in result.remedy
+
+
+def test_a_file_in_place_of_the_warehouse_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert results(tmp_path / "file" / "warehouse")["warehouse"].status == FAILED
+
+
+def test_tables_of_this_release_are_right(tmp_path: Path) -> None:
+    found = results(make_warehouse(tmp_path))
+    assert found["tables"].status == OK
+
+
+def test_tables_of_an_older_release_are_upgraded(tmp_path: Path) -> None:
+    shutil.rmtree(make_warehouse(tmp_path) / "topologies")
+    result = results(tmp_path)["tables"]
+    assert (result.status, "(topologies): the job upgrades them" in result.text) == (WARNING, True)
+
+
+def test_tables_of_a_newer_release_fail_and_the_column_is_named(tmp_path: Path) -> None:
+    groups = make_warehouse(tmp_path) / "groups"
+    table = DeltaTable(groups)
+    rows = table.to_pyarrow_dataset().to_table().slice(0, 0)
+    newer = rows.append_column("hat_size", rows.column("state"))
+    write_deltalake(groups, newer, mode="append", schema_mode="merge")
+    result = results(tmp_path)["tables"]
+    assert result.status == FAILED
+    assert "has a column hat_size that this release does not know" in result.text
+    assert "newer release" in result.remedy
+
+
+def test_a_job_that_writes_the_cluster_is_named(tmp_path: Path) -> None:
+    file = heartbeat_path(tmp_path, "default").path
+    file.parent.mkdir()
+    at = datetime.now(timezone.utc)
+    record = HeartbeatRecord(
+        at=at, every_seconds=30, facts=JobStatus(at), records_seen=0, last_batch_seconds=0, pid=7, host="h"
+    )
+    file.write_text(record.model_dump_json())
+    result = results(tmp_path)["other job"]
+    assert (result.status, result.text) == (WARNING, "process 7 on h writes cluster 'default'")
+    file.write_text(record.model_copy(update={"at": at - timedelta(hours=1)}).model_dump_json())
+    assert results(tmp_path)["other job"].status == OK

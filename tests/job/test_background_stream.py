@@ -1,0 +1,125 @@
+"""What happens to the second stream concerns only itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming_app.errors import JobError, NotAuthorizedError
+from streaming_app.job import supervisor
+from streaming_app.job.background_stream import BackgroundStream, LinkedEvent
+from streaming_app.job_status import OffsetsStatus
+from streaming_app.stream.health import Health
+from tests.job.test_supervise import Query
+from tests.waiting import wait_until
+
+
+class Stream:
+    """A stream whose next starts fail with these errors, and then succeed."""
+
+    is_writing = False
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors, self.queries = list(errors), list[Query]()
+
+    def start(self) -> Query:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.queries.append(Query())
+        return self.queries[-1]
+
+    def check(self) -> None:
+        return None
+
+    def has_changed(self) -> bool:
+        return False
+
+
+class Harness:
+    def __init__(self) -> None:
+        self.stop, self.lines, self.health = threading.Event(), list[str](), Health()
+        self.background: BackgroundStream | None = None
+
+    def begin(self, stream: Stream, *, once: bool = False) -> BackgroundStream:
+        self.background = BackgroundStream(
+            stream,  # type: ignore[arg-type]
+            LinkedEvent(self.stop),
+            self.lines.append,
+            Path("spark.log"),
+            health=self.health,
+            progress=stream,  # type: ignore[arg-type]
+            once=once,
+            retry_seconds=0.05,
+        )
+        self.background.start()
+        return self.background
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    monkeypatch.setattr(supervisor, "_PAUSE_SECONDS", 0.01)
+    made = Harness()
+    yield made
+    made.stop.set()
+    if made.background:
+        made.background.close()
+
+
+def test_a_stream_that_is_given_up_is_tried_again_and_its_failure_is_in_the_health(harness: Harness) -> None:
+    stream = Stream(*[OSError("no space left")] * 4, NotAuthorizedError("no ACL."))
+    harness.begin(stream)
+    assert wait_until(lambda: bool(stream.queries))
+    assert any("The stream failed: no space left" in line and "Trying again" in line for line in harness.lines)
+    assert any("no ACL. Trying again" in line for line in harness.lines)
+    status = Health(harness.health).status
+    assert isinstance(status.offsets, OffsetsStatus)
+    assert status.offsets.failure
+    assert status.offsets.failing_since is not None
+    assert (status.failure, status.failing_since) == (None, None)
+
+
+def test_with_once_its_error_is_raised_when_the_other_stream_is_done(harness: Harness) -> None:
+    background = harness.begin(Stream(OSError("no space left")), once=True)
+    with pytest.raises(JobError, match="no space left"):
+        background.finish()
+
+
+def test_with_once_it_is_waited_for(harness: Harness) -> None:
+    stream = Stream()
+    background = harness.begin(stream, once=True)
+    assert wait_until(lambda: bool(stream.queries))
+    ender = threading.Timer(0.3, stream.queries[0].stop)
+    ender.start()
+    background.finish()
+    assert not stream.queries[0].isActive
+
+
+@pytest.mark.parametrize("signal", [True, False], ids=["by a signal", "since the other stream ended"])
+def test_it_ends_with_the_job(harness: Harness, *, signal: bool) -> None:
+    stream = Stream()
+    background = harness.begin(stream)
+    assert wait_until(lambda: bool(stream.queries))
+    time.sleep(0.3)  # until it is watched
+    began = time.monotonic()
+    if signal:
+        harness.stop.set()
+    background.close()
+    assert time.monotonic() - began < 3
+    assert not stream.queries[0].isActive
+
+
+def test_a_linked_event_is_set_with_its_parent_but_not_the_other_way() -> None:
+    parent = threading.Event()
+    event = LinkedEvent(parent)
+    assert not event.wait(0.01)
+    event.set()
+    assert event.wait()
+    assert not parent.is_set()
+    other = LinkedEvent(parent)
+    threading.Timer(0.05, parent.set).start()
+    assert other.wait(5)
+    assert other.is_set()

@@ -1,0 +1,192 @@
+"""Committed offsets and groups of every type, as a real broker writes and describes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.subscription_state import OffsetAndMetadata
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.errors import GroupError
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
+from streaming_app.tables.reader import WarehouseReader, quote
+from tests.job.other_groups import GroupMember
+
+pytestmark = pytest.mark.broker
+Run = Callable[..., str]
+
+
+@contextmanager
+def consuming(broker: Broker, group: str, topic: str) -> Iterator[KafkaConsumer]:
+    """A classic consumer with an assignment."""
+    consumer = KafkaConsumer(topic, bootstrap_servers=broker.bootstrap_server, group_id=group, enable_auto_commit=False)
+    try:
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=200)
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def transactional_commit(
+    broker: Broker, group: str, partition: TopicPartition, offset: int, *, abort: bool = False
+) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=f"{group}-producer")
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(partition.topic, b"x", partition=partition.partition)
+        producer.send_offsets_to_transaction({partition: OffsetAndMetadata(offset, "", -1)}, group)
+        if abort:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    finally:
+        producer.close()
+
+
+@retry(retry=retry_if_exception_type(GroupError), stop=stop_after_attempt(20), wait=wait_fixed(0.3), reraise=True)
+def commit(client: StreamsGroupClient, group: str, offsets: dict[tuple[str, int], int], *member: Any) -> None:
+    """Commit; the coordinator of a topic that was just created may still load its partition."""
+    client.admin.forget_coordinators([group])
+    client.commit_offsets(group, offsets, *member)
+
+
+def offsets_of(warehouse: Path, group: str) -> dict[tuple[str, int], int]:
+    query = f"SELECT topic, partition, committed_offset FROM offsets WHERE group_id = {quote(group)}"
+    return {(r["topic"], r["partition"]): r["committed_offset"] for r in WarehouseReader(warehouse).rows(query)}
+
+
+def broker_offsets(client: StreamsGroupClient, group: str) -> dict[tuple[str, int], int]:
+    listed = client.admin.list_group_offsets({group: None})[group]
+    return {(one.topic, one.partition): known.offset for one, known in listed.items()}
+
+
+def topic_id(client: StreamsGroupClient, topic: str) -> str:
+    return str(client.admin.describe_topics([topic])[0]["topic_id"])
+
+
+def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Run, tmp_path: Path
+) -> None:
+    topic, other = unique("in"), unique("gone")
+    classic, consumer, streams, plain, transactional, share = map(
+        unique, ("classic", "consumer", "streams", "plain", "transactional", "share")
+    )
+    client.create_topic(topic, 2)
+    client.create_topic(other, 1)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, enable_idempotence=True)
+    for number in range(20):
+        producer.send(topic, b"x", partition=number % 2).get(30)
+    producer.close()
+    commits = {(topic, 0): 3, (topic, 1): 4}
+    commit(client, plain, {**commits, (other, 0): 1})
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    transactional_commit(broker, transactional, first, 5)
+    transactional_commit(broker, transactional, second, 6, abort=True)
+    app = SimulatedMember(client, streams, topology(subtopology("0", source_topics=[topic])))
+    app.join()
+    settle([app])
+    commit(client, streams, commits, app.member_id, app.member_epoch)
+    new = GroupMember(client, "Consumer", consumer, topic)
+    new.join()
+    commit(client, consumer, {(topic, 0): 7}, new.member_id, new.epoch)
+    GroupMember(client, "Share", share, topic).join()
+    with consuming(broker, classic, topic) as old:
+        old.commit({first: OffsetAndMetadata(8, "é", -1)})
+        before = time.time()
+        run("__consumer_offsets")
+        listed = {group["group_id"]: group for group in client.admin.list_groups()}
+    for group in (classic, consumer, streams, plain):
+        assert offsets_of(tmp_path, group) == broker_offsets(client, group) != {}
+    # The log cannot tell that a transaction was aborted; the broker can.
+    assert offsets_of(tmp_path, transactional) == {(topic, 0): 5, (topic, 1): 6}
+    assert broker_offsets(client, transactional) == {(topic, 0): 5}
+
+    reader = WarehouseReader(tmp_path)
+    (row,) = reader.rows(f"SELECT * FROM offsets WHERE group_id = {quote(classic)}")
+    assert (row["metadata"], row["topic_id"]) == ("é", topic_id(client, topic))
+    assert abs(row["committed_at"].timestamp() - before) < 60
+
+    ours = {classic, consumer, streams, plain, transactional, share}
+    groups = {row["group_id"]: row for row in reader.rows("SELECT * FROM all_groups") if row["group_id"] in ours}
+    assert groups.keys() == ours <= listed.keys()
+    for group, row in groups.items():
+        described = listed[group]
+        assert (row["group_type"], row["protocol_type"]) == (
+            described["group_type"].lower(),
+            described["protocol_type"],
+        )
+        assert row["state"] in (described["group_state"], None)
+    assert {group for group, row in groups.items() if row["state"] is None} == {classic}
+    assert groups[consumer]["state"] == groups[share]["state"] == groups[streams]["state"] == "Stable"
+
+    new.leave()
+    client.delete_topic(other)
+    client.delete_group(plain)
+    run("__consumer_offsets")
+    assert offsets_of(tmp_path, plain) == {}
+    state = f"SELECT group_id, state FROM all_groups WHERE group_id IN ({quote(plain)}, {quote(consumer)})"
+    assert WarehouseReader(tmp_path).rows(state) == [{"group_id": consumer, "state": "Empty"}]
+
+
+def test_a_topic_that_is_deleted_and_created_again_has_the_offsets_of_the_new_one(
+    client: StreamsGroupClient, unique: Callable[[str], str], run: Run, tmp_path: Path
+) -> None:
+    topic, group = unique("in"), unique("group")
+    client.create_topic(topic, 2)
+    old_id = topic_id(client, topic)
+    commit(client, group, {(topic, 0): 500, (topic, 1): 600})
+    run("__consumer_offsets")
+    assert offsets_of(tmp_path, group) == {(topic, 0): 500, (topic, 1): 600}
+    client.delete_topic(topic)
+    client.create_topic(topic, 1)
+    commit(client, group, {(topic, 0): 2})
+    run("__consumer_offsets")
+    rows = WarehouseReader(tmp_path).rows(f"SELECT * FROM offsets WHERE group_id = {quote(group)}")
+    found = {row["partition"]: (row["topic_id"], row["committed_offset"]) for row in rows}
+    assert found[0] == (topic_id(client, topic), 2)
+    assert old_id != found[0][0]
+    assert broker_offsets(client, group) == {(topic, p): offset for p, (_, offset) in found.items()}
+
+
+def test_the_change_from_classic_to_streams_and_back_is_an_event_each(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Run, tmp_path: Path
+) -> None:
+    topic, group = unique("in"), unique("app")
+    client.create_topic(topic, 1)
+    with consuming(broker, group, topic) as old:
+        old.commit({TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1)})
+    run("__consumer_offsets")
+    app = SimulatedMember(client, group, topology(subtopology("0", source_topics=[topic])))
+    app.join()
+    settle([app])
+    app.leave()
+    run("__consumer_offsets")
+    with consuming(broker, group, topic):
+        run("__consumer_offsets")
+    query = f"SELECT old, new FROM group_events WHERE kind = 'group_type' AND group_id = {quote(group)} ORDER BY at"
+    changes = [{"old": "classic", "new": "streams"}, {"old": "streams", "new": "classic"}]
+    assert WarehouseReader(tmp_path).rows(query) == changes
+    assert offsets_of(tmp_path, group) == {(topic, 0): 0}
+    run("__consumer_offsets", reset=True)
+    assert WarehouseReader(tmp_path).rows(query) == changes
+    types = WarehouseReader(tmp_path).rows(f"SELECT group_type FROM all_groups WHERE group_id = {quote(group)}")
+    assert types == [{"group_type": "classic"}]
+
+
+def test_without_offsets_nothing_is_read_a_second_time(run: Run, tmp_path: Path) -> None:
+    run("__consumer_offsets", offsets={"enabled": False})
+    assert not commits_checkpoint_location(tmp_path, "default").path.exists()
+    counted: list[dict[str, Any]] = WarehouseReader(tmp_path).rows("SELECT count(*) AS n FROM offset_commits")
+    assert counted == [{"n": 0}]

@@ -1,0 +1,377 @@
+"""A warehouse for the tests of the page: groups in every state, a rich topology, alerts, history, hostile names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from schemas.table_definitions import tables
+from streaming_app.groups.topology import topology_hash
+from streaming_app.job_status import JobStatus
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
+from tests.hostile import STORED
+from tests.warehouses import arrow_schema, make_warehouse
+
+Row = dict[str, Any]
+HAS_LAG = any(one.name == "lag" for one in tables())
+RICH = "orders-enrichment"
+HOSTILE = ("<script>alert(1)</script><b>", "${spark.sql.session.timeZone}", STORED, "ab'\\${x}🎉" * 2_700, "")
+_MEMBER_DEFAULTS = {
+    "previous_member_epoch": None,
+    "instance_id": None,
+    "rack_id": None,
+    "topology_epoch": 0,
+    "stale_topology": False,
+    "user_endpoint": None,
+    "client_tags": [],
+    "rebalance_timeout_ms": 300_000,
+}
+
+
+def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = True) -> Path:
+    """Create a warehouse whose newest record is a few seconds older than `now`, with so many more ordinary groups."""
+    make_warehouse(path)
+    rows = [*_named(now), *(_hostile(now) if hostile else ()), *(_ordinary(number, now) for number in range(more))]
+    append(path, "groups", rows)
+    append(path, "alerts", list(_alerts(now)))
+    append(path, "group_events", list(_events(now)))
+    append(path, "topologies", list(_topologies(now)))
+    if HAS_LAG:
+        append(path, "lag", list(_lag(now)))
+        append(path, "lag_history", list(_lag_history(now)))
+    beat(path, now)
+    return path
+
+
+def append(path: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append rows; columns that a row does not have are null."""
+    schema = arrow_schema(table)
+    full = [{name: row.get(name) for name in schema.names} for row in rows]
+    write_deltalake(str(path / table), pa.Table.from_pylist(full, schema), mode="append")
+
+
+def replace_group(path: Path, row: Row) -> None:
+    """Write a new row of one group, as a batch of the job does."""
+    data = pa.Table.from_pylist(
+        [{name: row.get(name) for name in arrow_schema("groups").names}], arrow_schema("groups")
+    )
+    quoted = row["group_id"].replace("'", "''")
+    write_deltalake(str(path / "groups"), data, mode="overwrite", predicate=f"group_id = '{quoted}'")
+
+
+def beat(path: Path, now: datetime, **facts: Any) -> None:
+    """Write a heartbeat of a job that has caught up."""
+    status = JobStatus(
+        **{
+            "started_at": now - timedelta(days=3),
+            "caught_up": True,
+            "caught_up_at": now,
+            "last_success_at": now,
+            **facts,
+        }
+    )
+    record = HeartbeatRecord(at=now, every_seconds=600.0, facts=status, records_seen=12_345, last_batch_seconds=0.7)
+    heartbeat_path(path, "default").write_text(record.model_dump_json())
+
+
+def group(group_id: str, state: str, now: datetime, minutes: float, **columns: Any) -> Row:
+    """Return a row of `groups`."""
+    since = now - timedelta(minutes=minutes)
+    epoch = columns.get("group_epoch", 7)
+    return {
+        "cluster": "default",
+        "group_id": group_id,
+        "group_type": "streams",
+        "state": state,
+        "state_since": since,
+        "group_epoch": epoch,
+        "assignment_epoch": epoch,
+        "assigned_at": since,
+        "metadata_hash": 1,
+        "topology_epoch": 0,
+        "validated_topology_epoch": 0,
+        "stored_description_epoch": 0,
+        "failed_description_epoch": -1,
+        "description_status": "CURRENT",
+        "description_since": since,
+        "solicitable": False,
+        "unsolicited_pushes": 0,
+        "member_count": len(columns.get("members", ())),
+        "stale_member_count": 0,
+        "assignment_configs": [],
+        "first_seen_at": now - timedelta(days=9),
+        "updated_at": since,
+        "source_partition": 0,
+        "last_offset": 100,
+        "members": [],
+        "assignments": [],
+        "subtopologies": [part("0", sources=["events"])],
+        "topology_epochs": [],
+        "last_changes": [],
+        "readiness_recorded": True,
+        **columns,
+    }
+
+
+def part(
+    name: str,
+    sources: Iterable[str] = (),
+    repartition: Iterable[str] = (),
+    writes: Iterable[str] = (),
+    changelogs: Iterable[str] = (),
+    patterns: Iterable[str] = (),
+) -> Row:
+    """Return an entry of `subtopologies`."""
+    return {
+        "topology_epoch": 0,
+        "subtopology_id": name,
+        "source_topics": list(sources),
+        "source_topic_regex": list(patterns),
+        "repartition_sink_topics": list(writes),
+        "repartition_source_topics": [_internal(topic) for topic in repartition],
+        "state_changelog_topics": [_internal(topic) for topic in changelogs],
+        "copartition_groups": [],
+    }
+
+
+def _internal(name: str) -> Row:
+    return {"name": name, "partitions": 0, "replication_factor": 3, "topic_configs": []}
+
+
+def member(number: int, now: datetime, *, state: str = "STABLE", client: str = "orders", **columns: Any) -> Row:
+    """Return an entry of `members`: two of them are threads of one process."""
+    host, thread = divmod(number, 2)
+    return {
+        **_MEMBER_DEFAULTS,
+        "member_id": f"{client}-member-{number}",
+        "member_epoch": 7,
+        "member_state": state,
+        "client_id": f"{client}-{host}-StreamThread-{thread + 1}",
+        "client_host": f"/10.4.{host // 200}.{host % 200 + 11}",
+        "process_id": f"{host:08x}-4c1e-4d2a-9b7e-0123456789ab",
+        "joined_at": now - timedelta(hours=30 - number),
+        "updated_at": now - timedelta(minutes=5),
+        **columns,
+    }
+
+
+def task(
+    member_id: str,
+    task_id: str,
+    role: str = "active",
+    *,
+    current: bool = True,
+    target: bool = True,
+    revoke: bool = False,
+) -> Row:
+    """Return an entry of `assignments`."""
+    subtopology_id, _, partition = task_id.rpartition("_")
+    return {
+        "member_id": member_id,
+        "role": role,
+        "subtopology_id": subtopology_id,
+        "partition": int(partition),
+        "current": current and not revoke,
+        "target": target,
+        "pending_revocation": revoke,
+        "assignment_epoch": 7 if current else None,
+    }
+
+
+def rich_group(now: datetime, **columns: Any) -> Row:
+    """Return a group with four subtopologies, six threads on three hosts, standby and warm-up tasks, and two moves."""
+    prefix = RICH
+    parts = [
+        part("0", ["orders"], writes=[f"{prefix}-by-customer-repartition"]),
+        part(
+            "1",
+            ["customers"],
+            repartition=[f"{prefix}-by-customer-repartition"],
+            writes=[f"{prefix}-totals-repartition"],
+            changelogs=[f"{prefix}-orders-by-customer-changelog", f"{prefix}-customers-changelog"],
+        ),
+        part("2", [], repartition=[f"{prefix}-totals-repartition"], changelogs=[f"{prefix}-totals-changelog"]),
+        part("3", ["refunds"], patterns=["audit-.*"], changelogs=[f"{prefix}-refund-window-changelog"]),
+    ]
+    members = [member(number, now) for number in range(6)]
+    ids = [one["member_id"] for one in members]
+    tasks = [
+        task(ids[(sub + n) % 6], f"{sub}_{n}") for sub in range(4) for n in range(4) if (sub, n) not in {(1, 3), (2, 0)}
+    ]
+    tasks += [task(ids[(sub + n + 2) % 6], f"{sub}_{n}", "standby") for sub in (1, 2, 3) for n in range(4)]
+    tasks += [task(ids[4], "1_3", target=False, revoke=True), task(ids[0], "1_3", current=False)]
+    tasks += [task(ids[2], "2_0"), task(ids[1], "2_0", "warmup")]
+    members[4]["member_state"] = "UNREVOKED_TASKS"
+    return group(
+        RICH,
+        "Reconciling",
+        now,
+        4,
+        **{"members": members, "assignments": tasks, "subtopologies": parts, "topology_epoch": 0, **columns},
+    )
+
+
+def _plain(group_id: str, state: str, now: datetime, minutes: float, size: int, **columns: Any) -> Row:
+    members = [member(number, now, client=group_id) for number in range(size)]
+    tasks = [task(members[n % size]["member_id"], f"0_{n}") for n in range(2 * size)] if size else []
+    return group(group_id, state, now, minutes, **{"members": members, "assignments": tasks, **columns})
+
+
+def _named(now: datetime) -> Iterator[Row]:
+    yield rich_group(now)
+    missing = "MISSING_SOURCE_TOPICS: Source topics card-transactions are missing."
+    yield _plain(
+        "fraud-detection", "NotReady", now, 17, 2, not_ready_reason=missing, validated_topology_epoch=-1, assignments=[]
+    )
+    yield _plain(
+        "inventory-sync",
+        "Assigning",
+        now,
+        1.2,
+        3,
+        causes_since_assignment="member_joined",
+        description_status="NEVER_STORED",
+    )
+    yield _plain("nightly-settlement", "Empty", now, 412, 0, description_status="STALE")
+    yield _plain("clickstream-sessions", "Stable", now, 6_012, 8)
+    yield _plain("customer-profiles", "Stable", now, 20_133, 4, stale_member_count=1)
+    yield _plain("ledger-reconciler", "Stable", now, 301, 2, description_status="FAILED")
+    yield _plain("payments-enrichment", "Stable", now, 9_900, 12)
+    yield _plain("price-feed", "Stable", now, 55, 2, description_status="UNCERTAIN")
+    yield _plain("shipment-router", "Unknown", now, 2, 2, description_status="NO_TOPOLOGY", subtopologies=[])
+    yield _plain("legacy-reports", "Dead", now, 1_000, 0, deleted_at=now - timedelta(minutes=1_000))
+
+
+def _hostile(now: datetime) -> Iterator[Row]:
+    for name in HOSTILE:
+        hostile_members = [member(0, now, client=name, client_id=name or "none", instance_id=name)]
+        yield group(
+            name,
+            "Stable",
+            now,
+            70,
+            members=hostile_members,
+            assignments=[task(hostile_members[0]["member_id"], "0_0")],
+            subtopologies=[part("0", [name or "t"], changelogs=[f"{name}-store-changelog"], patterns=[name or "p"])],
+        )
+
+
+def _ordinary(number: int, now: datetime) -> Row:
+    state = "Reconciling" if number % 97 == 0 else "Stable"
+    return _plain(f"application-{number:05}", state, now, number % 5_000 + 3, 4)
+
+
+def _alerts(now: datetime) -> Iterator[Row]:
+    def alert(
+        rule: str, severity: str, group_id: str | None, minutes: float, summary: str, state: str = "firing"
+    ) -> Row:
+        at = now - timedelta(minutes=minutes)
+        opened = {"opened_at": at} if state == "firing" else {}
+        common = {"cluster": "default", "details": json.dumps({}), "deliveries": []}
+        return {
+            **common,
+            "rule": rule,
+            "severity": severity,
+            "group_id": group_id,
+            "state": state,
+            "pending_since": at,
+            "summary": summary,
+            **opened,
+        }
+
+    yield alert(
+        "StreamsGroupNotReady",
+        "critical",
+        "fraud-detection",
+        12,
+        "fraud-detection is NotReady and processes nothing: Source topics card-transactions are missing.",
+    )
+    yield alert(
+        "StreamsGroupEmpty", "warning", "nightly-settlement", 400, "nightly-settlement has had no members for hours"
+    )
+    yield alert(
+        "StreamsGroupRebalanceStuck", "warning", RICH, 3, f"{RICH} has been Reconciling since the deployment", "pending"
+    )
+
+
+def _events(now: datetime) -> Iterator[Row]:
+    def event(minutes: float, kind: str, old: str | None, new: str | None, **columns: Any) -> Row:
+        at = now - timedelta(minutes=minutes)
+        common = {"cluster": "default", "group_id": RICH, "source_partition": 0}
+        return {
+            **common,
+            "at": at,
+            "kind": kind,
+            "old": old,
+            "new": new,
+            "offset": 10_000 - round(minutes * 6),
+            **columns,
+        }
+
+    yield event(1_400, "created", None, "streams")
+    for number in range(4):
+        yield event(1_399 - number, "member_joined", None, "streams", member_id=f"orders-member-{number}")
+    yield event(1_398, "state", "NotReady", "Assigning")
+    yield event(1_390, "state", "Assigning", "Reconciling")
+    yield event(1_389, "state", "Reconciling", "Stable")
+    yield event(1_380, "description_status", "NEVER_STORED", "UNCERTAIN")
+    yield event(1_379, "description_status", "UNCERTAIN", "CURRENT")
+    for hour, (minutes, cause) in enumerate(
+        ((900, "member_left"), (610, "member_joined,topics_changed"), (250, "config_changed"), (9, "member_joined"))
+    ):
+        yield event(minutes, "assignment_epoch", str(hour + 3), str(hour + 4), cause=cause)
+        yield event(minutes, "state", "Stable", "Reconciling")
+        if minutes > 9:
+            yield event(minutes - 6, "state", "Reconciling", "Stable")
+    yield event(901, "member_left", "streams", None, member_id="orders-member-3")
+    yield event(611, "member_joined", None, "streams", member_id="orders-member-3")
+    yield event(9.2, "member_joined", None, "streams", member_id="orders-member-4")
+    yield event(9.1, "member_joined", None, "streams", member_id="orders-member-5")
+
+
+def _lag(now: datetime) -> Iterator[Row]:
+    def partition(group_id: str, topic: str, number: int, lag: int | None, status: str = "OK", **columns: Any) -> Row:
+        committed = 1_204_331 + 97 * number
+        ends = {"committed_offset": committed, "log_end_offset": None if lag is None else committed + lag}
+        seconds = {"lag_seconds": None if lag is None else lag / 40, "lag_seconds_is_lower_bound": False}
+        common = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": number, "observed_at": now}
+        return {**common, **ends, **seconds, "lag": lag, "status": status, **columns}
+
+    for number, lag in enumerate((18_240, 2_112, 0, 9_001)):
+        yield partition(
+            RICH, "orders", number, lag, "CATCHING_UP" if lag else "OK", subtopology_id="0", task_id=f"0_{number}"
+        )
+    for number, lag in enumerate((12, 0, 340, None)):
+        yield partition(RICH, "customers", number, lag, subtopology_id="1", task_id=f"1_{number}")
+    yield partition("fraud-detection", "card-payments", 0, 88_412, "STOPPED", subtopology_id="0")
+    yield partition("payments-enrichment", "payments", 0, 7)
+
+
+def _lag_history(now: datetime) -> Iterator[Row]:
+    for minute in range(240):
+        at = now - timedelta(minutes=240 - minute)
+        lag = round(400 + 60 * (minute % 7) + (900 * max(0, minute - 200) if minute < 230 else 1_100 * (255 - minute)))
+        common = {"cluster": "default", "group_id": RICH, "topic": "orders", "partition": 0, "status": "OK"}
+        yield {**common, "lag": lag, "lag_seconds": lag / 40, "observed_at": at}
+
+
+def _topologies(now: datetime) -> Iterator[Row]:
+    newest = rich_group(now)["subtopologies"]
+    older = [{**newest[0]}, {**newest[1], "state_changelog_topics": newest[1]["state_changelog_topics"][:1]}]
+    for offset, (days, parts) in enumerate(((8, older), (2, newest))):
+        yield {
+            "cluster": "default",
+            "group_id": RICH,
+            "topology_hash": topology_hash(parts),
+            "topology_epoch": 0,
+            "first_seen_at": now - timedelta(days=days),
+            "subtopologies": parts,
+            "source_partition": 0,
+            "offset": offset,
+        }

@@ -1,0 +1,74 @@
+"""Takes the pictures of the documentation: `python -m tests.page.screenshots` writes those in `docs/figures`."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.page.browser import view
+from tests.page.sample import RICH, write_sample
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+FIGURES = Path(__file__).parents[2] / "docs" / "figures"
+_SIZE = {"width": 1200, "height": 800}
+
+
+def write_clean_sample(directory: Path) -> Path:
+    """Create the sample without the hostile names."""
+    return write_sample(directory / "warehouse", datetime.now(timezone.utc), hostile=False)
+
+
+def take(browser: Browser, url: str, directory: Path) -> list[Path]:
+    """Write the pictures of a page on the sample, and return them."""
+    taken = []
+    for scheme in ("light", "dark"):
+        with view(browser, url, color_scheme=scheme, viewport=_SIZE, reduced_motion="reduce") as seen:
+            seen.open("/")
+            seen.page.wait_for_timeout(300)
+            taken.append(directory / f"page-overview{_suffix(scheme)}.png")
+            seen.page.screenshot(path=taken[-1])
+            seen.open(f"/group?id={RICH}&range=24h")
+            seen.wait_for_picture()
+            seen.page.wait_for_timeout(300)
+            taken.append(directory / f"page-group{_suffix(scheme)}.png")
+            bottom = seen.page.locator("#history .axis").bounding_box()
+            height = round(bottom["y"] + bottom["height"] + 30) if bottom else 1600
+            seen.page.screenshot(path=taken[-1], full_page=True, clip={"x": 0, "y": 0, "width": 1200, "height": height})
+    return taken
+
+
+def _suffix(scheme: str) -> str:
+    return "" if scheme == "light" else f"-{scheme}"
+
+
+def main() -> None:
+    """Write the pictures of the documentation."""
+    import threading  # noqa: PLC0415
+    import time  # noqa: PLC0415
+
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    from streaming_app.page.server import PageServer  # noqa: PLC0415
+    from streaming_app.page.settings import PageSettings  # noqa: PLC0415
+    from tests.page.browser import find_chromium  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+        server = PageServer(write_clean_sample(Path(directory)), "default", PageSettings(listen="127.0.0.1:0"))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        while not server.is_started:
+            time.sleep(0.05)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        for file in take(browser, server.url, FIGURES):
+            print(f"{file.name}: {file.stat().st_size:,} bytes")
+        browser.close()
+        server.stop()
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()

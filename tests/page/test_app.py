@@ -1,0 +1,338 @@
+"""The application with Starlette's client: what each path returns, to whom, and how often the tables are read."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from starlette.testclient import TestClient
+
+from streaming_app.page.access import PAGE_CSP, WORKER_CSP, Credentials
+from streaming_app.page.app import STATIC, Page
+from streaming_app.page.broker_description import Descriptions
+from streaming_app.page.settings import PageSettings
+from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
+from streaming_app.page.words import group_query, short_name
+from tests.page.sample import HAS_LAG, HOSTILE, RICH, beat, group, replace_group
+from tests.waiting import wait_until
+
+LOCAL = "http://localhost"
+
+
+@pytest.fixture(scope="module")
+def client(page: Page) -> Iterator[TestClient]:
+    with TestClient(page.app, base_url=LOCAL) as connected:
+        yield connected
+
+
+def test_the_overview_shows_trouble_first(client: TestClient) -> None:
+    text = client.get("/").text
+    names = re.findall(r'<th scope="row"><a href="[^"]*"><bdi class="name">(.*?)</bdi>', text)
+    assert names[:3] == ["fraud-detection", "nightly-settlement", "shipment-router"]
+    assert set(names[3:5]) == {"inventory-sync", RICH}  # the one with more lag first
+    assert "legacy-reports" not in names  # deleted
+    assert "Source topics card-transactions are missing" in text
+    assert "Job running" in text
+
+
+def test_filters_find_groups_by_name_state_and_description(client: TestClient) -> None:
+    def names(query: str) -> list[str]:
+        return re.findall(r'<th scope="row"><a href="[^"]*"><bdi class="name">(.*?)</bdi>', client.get(query).text)
+
+    assert names("/?q=FRAUD") == ["fraud-detection"]
+    assert names("/?state=Dead") == ["legacy-reports"]
+    assert set(names("/?state=Empty&state=Assigning")) == {"nightly-settlement", "inventory-sync"}
+    assert names("/?description=FAILED") == ["ledger-reconciler"]
+    assert names("/?show=moving") == [RICH]
+    assert names("/?q=nothing-is-called-so") == []
+    assert names("/?page=9999999999&sort=nonsense&state=x")[0] == "fraud-detection"
+
+
+def test_a_group_shows_its_topology_tasks_members_history_and_changes(client: TestClient) -> None:
+    text = client.get(f"/group?id={RICH}").text
+    for expected in (
+        f"{RICH}-by-customer-repartition",
+        "1_3: will take over as active",
+        "No member processes 1_3",
+        "orders-2-StreamThread-1",
+        "assignment epoch: 5 → 6 (the configuration changed)",
+        "refund-window-changelog",
+        "Members revoke and take over tasks",
+        'class="span s-good"',
+    ):
+        assert expected in html.unescape(text)
+
+
+@pytest.mark.skipif(not HAS_LAG, reason="this release has no table lag")
+def test_the_lag_is_shown_where_the_tables_hold_it(client: TestClient) -> None:
+    overview = client.get("/").text
+    assert "29,705" in overview
+    assert "catching up" in overview
+    assert "stopped" in overview
+    text = client.get(f"/group?id={RICH}&range=6h").text
+    assert "lag4" in text
+    assert 'class="lag-line"' in text
+    lines = {node["title"]: node["lines"] for node in client.get(f"/graph?id={RICH}").json()["nodes"]}
+    assert lines["orders"] == ["lag 29,353 · 7 min 36 s"]
+
+
+def test_the_graph_holds_ids_and_names_apart(client: TestClient) -> None:
+    graph = client.get(f"/graph?id={RICH}").json()
+    kinds = {node["title"]: node["kind"] for node in graph["nodes"]}
+    assert kinds["orders"] == "topic"
+    assert kinds["…by-customer-repartition"] == "repartition"
+    assert kinds["audit-.*"] == "pattern"
+    assert kinds["Subtopology 1"] == "subtopology"
+    assert all(re.fullmatch(r"n\d+", node["id"]) for node in graph["nodes"])
+    assert not graph["problem"]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_names_are_text_wherever_they_are_shown(client: TestClient, name: str) -> None:
+    url = f"/group?{group_query(name)}"
+    assert len(url) < 5_000
+    assert url.split("?")[1] in html.unescape(client.get("/").text)
+    response = client.get(url)
+    assert response.status_code == 200
+    shown = html.escape(short_name(name), quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+    assert shown in response.text
+    assert "<script>alert" not in response.text
+    assert not re.search("[\x00-\x09\x0b-\x1f\u200b\u202e\u2066\x9b]", response.text)
+    assert client.get(f"/graph?{group_query(name)}").status_code == 200
+
+
+def test_every_response_has_the_policy_and_the_worker_its_own(client: TestClient) -> None:
+    for path in (
+        "/",
+        "/group?id=unknown",
+        "/alerts",
+        "/static/page.js",
+        "/static/page.css",
+        "/no-such-page",
+        "/health",
+    ):
+        headers = client.get(path).headers
+        assert headers["Content-Security-Policy"] == PAGE_CSP, path
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+    assert client.get("/static/layout-worker.js").headers["Content-Security-Policy"] == WORKER_CSP
+    assert "unsafe" not in PAGE_CSP
+
+
+def test_pages_have_neither_inline_scripts_nor_styles_nor_addresses_of_others(client: TestClient) -> None:
+    for path in ("/", f"/group?id={RICH}", "/alerts", "/group?id=unknown"):
+        text = client.get(path).text
+        assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text)
+        assert re.findall(r"<script[^>]*>", text) == ['<script type="module" src="static/page.js">']
+        assert not [url for url in re.findall(r'(?:href|src|action)="([^"]*)"', text) if urlsplit(url).netloc]
+        assert not [url for url in re.findall(r'(?:href|src|action)="([^"]*)"', text) if url.startswith("/")]
+
+
+def test_all_that_a_page_names_is_served(client: TestClient) -> None:
+    for url in re.findall(r'(?:href|src)="(static/[^"]*)"', client.get("/").text):
+        assert client.get(f"/{url}").status_code == 200
+    for script in STATIC.glob("*.js"):
+        for name in re.findall(r'"\./([^"]+\.js)"', script.read_text("utf-8")):
+            assert client.get(f"/static/{name}").headers["content-type"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8080", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8080", 200),
+        ("10.1.2.3:80", 200),
+        ("streams.example.org", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("evil.example@localhost", 421),
+        ("localhost/evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_only_addresses_and_names_that_were_allowed_are_answered(sample_template: Path, host: str, status: int) -> None:
+    settings = PageSettings(allowed_hosts=frozenset({"streams.example.org"}))
+    page = Page(SnapshotSource(sample_template, "default"), settings)
+    assert TestClient(page.app, base_url=LOCAL).get("/health", headers={"Host": host}).status_code == status
+
+
+def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path) -> None:
+    settings = PageSettings(credentials=Credentials(frozenset({"ada:sésame:x"}), frozenset({"t0ken"})))
+    client = TestClient(Page(SnapshotSource(sample_template, "default"), settings).app, base_url=LOCAL)
+
+    def status(authorization: str) -> int:
+        return client.get("/", headers={"Authorization": authorization} if authorization else {}).status_code
+
+    def basic(text: str) -> str:
+        return "Basic " + base64.b64encode(text.encode()).decode()
+
+    assert (status(basic("ada:sésame:x")), status("Bearer t0ken")) == (200, 200)
+    refused = [
+        "",
+        basic("ada:"),
+        basic("ada:sésame"),
+        "Bearer",
+        "Bearer t0ke",
+        "Basic %%",
+        "Basic /w==",
+        "Digest t0ken",
+    ]
+    assert {status(one) for one in refused} == {401}
+    assert client.get("/").headers["WWW-Authenticate"].startswith("Basic")
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
+    client = TestClient(Page(SnapshotSource(sample, "default"), PageSettings()).app, base_url=LOCAL)
+    etag = client.get("/").headers["ETag"]
+    assert client.get("/", headers={"If-None-Match": etag}).status_code == 304
+    assert client.get("/?q=x", headers={"If-None-Match": etag}).status_code == 200
+    beat(sample, datetime.now(timezone.utc))  # only the time of the heartbeat
+    assert client.get("/", headers={"If-None-Match": etag}).status_code == 304
+    replace_group(sample, group("fraud-detection", "Stable", datetime.now(timezone.utc), 0))
+
+    def changed() -> bool:
+        return client.get("/", headers={"If-None-Match": etag}).status_code == 200
+
+    assert wait_until(changed, seconds=10)
+
+
+def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
+    source = SnapshotSource(sample, "default")
+    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    for number in range(20):
+        assert client.get(f"/?q={number}").status_code == 200
+        assert client.get(f"/group?id={RICH}&range={number}").status_code == 200
+    assert source.readings == 1
+
+
+def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:
+    empty = TestClient(Page(SnapshotSource(tmp_path / "none", "default"), PageSettings()).app, base_url=LOCAL)
+    response = empty.get("/")
+    assert response.status_code == 200
+    assert "No streams-groups warehouse at" in response.text
+    assert "Nothing can be shown until the tables can be read" in response.text
+    other = TestClient(Page(SnapshotSource(sample, "other"), PageSettings()).app, base_url=LOCAL)
+    assert "No job has written cluster &#39;other&#39; here yet" in other.get("/").text
+    beat(sample, datetime(2026, 1, 1, tzinfo=timezone.utc))
+    dead = TestClient(Page(SnapshotSource(sample, "default"), PageSettings()).app, base_url=LOCAL)
+    assert "has died: the tables are as of 2026-01-01 00:00:00Z" in html.unescape(dead.get("/").text)
+    missing = dead.get("/group?id=unknown")
+    assert (missing.status_code, "There is no such group" in missing.text) == (404, True)
+
+
+def test_a_warehouse_that_becomes_unreadable_is_shown_as_it_was(sample: Path) -> None:
+    source = SnapshotSource(sample, "default")
+    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    assert RICH in client.get("/").text
+    (sample / "alerts").rename(sample / "gone")
+    assert wait_until(lambda: "lacks the table alerts" in client.get("/").text, seconds=10)
+    assert RICH in client.get("/").text
+    (sample / "gone").rename(sample / "alerts")
+    assert wait_until(lambda: "lacks the table alerts" not in client.get("/").text, seconds=10)
+
+
+def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
+    page = Page(SnapshotSource(sample_template, "default"), PageSettings(base_path="/streams"))
+    with TestClient(page.app, base_url=LOCAL) as client:
+        assert RICH in client.get("/streams/").text
+        assert client.get("/streams", follow_redirects=True).status_code == 200
+        assert client.get("/streams/static/page.js").status_code == 200
+        assert client.get("/").status_code == 404
+
+
+DESCRIPTION = {
+    "subtopologies": [
+        {
+            "subtopology_id": "0",
+            "nodes": [
+                {
+                    "name": "KSTREAM-SOURCE-0",
+                    "node_type": 1,
+                    "source_topics": ["orders"],
+                    "sink_topic": None,
+                    "stores": [],
+                    "successors": ["KSTREAM-SINK-1"],
+                },
+                {
+                    "name": "KSTREAM-SINK-1",
+                    "node_type": 3,
+                    "source_topics": [],
+                    "sink_topic": "out",
+                    "stores": [],
+                    "successors": [],
+                },
+            ],
+        }
+    ],
+    "global_stores": [],
+}
+
+
+def _describing(sample: Path, ask: Any) -> TestClient:
+    descriptions = Descriptions(ask, lambda error: f"No broker: {error}")
+    return TestClient(Page(SnapshotSource(sample, "default"), PageSettings(), descriptions).app, base_url=LOCAL)
+
+
+def test_a_description_is_asked_for_once_by_a_post_from_the_page(sample_template: Path) -> None:
+    asked: list[str] = []
+
+    def ask(group_id: str) -> dict[str, Any]:
+        asked.append(group_id)
+        return {
+            "error_code": 0,
+            "topology": {"epoch": 0},
+            "topology_description_status": 3,
+            "topology_description": DESCRIPTION,
+        }
+
+    client = _describing(sample_template, ask)
+    assert client.get(f"/describe?id={RICH}").status_code == 405
+    other = client.post(f"/describe?id={RICH}", headers={"Sec-Fetch-Site": "cross-site"}, follow_redirects=False)
+    foreign = client.post(f"/describe?id={RICH}", headers={"Origin": "http://evil.example"}, follow_redirects=False)
+    assert (other.status_code, foreign.status_code, asked) == (403, 403, [])
+    before = client.get(f"/group?id={RICH}").headers["ETag"]
+    for _ in range(3):
+        response = client.post(f"/describe?id={RICH}", headers={"Origin": LOCAL}, follow_redirects=False)
+        assert (response.status_code, response.headers["Location"]) == (303, f"group?id={RICH}#topology")
+    assert asked == [RICH]
+    response = client.get(f"/group?id={RICH}")
+    assert "KSTREAM-SINK-1" in response.text
+    assert response.headers["ETag"] != before
+    graph = client.get(f"/graph?id={RICH}&level=processors").json()
+    assert {node["title"] for node in graph["nodes"]} == {"orders", "out", "KSTREAM-SOURCE-0", "KSTREAM-SINK-1"}
+
+
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        ({"error_code": 0, "topology": None, "topology_description_status": 1}, "stores no description"),
+        ({"error_code": 0, "topology": None, "topology_description_status": 2}, "could not read the description"),
+        ({"error_code": 0, "topology": None}, "needs Kafka 4.4 or later"),
+        ({"error_code": 69, "error_message": "no group", "topology": None}, "returned an error: no group"),
+        (None, "No broker: nobody listens"),
+    ],
+)
+def test_a_description_that_is_not_there_is_said_in_words(
+    sample_template: Path, response: dict[str, Any] | None, said: str
+) -> None:
+    def ask(_: str) -> dict[str, Any]:
+        if response is None:
+            raise OSError("nobody listens")
+        return response
+
+    client = _describing(sample_template, ask)
+    assert client.post(f"/describe?id={RICH}").status_code == 200  # after the redirect
+    assert said in client.get(f"/group?id={RICH}").text
+    assert said in client.get(f"/graph?id={RICH}&level=processors").json()["problem"]
+
+
+def test_the_check_for_changes_is_quick_enough_to_be_live() -> None:
+    assert CHECK_SECONDS <= 0.5

@@ -1,0 +1,287 @@
+"""What the views make of rows: pure functions, without tables or a server."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from streaming_app.alerts.rules.alert import FIRING, Alert
+from streaming_app.page.description import described_of, description_graph, node_rows
+from streaming_app.page.graph import MAX_NODES, Graph
+from streaming_app.page.group_page import hosts_of
+from streaming_app.page.lag_line import lag_line
+from streaming_app.page.overview import Query, overview
+from streaming_app.page.snapshot import GroupSummary
+from streaming_app.page.task_matrix import task_matrix, task_order
+from streaming_app.page.timeline import timeline
+from streaming_app.page.topology_map import topology_map
+from streaming_app.page.words import duration, group_key, group_query, short_name
+from tests.odd_group_ids import ODD
+from tests.page.sample import group, member, part, rich_group, task
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+
+
+def summary(group_id: str, state: str = "Stable", **columns: Any) -> GroupSummary:
+    values: dict[str, Any] = {
+        "group_type": "streams",
+        "state_since": NOW,
+        "reason": None,
+        "topology_epoch": 0,
+        "description_status": "CURRENT",
+        "members": 1,
+        "stale_members": 0,
+        "tasks": 1,
+        "moving": 0,
+        "updated_at": NOW,
+        **columns,
+    }
+    return GroupSummary(group_id=group_id, state=state, **values)
+
+
+def alert(severity: str) -> Alert:
+    return Alert("default", "g", "R", severity, FIRING, NOW, NOW, None, "wrong", {})
+
+
+def test_trouble_comes_first_then_lag_then_the_name() -> None:
+    groups = [
+        summary("stable-b", lag=5, lag_seconds=1.0),
+        summary("stable-c"),
+        summary("stable-a"),
+        summary("late", lag=5, lag_seconds=90.0),
+        summary("empty", "Empty"),
+        summary("moving", "Reconciling"),
+        summary("not-ready", "NotReady"),
+        summary("warned", alerts=(alert("warning"),)),
+        summary("critical", alerts=(alert("critical"), alert("warning"))),
+        summary("deleted", "Dead"),
+    ]
+    shown = [one.group_id for one in overview(groups, Query()).rows]
+    assert shown == ["critical", "warned", "not-ready", "moving", "late", "stable-b", "stable-a", "stable-c", "empty"]
+
+
+def test_pages_of_the_overview_hold_every_group_once() -> None:
+    groups = [summary(f"g{number:03}") for number in range(25)]
+    pages = [overview(groups, Query(page=number), page_size=10) for number in (1, 2, 3)]
+    assert [one.group_id for page in pages for one in page.rows] == [one.group_id for one in groups]
+    assert [page.first for page in pages] == [1, 11, 21]
+    assert overview(groups, Query(page=99), page_size=10).rows == pages[2].rows
+    assert overview([], Query(page=2)).rows == []
+
+
+def test_the_numbers_of_states_do_not_depend_on_the_chosen_states() -> None:
+    groups = [summary("a"), summary("b", "Empty"), summary("c", "Empty")]
+    assert overview(groups, Query(states=frozenset({"Empty"}))).by_state == {"Stable": 1, "Empty": 2}
+
+
+def test_a_url_of_a_query_gives_the_same_query() -> None:
+    query = Query("a&b=c #", frozenset({"Empty", "Dead"}), "STALE", "moving", "lag", 3)
+    from starlette.datastructures import URL, QueryParams  # noqa: PLC0415
+
+    parameters = QueryParams(URL(query.url(page=3)).query)
+    assert Query.parse(parameters, parameters.getlist("state")) == query
+    assert Query().url() == "./"
+    assert "page" not in query.url(text="x")
+
+
+def test_the_matrix_shows_what_each_process_has_takes_and_gives() -> None:
+    members = [member(0, NOW), member(1, NOW), member(2, NOW)]
+    ids = [one["member_id"] for one in members]
+    assignments = [
+        task(ids[0], "0_0"),
+        task(ids[1], "0_1", target=False, revoke=True),
+        task(ids[2], "0_1", current=False),
+        task(ids[2], "10_0"),
+        task(ids[0], "2_0", "standby"),
+        task("member that left", "2_0", "warmup"),
+    ]
+    matrix = task_matrix(members, assignments, {"0_0": 10, "10_0": 1_000})
+    assert matrix.columns == [("0", 0), ("0", 1), ("2", 0), ("10", 0)]
+    assert matrix.subtopologies == [("0", 2), ("2", 1), ("10", 1)]
+    by_host = {process.host: process for process in matrix.processes}
+    first, second = by_host["10.4.0.11"], by_host["10.4.0.12"]
+    assert (first.members, first.active, first.standby) == (2, 2, 1)
+    assert [cell.movement for cell in first.cells["0", 1]] == ["gives"]
+    assert [cell.movement for cell in second.cells["0", 1]] == ["takes"]
+    assert second.cells["10", 0][0].lag_level == 4
+    assert first.cells["0", 0][0].lag_level == 1
+    assert matrix.unassigned == ["0_1", "2_0"]
+
+
+def test_subtopologies_are_in_the_order_of_their_numbers() -> None:
+    tasks = [("10", 0), ("2", 1), ("2", 0), ("x", 0), ("²", 0)]
+    assert sorted(tasks, key=task_order) == [("2", 0), ("2", 1), ("10", 0), ("x", 0), ("²", 0)]
+
+
+def event(
+    minutes: float, kind: str, old: str | None = None, new: str | None = None, cause: str | None = None
+) -> dict[str, Any]:
+    at = NOW - timedelta(minutes=minutes)
+    return {"at": at, "kind": kind, "old": old, "new": new, "cause": cause, "member_id": None}
+
+
+def test_the_timeline_shows_each_state_for_as_long_as_it_lasted() -> None:
+    row = group("g", "Stable", NOW, 15, first_seen_at=NOW - timedelta(minutes=60), members=[{}, {}])
+    events = [
+        event(60, "created", None, "streams"),
+        event(60, "member_joined"),
+        event(30, "state", "NotReady", "Reconciling"),
+        event(30, "member_joined"),
+        event(30, "assignment_epoch", "1", "2", "member_joined"),
+        event(15, "state", "Reconciling", "Stable"),
+    ]
+    line = timeline(row, events, "1h", NOW)
+    assert [(span.value, span.x, span.width) for span in line.states] == [
+        ("NotReady", 0, 500),
+        ("Reconciling", 500, 250),
+        ("Stable", 750, 250),
+    ]
+    assert [(step.x, step.width, step.members) for step in line.members] == [(0, 500, 1), (500, 500, 2)]
+    assert [(mark.x, mark.text) for mark in line.marks if mark.kind == "assignment"] == [
+        (500, "assignment epoch: 1 → 2 (a member joined)")
+    ]
+    quarter = timeline(row, events, "nonsense", NOW)
+    assert quarter.selected == "all"
+
+
+def test_a_timeline_without_events_or_times_is_drawn() -> None:
+    row = group("g", "Stable", NOW, 15, first_seen_at=None, state_since=None, updated_at=None)
+    for selected in ("1h", "all"):
+        line = timeline(row, [], selected, NOW)
+        assert [span.value for span in line.states] in ([], ["Stable"])
+        assert line.end > line.begin
+    later = timeline(row, [event(-10, "state", "Empty", "Stable")], "1h", NOW)  # another clock
+    assert all(0 <= span.x <= 1000 for span in later.states)
+
+
+def test_the_map_connects_subtopologies_by_their_topics() -> None:
+    row = rich_group(NOW)
+    graph = topology_map(row["group_id"], row["subtopologies"], hosts_of(row), [])
+    title = {node.id: node.title for node in graph.nodes}
+    edges = {(title[start], title[end], kind) for start, end, kind in graph.edges}
+    assert {
+        ("orders", "Subtopology 0", "flow"),
+        ("Subtopology 0", "…by-customer-repartition", "flow"),
+        ("…by-customer-repartition", "Subtopology 1", "flow"),
+        ("Subtopology 1", "…customers-changelog", "state"),
+        ("audit-.*", "Subtopology 3", "flow"),
+    } <= edges
+    box = next(node for node in graph.nodes if node.title == "Subtopology 1")
+    assert box.lines == ["3 active · 4 copies", "1 on the move"]
+    assert box.tone == "busy"
+
+
+def test_a_source_that_is_its_own_changelog_is_one_topic() -> None:
+    graph = topology_map("g", [part("0", ["table"], changelogs=["table"])], [], [])
+    assert [(node.kind, node.title) for node in graph.nodes] == [
+        ("subtopology", "Subtopology 0"),
+        ("changelog", "table"),
+    ]
+
+
+def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
+    row = rich_group(NOW)
+    lag = [
+        {"topic": "orders", "lag": 1_200, "lag_seconds": 75.0},
+        {"topic": "orders", "lag": None, "lag_seconds": None},
+    ]
+    more = [{**lag[0], "lag": 9_999}, lag[1]]
+    graphs = [topology_map(row["group_id"], row["subtopologies"], hosts_of(row), rows) for rows in (lag, more)]
+    orders = next(node for node in graphs[0].nodes if node.title == "orders")
+    assert orders.lines == ["lag 1,200 · 1 min 15 s"]
+    assert graphs[0].layout_key == graphs[1].layout_key
+    assert graphs[0].to_json() != graphs[1].to_json()
+
+
+def sample(minute: float, partition: int, lag: int | None) -> dict[str, Any]:
+    return {"topic": "t", "partition": partition, "lag": lag, "observed_at": NOW + timedelta(minutes=minute)}
+
+
+def test_the_line_of_the_lag_adds_the_last_samples_of_all_partitions() -> None:
+    samples = [sample(0, 0, 10), sample(0, 1, 30), sample(5, 0, 60), sample(10, 1, None)]
+    line = lag_line(samples, NOW, NOW + timedelta(minutes=20))
+    assert line is not None
+    assert (line.most, line.newest) == (90, 60)
+    assert line.points == "0.0,556 250.0,556 250.0,0 500.0,0 500.0,333 1000,333"
+    assert lag_line(samples[:2], NOW, NOW + timedelta(minutes=20)) is None
+    assert lag_line([], NOW, NOW + timedelta(minutes=20)) is None
+
+
+def test_the_line_of_many_samples_is_short_and_keeps_the_peak() -> None:
+    samples = [sample(number / 100, 0, 7 if number != 3_333 else 5_000) for number in range(10_000)]
+    line = lag_line(samples, NOW, NOW + timedelta(minutes=100))
+    assert line is not None
+    assert (line.most, line.newest) == (5_000, 7)
+    assert len(line.points) < 8_000
+
+
+def test_a_description_is_drawn_by_subtopology() -> None:
+    nodes = [
+        {"name": "src", "node_type": 1, "source_topics": ["in"], "sink_topic": None, "stores": [], "successors": ["p"]},
+        {
+            "name": "p",
+            "node_type": 2,
+            "source_topics": [],
+            "sink_topic": None,
+            "stores": ["s"],
+            "successors": ["o", "gone"],
+        },
+        {"name": "o", "node_type": 3, "source_topics": [], "sink_topic": None, "stores": [], "successors": []},
+    ]
+    response = {
+        "error_code": 0,
+        "topology": {"epoch": 4},
+        "topology_description_status": 3,
+        "topology_description": {
+            "subtopologies": [{"subtopology_id": "0", "nodes": nodes}],
+            "global_stores": [{"source": nodes[0], "processor": {**nodes[1], "name": "g", "successors": []}}],
+        },
+    }
+    described = described_of(response, "app", NOW)
+    graph = description_graph(described, ["app-s-changelog"])
+    assert described.topology_epoch == 4
+    assert [title for _, title in graph.clusters] == ["Subtopology 0", "Global store"]
+    kinds = [(node.kind, node.name, node.cluster) for node in graph.nodes]
+    assert ("store", "s", "c0") in kinds
+    assert ("source", "src", "c1") in kinds
+    assert ("topic", "in", None) in kinds
+    assert any("chooses the topic" in note for note in graph.notes)
+    assert described.description is not None
+    rows = {row.name: row for row in node_rows(described.description)}
+    assert list(rows["p"].predecessors) == ["src"]
+
+
+def test_a_picture_with_too_many_nodes_is_left_to_the_table() -> None:
+    graph = Graph("map")
+    for number in range(MAX_NODES + 1):
+        graph.add("topic", f"t{number}", "t")
+    assert "too many to draw" in graph.to_json()["problem"]
+
+
+@pytest.mark.parametrize("name", ODD.values(), ids=ODD)
+def test_every_name_is_short_visible_and_apart_from_others(name: str) -> None:
+    shown = short_name(name)
+    assert 0 < len(shown) < 150
+    assert shown.isprintable()
+    others = {short_name(other) for other in ODD.values() if other != name}
+    assert shown not in others
+    assert len(group_query(name)) < 5_000
+    assert len(group_key(name)) == 32
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0 s"),
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (75, "1 min 15 s"),
+        (3_700, "1 h 1 min"),
+        (90_000, "1 d 1 h"),
+        (659, "10 min"),
+    ],
+)
+def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

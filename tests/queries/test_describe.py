@@ -1,0 +1,137 @@
+"""What `describe` prints of members and of the reason why a group is not Stable."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from deltalake import write_deltalake
+
+from streaming_app.cli.main import main
+from tests.hostile import STORED, effective_characters
+from tests.warehouses import arrow_schema, make_warehouse
+
+AT = datetime(2026, 11, 22, 7, 30, tzinfo=timezone.utc)
+
+
+def member(member_id: str, **values: Any) -> dict[str, Any]:
+    return {
+        "member_id": member_id,
+        "member_epoch": 7,
+        "member_state": "STABLE",
+        "client_id": f"client-{member_id}",
+        "client_host": "/10.0.0.1",
+        "process_id": f"process-{member_id}",
+        "updated_at": AT,
+        "rebalance_timeout_ms": 300_000,
+        "topology_epoch": 0,
+        **values,
+    }
+
+
+def task(member_id: str, partition: int, **values: bool) -> dict[str, Any]:
+    flags = {"current": False, "target": False, "pending_revocation": False, **values}
+    return {"member_id": member_id, "role": "active", "subtopology_id": "0", "partition": partition, **flags}
+
+
+class Warehouse:
+    def __init__(self, path: Path) -> None:
+        self.path = make_warehouse(path)
+
+    def write(self, group_id: str, state: str, members: list[dict[str, Any]], tasks: list[dict[str, Any]]) -> None:
+        row = {
+            "cluster": "default",
+            "group_id": group_id,
+            "group_type": "streams",
+            "state": state,
+            "group_epoch": 8 if state == "Assigning" else 7,
+            "assignment_epoch": 7,
+            "member_count": len(members),
+            "members": members,
+            "assignments": tasks,
+            "subtopologies": [],
+        }
+        rows = pa.Table.from_pylist([row], schema=arrow_schema("groups"))
+        write_deltalake(str(self.path / "groups"), rows, mode="append")
+
+    def describe(self, *arguments: str) -> str:
+        result = CliRunner().invoke(main, ["describe", *arguments, "--warehouse", str(self.path)])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    made = Warehouse(tmp_path_factory.mktemp("warehouse"))
+    made.write(
+        "orders",
+        "Reconciling",
+        [
+            member("slow", member_state="UNREVOKED_TASKS", member_epoch=6, client_host="/10.0.0.3"),
+            member("away", member_epoch=-2, instance_id="i-2"),
+            member("next", member_state="UNRELEASED_TASKS"),
+            member("well"),
+        ],
+        [task("slow", 3, pending_revocation=True), task("next", 3, target=True), task("away", 1, current=True)],
+    )
+    made.write("new", "Assigning", [member("m")], [])
+    made.write("calm", "Stable", [member("m")], [])
+    made.write(STORED, "Reconciling", [member(STORED, member_epoch=6, client_id=STORED, instance_id=STORED)], [])
+    many = [member(f"m{n:02}", member_epoch=6) for n in range(30)]
+    made.write("many", "Reconciling", many, [])
+    return made
+
+
+def test_a_verbose_state_names_the_members_that_a_rebalance_waits_for(warehouse: Warehouse) -> None:
+    _, _, blank, header, slow, away = warehouse.describe("--group", "orders", "--verbose").splitlines()
+    assert blank == ""
+    assert header.split() == ["GROUP", "WAITS-FOR", "MEMBER", "PROCESS", "HOST", "INSTANCE-ID", "WHY", "SINCE"]
+    assert slow.split()[:6] == ["orders", "client-slow", "slow", "process-slow", "10.0.0.3", "-"]
+    assert "has not revoked task 0_3" in slow
+    assert slow.endswith("2026-11-22T07:30:00.000Z")
+    assert away.split()[:6] == ["orders", "client-away", "away", "process-away", "10.0.0.1", "i-2"]
+    assert "left temporarily and still owns task 0_1" in away
+
+
+def test_while_the_broker_has_not_assigned_the_state_says_so(warehouse: Warehouse) -> None:
+    row = warehouse.describe("--group", "new", "--verbose").splitlines()[-1]
+    assert row.split()[:2] == ["new", "broker"]
+    assert "group epoch 8 has no assignment yet; the newest one has epoch 7" in row
+
+
+def test_a_stable_group_waits_for_nobody_and_a_short_description_does_not_say_why(warehouse: Warehouse) -> None:
+    assert len(warehouse.describe("--group", "calm", "--verbose").splitlines()) == 2
+    assert len(warehouse.describe("--group", "orders").splitlines()) == 2
+
+
+def test_of_many_members_twenty_are_named(warehouse: Warehouse) -> None:
+    lines = warehouse.describe("--group", "many", "--verbose").splitlines()
+    assert len(lines) == 2 + 2 + 20 + 1
+    assert lines[-1] == "many: 10 more members are not settled; --members --verbose shows all."
+
+
+def test_json_has_the_members_that_are_waited_for(warehouse: Warehouse) -> None:
+    (group,) = json.loads(warehouse.describe("--group", "orders", "--json"))
+    assert [one["member_id"] for one in group["waits_for"]] == ["slow", "away"]
+    assert group["waits_for"][1]["instance_id"] == "i-2"
+    (calm,) = json.loads(warehouse.describe("--group", "calm", "--json"))
+    assert calm["waits_for"] == []
+
+
+def test_verbose_members_have_host_and_instance_id_and_one_that_is_away_is_not_stable(warehouse: Warehouse) -> None:
+    names, *rows = warehouse.describe("--group", "orders", "--members", "--verbose").splitlines()
+    columns = names.split()
+    found = {row.split()[1]: dict(zip(columns, row.split(), strict=False)) for row in rows}
+    assert (found["away"]["HOST"], found["away"]["INSTANCE-ID"]) == ("10.0.0.1", "i-2")
+    assert (found["away"]["MEMBER-EPOCH"], found["away"]["MEMBER-STATE"]) == ("-2", "AWAY")
+    assert (found["well"]["INSTANCE-ID"], found["well"]["MEMBER-STATE"]) == ("-", "STABLE")
+
+
+def test_hostile_names_of_members_are_text(warehouse: Warehouse) -> None:
+    for aspect in ("--state", "--members"):
+        assert effective_characters(warehouse.describe("--all-groups", aspect, "--verbose")) == set()

@@ -1,0 +1,108 @@
+"""What `check` says about each ACL: with all of them, without the optional ones, without each of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, ResourceType
+
+from streaming_app.checks.brokers import check_brokers
+from streaming_app.checks.result import FAILED, OK, SKIPPED, WARNING, Result
+from tests.security.security_harness import SecurityHarness
+
+pytestmark = pytest.mark.broker
+TOPIC = ResourcePattern(ResourceType.TOPIC, "__consumer_offsets")
+OWN_GROUPS = ResourcePattern(ResourceType.GROUP, "streams-groups", ACLResourcePatternType.PREFIXED)
+ALL_GROUPS, ALL_TOPICS = ResourcePattern(ResourceType.GROUP, "*"), ResourcePattern(ResourceType.TOPIC, "*")
+CLUSTER = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
+REQUIRED = ((ACLOperation.READ, TOPIC), (ACLOperation.DESCRIBE, OWN_GROUPS))
+OPTIONAL = (
+    (ACLOperation.DESCRIBE, ALL_GROUPS),
+    (ACLOperation.DESCRIBE, ALL_TOPICS),
+    (ACLOperation.DESCRIBE_CONFIGS, TOPIC),
+    (ACLOperation.DESCRIBE_CONFIGS, CLUSTER),
+)
+
+
+@pytest.fixture(autouse=True)
+def _without_acls(secured: SecurityHarness) -> Iterator[None]:
+    yield
+    secured.allow()
+
+
+def results(secured: SecurityHarness, topic: str = "__consumer_offsets") -> dict[str, Result]:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    properties = {
+        "bootstrap.servers": secured.broker.address("SASL"),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'{module} required unsecuredLoginStringClaim_sub="job";',
+    }
+    return {result.check: result for result in check_brokers(properties, topic)}
+
+
+def statuses(found: Mapping[str, Result]) -> dict[str, str]:
+    return {check: result.status for check, result in found.items()}
+
+
+def test_with_all_acls_everything_is_right(secured: SecurityHarness) -> None:
+    secured.allow(*REQUIRED, *OPTIONAL)
+    found = results(secured)
+    assert {check: result for check, result in found.items() if result.status != OK} == {}
+    assert set(found) == {
+        "broker 1",
+        "topic",
+        "ACL DescribeConfigs on Cluster",
+        "ACL Describe on Topic:__consumer_offsets",
+        "ACL Read on Topic:__consumer_offsets",
+        "ACL DescribeConfigs on Topic:__consumer_offsets",
+        "ACL Describe on Group:streams-groups (prefixed)",
+        "ACL Describe on Group:*",
+        "ACL Describe on Topic:*",
+        "clock",
+    }
+
+
+def test_what_is_only_optional_is_a_warning(secured: SecurityHarness) -> None:
+    secured.allow(*REQUIRED)
+    found = results(secured)
+    assert FAILED not in statuses(found).values()
+    assert {check for check, result in found.items() if result.status == WARNING} == {
+        "ACL DescribeConfigs on Cluster",
+        "ACL DescribeConfigs on Topic:__consumer_offsets",
+        "ACL Describe on Group:*",
+        "ACL Describe on Topic:*",
+    }
+
+
+@pytest.mark.parametrize(
+    ("allowed", "missing", "remedy"),
+    [
+        (
+            [(ACLOperation.DESCRIBE, TOPIC), REQUIRED[1]],
+            "ACL Read on Topic:__consumer_offsets",
+            "--operation Read --topic __consumer_offsets",
+        ),
+        ([REQUIRED[1]], "ACL Describe on Topic:__consumer_offsets", "--operation Describe --topic __consumer_offsets"),
+        (
+            [REQUIRED[0]],
+            "ACL Describe on Group:streams-groups (prefixed)",
+            "--operation Describe --group streams-groups --resource-pattern-type prefixed",
+        ),
+    ],
+)
+def test_each_missing_acl_is_named_with_the_command_that_grants_it(
+    secured: SecurityHarness, allowed: list[tuple[ACLOperation, ResourcePattern]], missing: str, remedy: str
+) -> None:
+    secured.allow(*allowed)
+    failures = {check: result for check, result in results(secured).items() if result.status == FAILED}
+    assert list(failures) == [missing]
+    assert remedy in failures[missing].remedy
+
+
+def test_a_topic_that_does_not_exist_yet_is_a_warning_since_the_job_waits_for_it(secured: SecurityHarness) -> None:
+    secured.allow(*REQUIRED, *OPTIONAL)
+    found = results(secured, "missing")
+    assert found["topic"].status == WARNING
+    assert found["clock"].status == SKIPPED

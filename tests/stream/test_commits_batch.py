@@ -1,0 +1,174 @@
+"""The batches of the second stream, on Spark and Delta tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import streaming_app
+from offsets_decoder import encode
+from streaming_app.stream import commits_batch
+from streaming_app.stream.commits_batch import CommitsBatchWriter, CommitsOutcome
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.newest_tables import NAMES, NewestTables
+from streaming_app.tables.reader import WarehouseReader
+from tests.stream.frames import Pair, batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+
+
+def commit(group: str, offset: int | None, partition: int = 0, record_type: int = 1) -> Pair:
+    value = None if offset is None else {"offset": offset, "metadata": "é", "commit_timestamp": 1_764_000_000_000}
+    return encode(record_type, {"group": group, "topic": "in", "partition": partition}, value)
+
+
+def history() -> Iterator[Pair]:
+    """Yield commits of groups, with older ones of the same keys, tombstones, conversions, and records that are bad."""
+    for offset in range(3):
+        for group in ("one", 'it\'s "two" \\ 🎉'):
+            yield commit(group, offset)
+    yield commit("one", 9, record_type=0)
+    yield commit("expired", 1)
+    yield encode(
+        2, {"group": "app"}, {"protocol_type": "consumer", "generation": 1, "protocol": "stream", "members": []}
+    )
+    yield encode(2, {"group": "app"}, None)
+    yield encode(17, {"group_id": "app"}, {"epoch": 2})
+    yield encode(22, {"group_id": "app", "member_id": "m"}, None)  # of no use here
+    yield encode(3, {"group_id": "plain"}, {"epoch": 2})
+    yield encode(5, {"group_id": "plain", "member_id": "m"}, {"client_id": "c", "client_host": "h"})
+    yield commit("expired", None)
+    yield commit("bad", 1)[0], b"\x00\x09"
+    yield b"\x00\x18\x00\x01g", b"\x00\x00"  # the other stream puts it into quarantine
+    yield encode(17, {"group_id": "app"}, {"epoch": 3})
+    yield commit("one", 10)
+
+
+def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[CommitsOutcome]:
+    """Write the history in batches that end at `cuts`, and the last of them twice."""
+    writer = DeltaWriter(spark, str(path), "default")
+    outcomes: list[CommitsOutcome] = []
+    tables = NewestTables(writer, "default", 30)
+    options = FoldOptions("default", "topic")
+    write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome))
+    rows = [(n, START + timedelta(seconds=n), key, value) for n, (key, value) in enumerate(history())]
+    for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True), start):
+        write_batch(batch(spark, rows[begin:end]), number)
+    write_batch(batch(spark, rows[begin:end]), number)  # as after a crash before the checkpoint
+    return outcomes
+
+
+def content(path: Path) -> dict[str, list[dict[str, Any]]]:
+    opened = WarehouseReader(path)
+    return {
+        "offsets": opened.rows("SELECT * FROM offsets ORDER BY group_id, topic, partition"),
+        "all_groups": opened.rows("SELECT * FROM all_groups ORDER BY group_id"),
+        "group_events": opened.rows("SELECT * FROM group_events ORDER BY group_id"),
+        "quarantine": opened.rows("SELECT * FROM quarantine"),
+    }
+
+
+@pytest.fixture
+def expected(spark: SparkSession, empty_warehouse: Path) -> dict[str, list[dict[str, Any]]]:
+    write(spark, empty_warehouse, [])
+    return content(empty_warehouse)
+
+
+def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list[dict[str, Any]]]) -> None:
+    offsets = [(row["group_id"], row["committed_offset"], row["last_offset"]) for row in expected["offsets"]]
+    assert offsets == [('it\'s "two" \\ 🎉', 2, 5), ("one", 10, 18)]
+    assert expected["offsets"][1]["metadata"] == "é"
+    assert expected["offsets"][1]["recorded_at"] == START + timedelta(seconds=18)
+    groups = [(row["group_id"], row["group_type"], row["member_count"]) for row in expected["all_groups"]]
+    assert groups == [('it\'s "two" \\ 🎉', "classic", 0), ("one", "classic", 0), ("plain", "consumer", 1)]
+    (event,) = expected["group_events"]
+    assert (event["kind"], event["old"], event["new"], event["offset"]) == ("group_type", "classic", "streams", 9)
+    assert event["at"] == START + timedelta(seconds=9)
+    (bad,) = expected["quarantine"]
+    assert (bad["error_kind"], bad["offset"], bad["group_id"]) == ("UnknownValueVersion", 15, None)
+
+
+@pytest.mark.parametrize("few_records", [100_000, 0], ids=["by this process", "by Spark's workers"])
+@pytest.mark.parametrize("cuts", [[3, 9, 10, 15], [1, 18]], ids=str)
+def test_where_batches_end_and_who_decodes_them_makes_no_difference(
+    spark: SparkSession,
+    expected: dict[str, list[dict[str, Any]]],
+    empty_warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    few_records: int,
+    cuts: list[int],
+) -> None:
+    monkeypatch.setattr(commits_batch, "_FEW_RECORDS", few_records)
+    writer = DeltaWriter(spark, str(empty_warehouse), "default")
+    NewestTables(writer, "default", 30).delete()
+    write(spark, empty_warehouse, cuts, start=100)  # as after --reset: events and quarantine are there already
+    assert content(empty_warehouse) == expected
+
+
+@pytest.mark.parametrize("stop_before", [1, 2, 3, 4])
+def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_and_repeats_nothing(
+    spark: SparkSession,
+    expected: dict[str, list[dict[str, Any]]],
+    empty_warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop_before: int,
+) -> None:
+    path = empty_warehouse.with_name("interrupted")
+    DeltaWriter(spark, str(path), "default").prepare()
+    writes = 0
+
+    def interrupted(method: Callable[..., None]) -> Callable[..., None]:
+        def write_or_stop(*arguments: Any) -> None:
+            nonlocal writes
+            writes += 1
+            if writes == stop_before:
+                raise InterruptedError
+            method(*arguments)
+
+        return write_or_stop
+
+    with monkeypatch.context() as patched:
+        for name in ("append", "append_many"):
+            patched.setattr(NewestTables, name, interrupted(getattr(NewestTables, name)))
+        with pytest.raises(InterruptedError):
+            write(spark, path, [])
+    write(spark, path, [])
+    assert content(path) == expected
+    commits = WarehouseReader(path).rows("SELECT count(*) AS n, count(DISTINCT last_offset) AS d FROM offset_commits")
+    assert commits[0]["n"] == commits[0]["d"]
+
+
+def test_a_compaction_changes_nothing_but_the_number_of_rows(
+    spark: SparkSession, expected: dict[str, list[dict[str, Any]]], empty_warehouse: Path
+) -> None:
+    tables = NewestTables(DeltaWriter(spark, str(empty_warehouse), "default"), "default", 36_500)
+    for name in NAMES:
+        tables.compact(name)
+        tables.clean_up_log(name)
+        tables.vacuum(name)
+    assert content(empty_warehouse) == expected
+    assert {name: tables.count_rows(name) for name in NAMES} == {"offset_commits": 2, "group_records": 4}
+    streaming_app.open_warehouse(spark, str(empty_warehouse))
+    for view in ("offsets", "all_groups"):
+        seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()
+        assert seen == [{name: row[name] for name in seen[0]} for row in expected[view]]
+
+
+def test_a_batch_without_such_records_writes_nothing(spark: SparkSession, empty_warehouse: Path) -> None:
+    writer = DeltaWriter(spark, str(empty_warehouse), "default")
+    outcomes: list[CommitsOutcome] = []
+    tables = NewestTables(writer, "default", 30)
+    write_batch = CommitsBatchWriter(writer, tables, FoldOptions("default", "t"), lambda _, one: outcomes.append(one))
+    write_batch(
+        batch(spark, [(0, START, *encode(19, {"group_id": "g", "member_id": "m"}, None)), (1, START, None, b"x")]), 0
+    )
+    assert outcomes == [CommitsOutcome()]
+    assert (empty_warehouse / "offset_commits" / "_delta_log" / "00000000000000000001.json").exists() is False

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from offsets_decoder import encode
+from streaming_app.stream.newest_rows import Rows, rows_stream, to_rows, to_table
+from streaming_app.stream.outcome import FoldOptions
+from tests.odd_group_ids import ODD
+from tests.warehouses import arrow_schema
+
+OPTIONS = FoldOptions("c", "topic")
+AT = 1_764_000_000_000_000
+TOPIC_ID = "9QzJcRrXS2uSnzlC6FqG3w"
+KEY = {"group": "g", "topic": "in", "partition": 3}
+VALUE = {"offset": 7, "leader_epoch": 2, "metadata": "m", "commit_timestamp": 1_764_000_000_001, "topic_id": TOPIC_ID}
+
+
+def raw(pair: tuple[bytes, bytes | None], offset: int = 5, partition: int = 0) -> dict[str, Any]:
+    return {"partition": partition, "offset": offset, "timestamp": AT, "key": pair[0], "value": pair[1]}
+
+
+def rows_of(*pairs: tuple[bytes, bytes | None]) -> Rows:
+    return to_rows([raw(pair, number) for number, pair in enumerate(pairs)], OPTIONS)
+
+
+def test_a_commit_becomes_a_row_with_all_that_the_record_holds() -> None:
+    (row,) = rows_of(encode(1, KEY, VALUE)).offset_commits
+    assert row == {
+        "cluster": "c",
+        "group_id": "g",
+        "topic": "in",
+        "partition": 3,
+        "topic_id": TOPIC_ID,
+        "committed_offset": 7,
+        "leader_epoch": 2,
+        "metadata": "m",
+        "committed_at": 1_764_000_000_001_000,
+        "expire_at": None,
+        "recorded_at": AT,
+        "source_partition": 0,
+        "last_offset": 0,
+    }
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+def test_every_version_of_the_value_gives_the_offset_and_nothing_that_it_does_not_hold(version: int) -> None:
+    value = {name: VALUE[name] for name in ("offset", "metadata", "commit_timestamp")}
+    if version == 1:
+        value["expire_timestamp"] = 1_764_000_099_000
+    (row,) = rows_of(encode(1, KEY, value, version=version)).offset_commits
+    assert (row["committed_offset"], row["committed_at"]) == (7, 1_764_000_000_001_000)
+    assert (row["topic_id"], row["leader_epoch"]) == (None, None)
+    assert row["expire_at"] == (1_764_000_099_000_000 if version == 1 else None)
+
+
+def test_a_tombstone_is_a_row_without_an_offset() -> None:
+    (row,) = rows_of(encode(1, KEY, None)).offset_commits
+    assert row.get("committed_offset") is None
+    assert (row["topic"], row["partition"], row["last_offset"]) == ("in", 3, 0)
+
+
+@pytest.mark.parametrize("time", [-(1 << 63), -1, 253_402_300_800_000, (1 << 63) - 1])
+def test_a_time_that_cannot_be_shown_is_null(time: int) -> None:
+    rows = rows_of(encode(1, KEY, VALUE | {"commit_timestamp": time})).offset_commits
+    assert rows[0]["committed_at"] is None
+    assert to_table(rows, arrow_schema("offset_commits")).num_rows == 1
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_names_and_metadata_that_others_chose_are_kept_as_they_are(text: str) -> None:
+    rows = rows_of(encode(1, KEY | {"group": text}, VALUE | {"metadata": text})).offset_commits
+    stored = to_table(rows, arrow_schema("offset_commits")).to_pylist()
+    assert (stored[0]["group_id"], stored[0]["metadata"]) == (text, text)
+
+
+def test_records_of_groups_give_what_their_types_and_states_are_made_of() -> None:
+    member = {"group_id": "g", "member_id": "m"}
+    state = {"member_epoch": 4, "previous_member_epoch": 3, "state": 1, "assigned_partitions": []}
+    found = rows_of(
+        encode(2, {"group": "g"}, {"protocol_type": "consumer", "generation": 9, "protocol": "stream", "members": []}),
+        encode(3, {"group_id": "g"}, {"epoch": 5}),
+        (encode(5, member, None)[0], b""),  # the value stays in the JVM
+        encode(6, {"group_id": "g"}, {"assignment_epoch": 4}),
+        encode(8, member, state | {"partitions_pending_revocation": []}),
+        encode(11, {"group_id": "g"}, {"epoch": 6, "metadata_hash": 0}),
+        encode(17, {"group_id": "g"}, None),
+    ).group_records
+    columns = ("record_type", "member_id", "deleted", "protocol", "epoch", "member_state", "member_count")
+    assert [tuple(row.get(name) for name in columns) for row in found] == [
+        (2, "", False, "stream", 9, None, 0),
+        (3, "", False, None, 5, None, None),
+        (5, "m", False, None, None, None, None),
+        (6, "", False, None, 4, None, None),
+        (8, "m", False, None, 4, 1, None),
+        (11, "", False, None, 6, None, None),
+        (17, "", True, None, None, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pair", "kind"),
+    [
+        ((encode(1, KEY, VALUE)[0], b""), "MalformedRecord"),
+        ((encode(1, KEY, VALUE)[0], b"\x00\x09"), "UnknownValueVersion"),
+        ((encode(1, KEY, VALUE)[0][:-1], None), "MalformedRecord"),
+        ((b"\x00\x01\x00\x02\xff\xfe\x00\x01t\x00\x00\x00\x00", None), "MalformedRecord"),
+    ],
+)
+def test_what_cannot_be_decoded_goes_to_quarantine_whole_and_the_rest_goes_on(
+    pair: tuple[bytes, bytes | None], kind: str
+) -> None:
+    found = rows_of(pair, encode(1, KEY, VALUE))
+    assert len(found.offset_commits) == 1
+    (bad,) = found.quarantine
+    assert (bad["error_kind"], bad["key"], bad["value"], bad["offset"], bad["partition"]) == (kind, *pair, 0, 0)
+    assert bad["message"]
+
+
+def test_a_commit_in_a_partition_that_no_longer_holds_its_group_is_left_out() -> None:
+    grown = FoldOptions("c", "topic", partitions=50, partitions_grew=True)
+    commits = [raw(encode(1, KEY, VALUE), partition=number) for number in range(50)]
+    assert len(to_rows(commits, grown).offset_commits) == 1
+    assert len(to_rows(commits, OPTIONS).offset_commits) == 50
+
+
+def test_workers_give_the_same_rows() -> None:
+    pairs = [
+        encode(1, KEY, VALUE),
+        encode(1, KEY, None),
+        encode(3, {"group_id": "g"}, {"epoch": 5}),
+        (b"\x00\x01", b""),
+    ]
+    kafka = [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+    batch = pa.RecordBatch.from_pylist([raw(pair, number) for number, pair in enumerate(pairs)], pa.schema(kafka))
+    names = ("offset_commits", "group_records", "quarantine")
+    schema = pa.schema([(name, pa.struct(list(arrow_schema(name)))) for name in names])
+    result = pa.Table.from_batches(rows_stream([batch], schema=schema, options=OPTIONS), schema)
+    expected = rows_of(*pairs)
+    for name in names:
+        own = [row for row in result[name].to_pylist() if row is not None]
+        assert own == to_table(getattr(expected, name), arrow_schema(name)).to_pylist()

@@ -1,0 +1,233 @@
+"""The views `offsets` and `all_groups`, over rows as the job writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from offsets_decoder import encode
+from schemas.table_definitions import table
+from streaming_app.stream.newest_rows import to_rows, to_table
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables.reader import WarehouseReader
+from tests.warehouses import arrow_schema, make_warehouse
+
+ROOT = Path(__file__).parents[2]
+Pair = tuple[bytes, bytes | None]
+MICROSECONDS = 1_764_000_000_000_000
+
+
+def at(offset: int) -> datetime:
+    return datetime.fromtimestamp(MICROSECONDS / 1e6 + offset, timezone.utc)
+
+
+def write(path: Path, pairs: Iterable[Pair], start: int = 0, cluster: str = "c") -> None:
+    """Write records as one batch; those of offset n have the time `at(n)`."""
+    raws = [
+        {"partition": 0, "offset": n, "timestamp": MICROSECONDS + n * 1_000_000, "key": key, "value": value}
+        for n, (key, value) in enumerate(pairs, start)
+    ]
+    rows = to_rows(raws, FoldOptions(cluster, "topic"))
+    assert not rows.quarantine
+    for name in ("offset_commits", "group_records"):
+        write_deltalake(path / name, to_table(getattr(rows, name), arrow_schema(name)), mode="append")
+
+
+def commit(group: str, offset: int | None, partition: int = 0) -> Pair:
+    value = None if offset is None else {"offset": offset, "metadata": "", "commit_timestamp": 1}
+    return encode(1, {"group": group, "topic": "in", "partition": partition}, value)
+
+
+def classic(group: str, *, members: int, protocol: str | None = "range", protocol_type: str = "consumer") -> Pair:
+    listed = [
+        {"member_id": str(n), "client_id": "c", "client_host": "h", "subscription": b"", "assignment": b""}
+        for n in range(members)
+    ]
+    value = {"protocol_type": protocol_type, "generation": 3, "protocol": protocol, "members": listed}
+    return encode(2, {"group": group}, value)
+
+
+def consumer(group: str, *, epoch: int, assignment: int | None, members: Iterable[tuple[int, int]]) -> list[Pair]:
+    """Return the records of a consumer group; a member is its epoch and its state."""
+    pairs = [encode(3, {"group_id": group}, {"epoch": epoch})]
+    if assignment is not None:
+        pairs.append(encode(6, {"group_id": group}, {"assignment_epoch": assignment}))
+    for number, (member_epoch, state) in enumerate(members):
+        key = {"group_id": group, "member_id": str(number)}
+        pairs.append((encode(5, key, None)[0], b""))
+        pairs.append(encode(8, key, {"member_epoch": member_epoch, "state": state}))
+    return pairs
+
+
+def rows(path: Path, columns: str, view: str = "all_groups") -> list[tuple[Any, ...]]:
+    found = WarehouseReader(path).rows(f"SELECT {columns} FROM {view} ORDER BY {columns}")
+    return [tuple(row.values()) for row in found]
+
+
+def test_offsets_has_the_newest_commit_of_each_key_in_whatever_order_batches_come(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, [commit("g", 5), commit("g", 6, partition=1), commit("h", 1)], start=10)
+    write(tmp_path, [commit("g", 9)], start=20)
+    write(tmp_path, [commit("g", 4), commit("h", None)], start=12)  # an older batch again, and a tombstone
+    write(tmp_path, [commit("g", 100)], cluster="other")
+    assert rows(tmp_path, "cluster, group_id, partition, committed_offset, last_offset", "offsets") == [
+        ("c", "g", 0, 9, 20),
+        ("c", "g", 1, 6, 11),
+        ("other", "g", 0, 100, 0),
+    ]
+
+
+def test_a_commit_after_a_tombstone_counts(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, [commit("g", 5), commit("g", None), commit("g", 0)])
+    assert rows(tmp_path, "group_id, committed_offset", "offsets") == [("g", 0)]
+
+
+STATES = {
+    "no members": (consumer("g", epoch=3, assignment=3, members=[]), "Empty"),
+    "no assignment yet": (consumer("g", epoch=2, assignment=None, members=[(0, 0)]), "Assigning"),
+    "a newer epoch": (consumer("g", epoch=4, assignment=3, members=[(3, 0)]), "Assigning"),
+    "a member that must revoke": (consumer("g", epoch=4, assignment=4, members=[(4, 0), (4, 1)]), "Reconciling"),
+    "a member of an older epoch": (consumer("g", epoch=4, assignment=4, members=[(4, 0), (3, 0)]), "Reconciling"),
+    "all have their assignments": (consumer("g", epoch=4, assignment=4, members=[(4, 0), (4, 0)]), "Stable"),
+}
+
+
+@pytest.mark.parametrize(("pairs", "state"), STATES.values(), ids=STATES)
+def test_the_state_of_a_consumer_group_is_that_of_its_records(pairs: list[Pair], state: str, tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, pairs)
+    assert rows(tmp_path, "group_id, group_type, protocol_type, state") == [("g", "consumer", "consumer", state)]
+
+
+def test_every_type_of_group_is_listed_with_what_the_log_proves(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    share = encode(11, {"group_id": "share"}, {"epoch": 2, "metadata_hash": 0})
+    member = (encode(10, {"group_id": "share", "member_id": "m"}, None)[0], b"")
+    write(
+        tmp_path,
+        [
+            classic("classic", members=2),
+            classic("app", members=1, protocol="stream"),
+            classic("connect", members=0, protocol=None, protocol_type="connect"),
+            *consumer("consumer", epoch=4, assignment=4, members=[(4, 0)]),
+            share,
+            member,
+            commit("only offsets", 5),
+            commit("classic", 7),
+            commit("classic", 7, partition=1),
+        ],
+    )
+    columns = (
+        "group_id, group_type, protocol_type, protocol, state, member_count, group_epoch, offset_count, kafka_streams"
+    )
+    assert rows(tmp_path, columns) == [
+        ("app", "classic", "consumer", "stream", None, 1, 3, 0, True),
+        ("classic", "classic", "consumer", "range", None, 2, 3, 2, False),
+        ("connect", "classic", "connect", None, "Empty", 0, 3, 0, False),
+        ("consumer", "consumer", "consumer", None, "Stable", 1, 4, 0, False),
+        ("only offsets", "classic", "", None, "Empty", 0, None, 1, False),
+        ("share", "share", "share", None, "Stable", 1, 2, 0, False),
+    ]
+    assert rows(tmp_path, "updated_at, group_id")[-1] == (at(11), "classic")
+
+
+def test_a_deleted_group_is_not_listed(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, [*consumer("g", epoch=4, assignment=4, members=[]), commit("g", 1), classic("h", members=0)])
+    gone = [encode(3, {"group_id": "g"}, None), encode(6, {"group_id": "g"}, None), commit("g", None)]
+    write(tmp_path, [*gone, encode(2, {"group": "h"}, None)], start=50)
+    assert rows(tmp_path, "group_id") == []
+
+
+def test_a_group_that_was_converted_has_its_new_type_only(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, [classic("to consumer", members=0), *consumer("to classic", epoch=2, assignment=2, members=[])])
+    new = consumer("to consumer", epoch=1, assignment=1, members=[(1, 0)])
+    write(tmp_path, [encode(2, {"group": "to consumer"}, None), *new], start=50)
+    # An empty consumer group may be dropped without tombstones, too.
+    write(tmp_path, [classic("to classic", members=1)], start=70)
+    assert rows(tmp_path, "group_id, group_type, member_count") == [
+        ("to classic", "classic", 1),
+        ("to consumer", "consumer", 1),
+    ]
+
+
+def test_streams_groups_come_from_the_table_groups_even_while_the_other_query_is_behind(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, [classic("app", members=1, protocol="stream"), commit("app", 3)])
+    row = {"cluster": "c", "group_id": "app", "group_type": "streams", "state": "Stable", "member_count": 1}
+    row |= {"group_epoch": 7, "updated_at": at(90), "last_offset": 90, "source_partition": 0}
+    gone = {**row, "group_id": "gone", "state": "Dead", "deleted_at": at(91)}
+    write_deltalake(tmp_path / "groups", pa.Table.from_pylist([row, gone], arrow_schema("groups")), mode="append")
+    assert rows(tmp_path, "group_id, group_type, state, group_epoch, offset_count, kafka_streams, updated_at") == [
+        ("app", "streams", "Stable", 7, 1, True, at(90))
+    ]
+
+
+def test_the_views_have_the_columns_that_are_documented(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    for name in ("offsets", "all_groups"):
+        found = WarehouseReader(tmp_path).query(f"SELECT * FROM {name}")
+        assert found.schema.names == list(table(name).names)
+
+
+def documented_query(part: str) -> str:
+    blocks = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "tables.md").read_text("utf-8"), re.DOTALL)
+    (query,) = (block for block in blocks if part in block)
+    return str(query)
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([classic("payments", members=2, protocol="stream")], ("stop its instances first", None, 0)),
+        ([classic("payments", members=0)], ("it has no offsets: it would start at auto.offset.reset", None, 0)),
+        ([classic("payments", members=0), commit("payments", 5)], ("ready", None, 0)),
+    ],
+    ids=["with members", "without offsets", "ready"],
+)
+def test_the_check_before_a_migration(records: list[Pair], expected: tuple[Any, ...], tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, records)
+    (row,) = WarehouseReader(tmp_path).rows(documented_query("stop its instances first"))
+    assert (row["result"], row["type_before"], row["offsets_kept"]) == expected
+
+
+def test_the_check_after_a_migration(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, [commit("payments", 5), commit("payments", 6, partition=1)])  # committed at 1970-01-01
+    group = {"cluster": "c", "group_id": "payments", "group_type": "streams", "state": "Stable", "member_count": 1}
+    event = {
+        "cluster": "c",
+        "group_id": "payments",
+        "at": at(1),
+        "kind": "group_type",
+        "old": "classic",
+        "new": "streams",
+    }
+    for name, stored in (("groups", group), ("group_events", event)):
+        write_deltalake(tmp_path / name, pa.Table.from_pylist([stored], arrow_schema(name)), mode="append")
+    reader = WarehouseReader(tmp_path)
+    (row,) = reader.rows(documented_query("stop its instances first"))
+    assert (row["result"], row["type_before"], row["converted_at"], row["offsets_kept"]) == (
+        "converted",
+        "classic",
+        at(1),
+        2,
+    )
+    assert [row["type"] for row in reader.rows(documented_query("kind = 'group_type' ORDER BY at"))] == ["streams"]
+
+
+def test_classic_applications_of_kafka_streams_are_found(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    write(tmp_path, [classic("app", members=1, protocol="stream"), classic("plain", members=1)])
+    found = WarehouseReader(tmp_path).rows(documented_query("kafka_streams AND group_type = 'classic'"))
+    assert [row["group_id"] for row in found] == ["app"]

@@ -1,0 +1,120 @@
+"""`query` and `open_warehouse`: what programs get that read a warehouse by Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+import streaming_app
+from schemas.table_definitions import tables, views
+from streaming_app.errors import WarehouseError
+from tests.warehouses import arrow_schema, make_warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTENSIONS, CATALOG = "spark.sql.extensions", "spark.sql.catalog.spark_catalog"
+PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with one group with one member."""
+    path = make_warehouse(tmp_path_factory.mktemp("queried"))
+    schema = arrow_schema("groups")
+    member = dict.fromkeys(field.name for field in schema.field("members").type.value_type)
+    member |= {"member_id": "m1", "client_tags": {"zone": "z1"}}
+    row = {"cluster": "default", "group_id": "g", "state": "Stable", "members": [member]}
+    write_deltalake(str(path / "groups"), pa.Table.from_pylist([row], schema=schema), mode="append")
+    return path
+
+
+@pytest.mark.parametrize("name", [one.name for one in (*tables(), *views())])
+def test_every_table_and_view_is_read_by_pandas_polars_and_duckdb(warehouse: Path, name: str) -> None:
+    found = streaming_app.query(warehouse, f"SELECT * FROM {name}")
+    rows = found.num_rows
+    assert rows == (1 if name in {"groups", "members"} else 0)
+    assert len(found.to_pandas()) == rows
+    assert pl.from_arrow(found).shape == (rows, found.num_columns)
+    assert len(duckdb.sql("SELECT * FROM found").fetchall()) == rows
+    assert "view" not in str(found.schema)
+
+
+def test_values_at_any_depth_are_kept(warehouse: Path) -> None:
+    (row,) = streaming_app.query(str(warehouse), "SELECT members FROM groups").to_pylist()
+    assert (row["members"][0]["member_id"], dict(row["members"][0]["client_tags"])) == ("m1", {"zone": "z1"})
+
+
+def test_polars_reads_the_tables_themselves(warehouse: Path) -> None:
+    assert pl.read_delta(str(warehouse / "groups"))["state"].to_list() == ["Stable"]
+
+
+@pytest.mark.parametrize(
+    ("place", "sql", "message"),
+    [
+        ("/no/such/place", "SELECT 1", "No streams-groups warehouse at /no/such/place"),
+        ("ftp://host/x", "SELECT 1", "must be a directory"),
+        (None, "SELECT nothing FROM groups", "The query failed: "),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line(warehouse: Path, place: str | None, sql: str, message: str) -> None:
+    with pytest.raises(WarehouseError, match=message) as raised:
+        streaming_app.query(place or warehouse, sql)
+    assert "\n" not in str(raised.value)
+
+
+class SessionWithout:
+    """A session with the configuration of a real one, except for some settings."""
+
+    def __init__(self, spark: SparkSession, *missing: str) -> None:
+        self._spark, self._missing = spark, missing
+        self.conf = self
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        return default if name in self._missing else self._spark.conf.get(name, default)
+
+
+@pytest.mark.parametrize("missing", [(EXTENSIONS,), (CATALOG,), (EXTENSIONS, CATALOG)])
+def test_a_session_without_delta_is_told_what_it_lacks(
+    spark: SparkSession, warehouse: Path, missing: tuple[str, ...]
+) -> None:
+    with pytest.raises(WarehouseError) as raised:
+        streaming_app.open_warehouse(SessionWithout(spark, *missing), str(warehouse))  # type: ignore[arg-type]
+    line = str(raised.value)
+    assert "\n" not in line
+    assert [name for name in (EXTENSIONS, CATALOG) if f"{name} = " in line] == list(missing)
+
+
+def test_an_error_of_a_session_without_the_jar_is_recognized() -> None:
+    spark_error = Exception(
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure the provider name is correct"
+    )
+    assert "configure_spark_with_delta_pip" in str(streaming_app._without_jar(spark_error))
+    missing_class = Exception("java.lang.ClassNotFoundException: org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    assert streaming_app._without_jar(missing_class) is not None
+    assert streaming_app._without_jar(Exception("[TABLE_OR_VIEW_NOT_FOUND] groups")) is None
+
+
+def test_every_column_of_every_view_has_a_comment(spark: SparkSession, empty_warehouse: Path) -> None:
+    session = spark.newSession()
+    streaming_app.open_warehouse(session, empty_warehouse)
+    for definition in (*tables(), *views()):
+        comments = {row["col_name"]: row["comment"] for row in session.sql(f"DESCRIBE {definition.name}").collect()}
+        assert all(comments.values()), (definition.name, comments)
+        assert {column.name: column.about for column in definition.columns}.items() <= comments.items()
+
+
+@pytest.mark.parametrize(("before", "after"), [("50", "2"), ("7", "7")])
+def test_a_query_runs_few_tasks_unless_the_session_was_set_otherwise(
+    spark: SparkSession, empty_warehouse: Path, before: str, after: str
+) -> None:
+    session = spark.newSession()
+    session.conf.set(PARTITIONS, before)
+    streaming_app.open_warehouse(session, str(empty_warehouse))
+    assert session.conf.get(PARTITIONS) == after

@@ -1,0 +1,95 @@
+"""Writes `0.1.0.tar.xz` next to this: warehouse and checkpoint of release 0.1.0 after part of a recorded log.
+
+    git worktree add --detach TREE a806b71
+    python -m tests.upgrade.record TREE
+
+Only the command of that release runs, with its code; the broker and the log are those of this tree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kafka import KafkaProducer
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
+from tests.history.log import RawRecord
+from tests.recorded import record as recorded
+
+TOPIC = "recorded"
+PARTS = 2  # of the log: 0.1.0 read all but the last one, in a run for each
+_HERE = Path(__file__).parent
+ARCHIVE = _HERE / "0.1.0.tar.xz"
+_LOG = Path(recorded.__file__).with_name("4.4.0.jsonl.gz")
+_OF_THE_MACHINE = {".lock", ".log", ".properties"}
+_KEEP_RECORDS = {"retention.ms": "-1"}  # they are old
+
+
+def read_parts() -> list[list[RawRecord]]:
+    """Return the recorded log, cut by time."""
+    records = sorted(recorded.read(_LOG)[0], key=lambda raw: (raw.timestamp_ms, raw.partition, raw.offset))
+    size = -(-len(records) // PARTS)
+    return [records[start : start + size] for start in range(0, len(records), size)]
+
+
+def create_topic(client: StreamsGroupClient, name: str, **configs: str) -> None:
+    """Create a topic for the whole log."""
+    partitions = 1 + max(raw.partition for part in read_parts() for raw in part)
+    client.create_topic(name, partitions, {**_KEEP_RECORDS, **configs})
+
+
+def produce(server: str, topic: str, records: Iterable[RawRecord]) -> None:
+    """Append records to a topic, in their order, with their times."""
+    producer = KafkaProducer(bootstrap_servers=server)
+    for raw in records:
+        producer.send(topic, key=raw.key, value=raw.value, partition=raw.partition, timestamp_ms=raw.timestamp_ms)
+    producer.flush()
+    producer.close()
+
+
+def main(tree: Path) -> None:
+    """Write the archive with the release in `tree`."""
+    with tempfile.TemporaryDirectory() as directory, LocalBroker(Path(directory) / "broker", progress=print) as broker:
+        warehouse = Path(directory) / "warehouse"
+        with StreamsGroupClient(broker.bootstrap_server) as client:
+            create_topic(client, TOPIC)
+        for part in read_parts()[:-1]:
+            produce(broker.bootstrap_server, TOPIC, part)
+            _run(tree, ["run", "--once", "--topic", TOPIC, "--bootstrap-server", broker.bootstrap_server], warehouse)
+        pack(warehouse)
+    print(f"{ARCHIVE.name}: {ARCHIVE.stat().st_size:,} bytes")
+
+
+def pack(warehouse: Path) -> None:
+    """Write the archive of a warehouse, without what is only of the machine that wrote it."""
+    heartbeat = warehouse / "_jobs" / "default.running.json"
+    record = {**json.loads(heartbeat.read_text("utf-8")), "host": "recorded"}
+    heartbeat.write_text(json.dumps(record), "utf-8")
+    with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
+        for path in sorted(warehouse.rglob("*")):
+            if path.is_file() and path.suffix not in _OF_THE_MACHINE and path.name != "default.json":
+                archive.add(path, path.relative_to(warehouse), filter=_anonymous)
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def _run(tree: Path, arguments: Sequence[str], warehouse: Path) -> None:
+    program = "from streaming_app.cli.main import main; main(prog_name='streams-groups')"
+    command = [sys.executable, "-c", program, *arguments, "--warehouse", str(warehouse)]
+    subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

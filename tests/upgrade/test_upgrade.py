@@ -1,0 +1,115 @@
+"""A warehouse and checkpoint of release 0.1.0 go on with this release: nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.tables.reader import WarehouseReader
+from tests.job.job_runner import run_once
+from tests.upgrade.record import ARCHIVE, TOPIC, create_topic, produce, read_parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.broker
+YEARS_MS = str(10 * 365 * 86_400_000)
+KINDS_OF_LATER_RELEASES = {"topology", "not_ready_reason"}
+GROUPS = (
+    "SELECT group_id, state, state_since, group_epoch, assignment_epoch, assigned_at, topology_epoch, "
+    "validated_topology_epoch, stored_description_epoch, failed_description_epoch, description_status, "
+    "unsolicited_pushes, member_count, deleted_at, source_partition, last_offset FROM groups ORDER BY group_id"
+)
+MEMBERS = (
+    "SELECT group_id, member_id, member_epoch, previous_member_epoch, member_state, instance_id, rack_id, client_id, "
+    "client_host, process_id, topology_epoch, rebalance_timeout_ms FROM members ORDER BY group_id, member_id"
+)
+ASSIGNMENTS = (
+    "SELECT group_id, member_id, role, subtopology_id, partition, current, target, pending_revocation "
+    "FROM assignments ORDER BY group_id, member_id, role, subtopology_id, partition"
+)
+EVENTS = (
+    "SELECT group_id, kind, coalesce(member_id, '') AS member_id, coalesce(e.old, '') AS old, "
+    "coalesce(e.new, '') AS new, at, e.offset FROM group_events e ORDER BY group_id, e.offset, kind, member_id"
+)
+
+
+def extract(directory: Path, topic: str, identity: Mapping[str, str]) -> Path:
+    """Extract the warehouse of 0.1.0 as one of this topic, which has the records that were read then."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(directory, filter="data")
+    for file in (directory / "_checkpoints").rglob("*"):
+        if file.suffix == ".crc":  # of files that change here
+            file.unlink()
+        elif file.is_file():
+            text = file.read_text("utf-8").replace(f'"{TOPIC}"', f'"{topic}"')
+            file.write_text(text.replace(rf"\"{TOPIC}\"", rf"\"{topic}\""), "utf-8")
+    record = directory / "_checkpoints" / "default.topic.json"
+    record.write_text(json.dumps({**json.loads(record.read_text("utf-8")), **identity}), "utf-8")
+    return directory
+
+
+def answers(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
+    reader = WarehouseReader(warehouse)
+    events = [event for event in reader.rows(EVENTS) if event["kind"] not in KINDS_OF_LATER_RELEASES]
+    return {"events": events} | {
+        name: reader.rows(query) for name, query in (("groups", GROUPS), ("members", MEMBERS), ("tasks", ASSIGNMENTS))
+    }
+
+
+@pytest.mark.parametrize(
+    ("configs", "first_line"),
+    [
+        pytest.param({"delete.retention.ms": YEARS_MS}, "resuming from the checkpoint", id="soon"),
+        pytest.param({}, "reading from the beginning", id="after tombstones may have been removed"),
+    ],
+)
+def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
+    spark: SparkSession,
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    configs: Mapping[str, str],
+    first_line: str,
+) -> None:
+    topic, server = unique("recorded"), broker.bootstrap_server
+    create_topic(client, topic, **configs)
+    *read_by_0_1_0, rest = read_parts()
+    for part in read_by_0_1_0:
+        produce(server, topic, part)
+
+    def run(warehouse: Path) -> list[str]:
+        return run_once(spark, server, warehouse, topic=topic)
+
+    reference = tmp_path / "reference"
+    run(reference)
+    identity = json.loads((reference / "_checkpoints" / "default.topic.json").read_text("utf-8"))
+    upgraded = extract(
+        tmp_path / "upgraded", topic, {name: identity[name] for name in ("cluster_id", "topic", "topic_id")}
+    )
+    assert first_line in run(upgraded)[0]
+    assert answers(upgraded) == answers(reference)
+    produce(server, topic, rest)
+    for warehouse in (upgraded, reference):
+        run(warehouse)
+    assert answers(upgraded) == answers(reference)
+    assert WarehouseReader(upgraded).rows("SELECT max(at) AS last FROM group_events")[0]["last"] < datetime.now(
+        timezone.utc
+    )
+
+
+def test_the_archive_is_of_0_1_0_and_small() -> None:
+    with tarfile.open(ARCHIVE) as archive:
+        names = archive.getnames()
+    assert any(name.startswith("_checkpoints/default/commits/") for name in names)
+    assert not any(name.startswith("topologies/") for name in names)  # a table of later releases
+    assert ARCHIVE.stat().st_size < 200_000

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
     from streaming_app.config.job_config import JobConfig
     from streaming_app.config.lag import LagSettings
+    from streaming_app.stream.health import Health
 
 _BOOTSTRAP_MS = 10_000
+_POLL_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0
 _SAVE_SECONDS = 60.0  # between two writes of the samples
 _SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
@@ -52,10 +54,14 @@ class LagService:
         report: Callable[[str], None],
         describe_error: Callable[[Exception], str] = str,
         clock: Callable[[], float] = time.time,
+        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator."""
+        """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
+
+        No pass begins while not `is_ready`: the job reads old records, or has itself reported that no broker answers.
+        """
         self._settings, self._store, self._connect = settings, store, connect
-        self._report, self._describe_error, self._clock = report, describe_error, clock
+        self._report, self._describe_error, self._clock, self._is_ready = report, describe_error, clock, is_ready
         self._pass = LagPass(store, settings.allowed_for, clock)
         self._admin: Admin | None = None
         self._is_restored = False
@@ -103,6 +109,9 @@ class LagService:
 
     def _run(self) -> None:
         while not self._stop.is_set():
+            if not self._is_ready():
+                self._stop.wait(_POLL_SECONDS)
+                continue
             began = time.monotonic()
             self._attempt()
             seconds = time.monotonic() - began
@@ -200,7 +209,9 @@ class LagService:
             self._admin = None
 
 
-def make_lag_service(config: JobConfig, properties: Mapping[str, str], report: Callable[[str], None]) -> LagService:
+def make_lag_service(
+    config: JobConfig, properties: Mapping[str, str], health: Health, report: Callable[[str], None]
+) -> LagService:
     """Return the service of a job. Raises WarehouseError if the tables do not exist."""
 
     def connect() -> Admin:
@@ -214,6 +225,7 @@ def make_lag_service(config: JobConfig, properties: Mapping[str, str], report: C
         connect,
         report=report,
         describe_error=partial(_describe_error, config.bootstrap_server, properties),
+        is_ready=lambda: health.status.caught_up and health.status.brokers_away_since is None,
     )
 
 

@@ -135,7 +135,8 @@ def background_services(
     summaries = DailySummaries(times, record, summary_at, evaluator.send_summary)
     lag = None
     if config.lag.enabled:
-        lag = make_lag_service(config, client_properties(config.bootstrap_server, config.command_config), report)
+        properties = client_properties(config.bootstrap_server, config.command_config)
+        lag = make_lag_service(config, properties, health, report)
     with ExitStack() as at_exit:
         if config.metrics.listen:
             newest_lag = lag.status if lag else _no_lag

@@ -166,6 +166,27 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
     ]
 
 
+def test_no_pass_begins_while_the_job_is_not_ready(passes: Passes) -> None:
+    asked: list[bool] = []
+
+    def is_ready() -> bool:
+        asked.append(False)
+        return False
+
+    service = LagService(
+        LagSettings(interval=0.01),
+        LagStore(passes.path, "default"),
+        lambda: pytest.fail("it connected"),
+        report=passes.lines.append,
+        is_ready=is_ready,
+    )
+    service.start()
+    assert wait_until(lambda: bool(asked), 10)
+    service.close()
+
+    assert (service.result, service.failures, passes.lines) == (None, 0, [])
+
+
 def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     passes.run([row(lag=10, status="STOPPED", status_since=5.0, behind_since=4.0)])
     service = passes.start(LagSettings())

@@ -277,9 +277,9 @@ export class Picture {
     if (!entry) return;
     entry.node = node;
     [node.title, ...node.lines].forEach((text, index) => {
-      if (entry.texts[index] && entry.texts[index].textContent !== text) entry.texts[index].textContent = text;
+      const spoken = `${text} `; // a blank between the lines in the name of the button
+      if (entry.texts[index] && entry.texts[index].textContent !== spoken) entry.texts[index].textContent = spoken;
     });
-    entry.group.setAttribute("aria-label", [node.title, ...node.lines].join(", "));
     entry.base = `node k-${node.kind}${node.tone ? ` t-${node.tone}` : ""}`;
     entry.group.setAttribute("class", entry.base);
   }

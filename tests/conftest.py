@@ -53,7 +53,8 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_surrogates(key): _without_surrogates(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(map(_without_surrogates, value))
+        inner = map(_without_surrogates, value)
+        return list(inner) if isinstance(value, list) else tuple(inner)
     return value
 
 

@@ -13,6 +13,7 @@ COMMANDS = (
     "demo",
     "list_groups",
     "describe",
+    "lag",
     "diff",
     "history",
     "sql",

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from streaming_app.alerts.settings import AlertSettings
 from streaming_app.alerts.sinks.settings import SinkList
 from streaming_app.config import defaults
+from streaming_app.config.lag import LagSettings
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.names import check_name
 from streaming_app.stream.settings import OffsetsSettings
@@ -82,4 +83,5 @@ class Settings(BaseModel):
     sinks: SinkList = ()
     metrics: MetricsSettings = MetricsSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
+    lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()

@@ -1,4 +1,4 @@
-"""What runs in the background of the stream: alert evaluation, the HTTP server, the heartbeat and the self-check.
+"""What runs in the background of the stream: alerts, lag, the HTTP server, the heartbeat and the self-check.
 
 The services start before the topic is described: a job that waits for brokers serves metrics and probes, sends alerts
 and writes heartbeats. The self-check belongs to a query: it begins and ends with each start of one.
@@ -23,6 +23,8 @@ from streaming_app.alerts.store import AlertStore
 from streaming_app.alerts.summaries import DailySummaries, make_summary
 from streaming_app.errors import WarehouseError
 from streaming_app.job.heartbeat import Heartbeat
+from streaming_app.job.lag_service import LagService, make_lag_service
+from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -49,6 +51,7 @@ class BackgroundServices:
     group_cache: GroupCache
     _evaluator: AlertEvaluator
     _descriptions: DescriptionSupport
+    _lag: LagService | None = None
     _self_check: SelfCheck | None = None
 
     def start_self_check(self, self_check: SelfCheck) -> None:
@@ -71,7 +74,9 @@ class BackgroundServices:
             self._descriptions.plugin_absent(now)
 
     def finish(self) -> None:
-        """Evaluate the rules once more after the last batch, and send what is due."""
+        """Find the lag and evaluate the rules once more after the last batch, and send what is due."""
+        if self._lag is not None:
+            self._lag.finish()
         self._evaluator.finish(_SEND_SECONDS)
 
 
@@ -128,9 +133,16 @@ def background_services(
     times = {sink.name: sink.summary for sink in config.sinks if isinstance(sink, TextSettings) and sink.summary}
     record = _SmallFile(files, config.warehouse / "_jobs" / f"{config.cluster}.summaries.json")
     summaries = DailySummaries(times, record, summary_at, evaluator.send_summary)
+    lag = None
+    if config.lag.enabled:
+        properties = client_properties(config.bootstrap_server, config.command_config)
+        lag = make_lag_service(config, properties, health, report)
     with ExitStack() as at_exit:
         if config.metrics.listen:
-            sources = MetricSources(config.cluster, group_cache, health, evaluator.open_alerts, evaluator.sinks)
+            newest_lag = lag.status if lag else _no_lag
+            sources = MetricSources(
+                config.cluster, group_cache, health, evaluator.open_alerts, evaluator.sinks, newest_lag
+            )
             registry = make_registry(sources, config.metrics)
             server = HttpServer(config.metrics.listen, make_app(registry, health, config.cluster))
             at_exit.callback(server.close)
@@ -138,9 +150,16 @@ def background_services(
         evaluator.start()
         at_exit.callback(lambda: heartbeat.stop(evaluator.sinks()))
         at_exit.callback(evaluator.close, _CLOSE_SECONDS)
-        services = BackgroundServices(group_cache, evaluator, descriptions)
+        if lag is not None and not config.once:
+            lag.start()
+            at_exit.callback(lag.close)
+        services = BackgroundServices(group_cache, evaluator, descriptions, lag)
         at_exit.callback(services.stop_self_check)  # before the others end
         yield services
+
+
+def _no_lag() -> None:
+    return None
 
 
 class _SmallFile(NamedTuple):

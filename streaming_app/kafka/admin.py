@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
 from kafka.protocol.metadata.find_coordinator import CoordinatorType
 
 from streaming_app.kafka.errors import COORDINATOR_CODES, GroupError
@@ -56,6 +57,39 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
                     request = build_request(ids[start : start + batch_size])
                     response = await self._manager.send(request, node_id=node_id)
                     responses.append(response.to_dict())
+            return responses
+
+        return self._manager.run(send)  # type: ignore[no-any-return] # kafka-python is untyped
+
+    def send_to_any(self, request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        """Send a request that any broker answers, and return the response."""
+
+        async def send() -> Any:  # noqa: ANN401 - the same
+            return await self._manager.send(request)
+
+        return self._manager.run(send)
+
+    def send_all(self, requests: Sequence[tuple[int, Any]], timeout_ms: int) -> list[Any]:
+        """Send each request to the broker of that id, all before the first response; return responses in order.
+
+        The entry of a request that failed is its KafkaError.
+        """
+
+        async def send() -> list[Any]:
+            if any(self._manager.cluster.broker_metadata(node_id) is None for node_id, _ in requests):
+                await self._manager.cluster.refresh_metadata()  # a broker joined
+            responses: list[Any] = []
+            for node_id, request in requests:
+                try:
+                    responses.append(self._manager.send(request, node_id, timeout_ms))
+                except KafkaError as error:  # noqa: PERF203 - each has its own
+                    responses.append(error)
+            for number, sent in enumerate(responses):
+                if not isinstance(sent, KafkaError):
+                    try:
+                        responses[number] = await sent
+                    except KafkaError as error:
+                        responses[number] = error
             return responses
 
         return self._manager.run(send)  # type: ignore[no-any-return] # kafka-python is untyped

@@ -151,10 +151,14 @@ class StreamsGroupClient:
         }
         request = build(OffsetCommitRequest, fields)
         request._max_version = _LAST_COMMIT_VERSION_WITH_NAMES  # noqa: SLF001 - how kafka-python itself caps a version
-        response = self._send(group_id, request)
-        for topic in response["topics"]:
-            for partition in topic["partitions"]:
-                raise_for_code(partition["error_code"])
+
+        def commit() -> None:
+            response = self.admin.send_to_coordinator(group_id, request)
+            for topic in response["topics"]:
+                for partition in topic["partitions"]:  # which also say that the coordinator is another
+                    raise_for_code(partition["error_code"])
+
+        self._retry(commit, [group_id])
 
     def _send(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         def send() -> Fields:

@@ -16,13 +16,18 @@ _NAMES = {
 }
 
 
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code."""
+    known = kafka_errors.get(code)
+    return _NAMES.get(code) or (known.message if known else f"UNKNOWN_ERROR_{code}")
+
+
 class GroupError(Exception):
     """A coordinator rejected a request. `code` and `name` are Kafka's, `message` is the coordinator's, "" for none."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         self.code = code
-        known = kafka_errors.get(code)
-        self.name: str = _NAMES.get(code) or (known.message if known else f"UNKNOWN_ERROR_{code}")
+        self.name = error_name(code)
         self.message = message or ""
         super().__init__(f"{self.name}: {message}" if message else self.name)
 

@@ -25,12 +25,17 @@ from streaming_app.alerts.rules.alert import Alert
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape, SinkCounts
+from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus, compatible_series
 from streaming_app.metrics.metric import Metric, ScrapeT
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
 
 _SUFFIXES = {"counter": "_total", "info": "_info"}  # of the samples; the name of the family has none
 _DEAD, _STABLE = "Dead", "Stable"
+
+
+def _unknown() -> None:
+    return None
 
 
 class GroupSource(Protocol):
@@ -53,6 +58,8 @@ class MetricSources:
     alerts: Callable[[], Iterable[Alert]] = tuple
     """Returns the open alerts."""
     sinks: Callable[[], Sequence[SinkCounts]] = tuple
+    lag: Callable[[], LagStatus | None] = _unknown
+    """Returns the newest pass over the lag; None before the first one, and without."""
 
 
 def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
@@ -67,12 +74,15 @@ class _StreamsGroupsCollector(Collector):
         self._sources = sources
         self._group_pattern = re.compile(settings.groups, re.DOTALL)  # an id may hold any character
         self._max_groups = settings.max_groups
+        self._settings = settings
+        self._lag: LagScrape | None = None
         self._version = version("streams-groups")
 
     def describe(self) -> Iterator[MetricFamily]:
         """Yield the families without samples, by which a scrape with `?name[]=` selects."""
         yield from (_family(metric) for metric in JOB_METRICS)
         yield from (_family(metric) for metric in GROUP_METRICS)
+        yield from (_family(metric) for metric in LAG_METRICS)
 
     def collect(self) -> Iterator[MetricFamily]:
         sources, now = self._sources, time.time()
@@ -94,6 +104,24 @@ class _StreamsGroupsCollector(Collector):
         labelled = [({"cluster": sources.cluster, "group": scrape.snapshot.group_id}, scrape) for scrape in scrapes]
         for group_metric in GROUP_METRICS:
             yield _with_samples(group_metric, labelled)
+        yield from self._collect_lag()
+
+    def _collect_lag(self) -> Iterator[MetricFamily]:
+        """Yield the families of the newest pass; its sums are made once, however many scrapes there are."""
+        status, scrape = self._sources.lag(), self._lag
+        if status is None:
+            return
+        if scrape is None or scrape.status.rows is not status.rows or scrape.status.failures != status.failures:
+            scrape = self._lag = LagScrape(status, self._settings)
+        cluster = self._sources.cluster
+        for metric in LAG_METRICS:
+            yield _with_samples(metric, [({"cluster": cluster}, scrape)])
+        if self._settings.compatibility:
+            for name, text, series in compatible_series(scrape, cluster):
+                family = MetricFamily(name, text, "gauge")
+                for labels, value in series:
+                    family.add_sample(name, dict(labels), value)
+                yield family
 
 
 def _priority(group: GroupSnapshot) -> tuple[bool, str]:

@@ -11,8 +11,9 @@ from typing import Any
 
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
+from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
-from streaming_app.metrics.settings import MAX_GROUPS
+from streaming_app.metrics.settings import MAX_GROUPS, MAX_LAG_SERIES
 
 PAGE = Path(__file__).parents[2] / "deploy" / "METRICS.md"
 
@@ -43,6 +44,17 @@ series: `streams_group_state{{state="NotReady"}}` is all that a query needs. The
 leaves the state.
 
 """
+_LAG = f"""\
+Groups of any type that match `metrics.groups`. A value that is not known is absent, never -1. `metrics.lag_by` names
+what has series (`group`, `topic`, `subtopology` and `process` by default, `task` and `partition` on request), and of
+each metric at most {MAX_LAG_SERIES:,} series are served (`metrics.max_lag_series`), the largest first.
+
+With `metrics.compatibility: kafka-lag-exporter` the lag is also served under the names of that exporter:
+`kafka_consumergroup_group_offset`, `_lag`, `_lag_seconds`, `_max_lag`, `_max_lag_seconds`, `_sum_lag` and
+`_topic_sum_lag`, `kafka_partition_latest_offset` and `kafka_partition_earliest_offset`, with its labels. That is a
+series for each partition; `client_id` is empty.
+
+"""
 _HEADER = "| name | type | labels | description |\n|---|---|---|---|\n"
 
 
@@ -54,6 +66,9 @@ def page() -> str:
         + _table(JOB_METRICS, ())
         + "\n## Each group\n\n"
         + _table(GROUP_METRICS, ("group",))
+        + "\n## Lag\n\n"
+        + _LAG
+        + _table(LAG_METRICS, ())
     )
 
 

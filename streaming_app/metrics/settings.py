@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MAX_GROUPS = 1_000
+MAX_LAG_SERIES = 10_000
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\s\]]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
 _MAX_PORT = 65_535
 
@@ -33,6 +34,9 @@ def split_address(text: str) -> tuple[str, int]:
     return matched["ipv6"] or matched["host"], int(matched["port"])
 
 
+LagSubject = Literal["group", "topic", "subtopology", "process", "task", "partition"]
+
+
 class MetricsSettings(BaseModel):
     """The section `metrics`."""
 
@@ -44,3 +48,9 @@ class MetricsSettings(BaseModel):
     """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: groups that are not Stable first, then by id."""
+    lag_by: tuple[LagSubject, ...] = ("group", "topic", "subtopology", "process")
+    """What has series of its lag."""
+    max_lag_series: Annotated[int, Field(ge=0)] = MAX_LAG_SERIES
+    """Maximum number of series of each kind of lag: the largest first."""
+    compatibility: Literal["kafka-lag-exporter"] | None = None
+    """Whose names the lag has in addition."""

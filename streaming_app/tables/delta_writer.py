@@ -32,8 +32,18 @@ _PROPERTIES = {
     "delta.logRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
     "delta.deletedFileRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
 }
-_NO_DELETION_VECTORS = {"delta.enableDeletionVectors": "false"}  # delta-rs writes the table, and does not write them
-_TABLE_PROPERTIES = dict.fromkeys(("alerts", "offset_commits", "group_records"), _NO_DELETION_VECTORS)
+_BY_DELTA_RS = {"delta.enableDeletionVectors": "false"}  # delta-rs writes the table, and does not write them
+_REPLACED = {  # as a whole, every half minute or so: old versions would soon be larger than all else
+    **_BY_DELTA_RS,
+    "delta.logRetentionDuration": "interval 30 minutes",
+    "delta.deletedFileRetentionDuration": "interval 30 minutes",
+}
+_TABLE_PROPERTIES = {
+    **dict.fromkeys(("alerts", "offset_commits", "group_records"), _BY_DELTA_RS),
+    "lag": _REPLACED,
+    "lag_history": _BY_DELTA_RS,
+    "log_ends": _REPLACED,
+}
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
 # Group ids are in some of the SQL text below, and whoever may join a group chooses its id. Spark would replace `${...}`
 # in it by settings, and with the second setting would not understand `_literal`.

@@ -2,14 +2,26 @@
 
 import argparse
 
-from tests.bench import catchup, decode, freshness, notification, offsets, rules, throughput, touched, week
+from tests.bench import (
+    catchup,
+    decode,
+    freshness,
+    list_offsets,
+    notification,
+    offsets,
+    page,
+    rules,
+    throughput,
+    touched,
+    week,
+)
 from tests.bench.bench_harness import open_harness
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
 
-ALONE = {"decode": decode.run, "rules": rules.run}
+ALONE = {"decode": decode.run, "rules": rules.run, "lag": list_offsets.run_pure, "page": page.run}
 WITH_A_BROKER = {
     "throughput": lambda shared: throughput.run(shared, asked.commits, asked.groups),
     "freshness": lambda shared: [freshness.run(shared, groups) for groups in (100, 10_000)],
@@ -20,6 +32,7 @@ WITH_A_BROKER = {
     "offsets-memory": lambda shared: offsets.run_memory(shared, 1_000_000),
     "offsets-freshness": lambda shared: offsets.run_freshness(shared, 100, 5_000, asked.keys),
     "week": week.run,
+    "list_offsets": list_offsets.run,
 }
 EVERY = [*ALONE, *WITH_A_BROKER]
 parser.add_argument("which", nargs="*", default=EVERY, metavar="BENCHMARK", help=", ".join(EVERY))

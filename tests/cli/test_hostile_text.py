@@ -19,8 +19,10 @@ from streaming_app.alerts.store import AlertStore
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
+from streaming_app.tables.lag_store import LagStore
 from streaming_app.tables.location import Location
 from tests.hostile import STORED, effective_characters
+from tests.lag.lag_harness import row as lag_row
 from tests.warehouses import arrow_schema, make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -49,6 +51,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     delivery = Delivery("log", FIRING, None, 3, STORED)
     alert = Alert("default", STORED, "R", "critical", FIRING, AT, AT, None, STORED, {STORED: [STORED]}, (delivery,))
     AlertStore(Location(str(path)), "default").save([alert])
+    names = ("group_id", "topic", "subtopology_id", "task_id", "member_id", "process_id", "client_host")
+    LagStore(path, "default").replace_lag([lag_row(**dict.fromkeys(names, STORED))])
     facts = JobStatus(AT, failure=STORED, failing_since=AT)
     values = {"at": AT, "every_seconds": 5, "facts": facts, "records_seen": 7, "last_batch_seconds": 1, "host": STORED}
     (path / "_jobs").mkdir()
@@ -71,6 +75,9 @@ TEXT = [
     (["describe", "--all-groups", "--verbose"], 2),
     (["describe", "--group", STORED, "--members", "--verbose"], 2),
     (["describe", "--all-groups", "--topology", "--verbose"], 2),
+    (["describe", "--all-groups", "--offsets", "--verbose"], 2),
+    (["lag", "--by", "task"], 2),
+    (["lag", "--group", STORED, "--by", "process"], 2),
     (["alerts"], 2),
     (["sql", "SELECT * FROM groups", "--format", "csv"], 2),
     (["sql", f"SELECT group_id AS {ALIAS} FROM groups", "--format", "csv"], 2),
@@ -101,6 +108,8 @@ def test_status_has_no_such_characters(warehouse: Path) -> None:
     "command",
     [
         ["describe", "--all-groups", "--json"],
+        ["describe", "--all-groups", "--offsets", "--json"],
+        ["lag", "--by", "partition", "--json"],
         ["alerts", "--json"],
         ["status", "--json"],
         ["sql", "SELECT * FROM groups", "--format", "json"],

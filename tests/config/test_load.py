@@ -55,10 +55,19 @@ KEYS = [
     Key(("metrics", "listen"), "file:1", "variable:2", "flag:3"),
     Key(("metrics", "groups"), "file", "variable"),
     Key(("metrics", "max_groups"), 1, "2"),
+    Key(("metrics", "lag_by"), ["group"], '["task"]'),
+    Key(("metrics", "max_lag_series"), 1, "2"),
+    Key(("metrics", "compatibility"), "kafka-lag-exporter", "kafka-lag-exporter"),
     Key(("offsets", "enabled"), json.loads("false"), "true", json.loads("false")),
     Key(("offsets", "trigger"), 1.0, "2.0"),
     Key(("self_check", "enabled"), json.loads("false"), "true"),
     Key(("self_check", "interval"), 1.0, "2.0"),
+    Key(("lag", "enabled"), json.loads("false"), "true"),
+    Key(("lag", "interval"), 1.0, "2.0"),
+    Key(("lag", "history_interval"), 1.0, "2.0"),
+    Key(("lag", "history_days"), 1.0, "2.0"),
+    Key(("lag", "allowed"), 1, "2"),
+    Key(("lag", "allowed_by_group"), {"file": 1}, '{"variable": 2}'),
 ]
 
 
@@ -106,7 +115,7 @@ def test_precedence_is_flags_environment_file_default(
     )
     assert from_flag is None or from_flag.source_of(key.path) == FLAG
     assert values[0] != values[1] == json.dumps(key.file)
-    if key.path != ("dialect",):  # there are only two dialects
+    if key.path not in {("dialect",), ("metrics", "compatibility")}:  # there are only two values
         assert len({*values[1:]}) == len(values) - 1
 
 

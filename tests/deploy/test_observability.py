@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules in `deploy/`: their queries are valid and use metrics that exist."""
+"""The dashboards and the alert rules in `deploy/`: their queries are valid and use metrics that exist."""
 
 from __future__ import annotations
 
@@ -15,23 +15,29 @@ import pytest
 import yaml
 
 from streaming_app.alerts.rules.evaluate import RULES
+from streaming_app.lag.status import STATUSES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
+from streaming_app.metrics.lag_metrics import LAG_METRICS
 from tests.tools import MissingToolError, debian_tool
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES_FILE = DEPLOY / "prometheus" / "streams-groups.rules.yml"
 RULES_TEST = DEPLOY / "prometheus" / "streams-groups.rules.test.yml"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "streams-groups.json").read_text("utf-8"))
+SCALED_OBJECT = yaml.safe_load((DEPLOY / "keda" / "scaledobject.yaml").read_text("utf-8"))
+AUTOSCALER = yaml.safe_load((DEPLOY / "keda" / "hpa.yaml").read_text("utf-8"))
 GROUPS = yaml.safe_load(RULES_FILE.read_text("utf-8"))["groups"]
 ALERTS = [rule for group in GROUPS for rule in group["rules"]]
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+LAG_DASHBOARD = json.loads((DEPLOY / "grafana" / "streams-groups-lag.json").read_text("utf-8"))
+DASHBOARDS = (DASHBOARD, LAG_DASHBOARD)
+PANELS = [panel for dashboard in DASHBOARDS for panel in dashboard["panels"] if panel["type"] != "row"]
 VARIABLES = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
 
 _SUFFIXES = {"summary": ("_count", "_sum")}
 LABELS = {
     metric.name + suffix: {"cluster", *group, *metric.labels}
-    for metrics, group in ((JOB_METRICS, ()), (GROUP_METRICS, ("group",)))
+    for metrics, group in ((JOB_METRICS, ()), (GROUP_METRICS, ("group",)), (LAG_METRICS, ()))
     for metric in metrics
     for suffix in _SUFFIXES.get(metric.type, ("",))
 }
@@ -40,6 +46,7 @@ COUNTERS = {name for name in LABELS if name.endswith(("_total", "_sum", "_count"
 
 QUERIES = [
     *((f"alert {rule['alert']}", rule["expr"]) for rule in ALERTS),
+    ("keda", SCALED_OBJECT["spec"]["triggers"][0]["metadata"]["query"]),
     *((f"panel {panel['title']}", target["expr"]) for panel in PANELS for target in panel["targets"]),
 ]
 
@@ -77,7 +84,7 @@ def test_label_values_are_values_that_the_job_exports() -> None:
     matched = {value for _, query in QUERIES for value in re.findall(r'(?:state|status)[=!]~?"([^"]+)"', query)}
     used = {name for value in matched for name in value.split("|")}
     known = {"Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Unknown", "firing", "pending"}
-    known |= {"CURRENT", "FAILED", "UNCERTAIN", "NEVER_STORED", "STALE", "NO_TOPOLOGY"}
+    known |= STATUSES.keys() | {"CURRENT", "FAILED", "UNCERTAIN", "NEVER_STORED", "STALE", "NO_TOPOLOGY"}
     assert used <= known
     assert {"NotReady", "FAILED", "firing"} <= used
 
@@ -142,9 +149,19 @@ def test_the_dashboard_has_the_fields_that_grafana_requires() -> None:
     ]
 
 
+def test_the_dashboard_of_lag_has_what_grafana_requires_and_an_id_of_its_own() -> None:
+    assert LAG_DASHBOARD["uid"] == "streams-groups-lag"
+    assert LAG_DASHBOARD["schemaVersion"] == DASHBOARD["schemaVersion"]
+    assert [variable["name"] for variable in LAG_DASHBOARD["templating"]["list"]] == list(VARIABLES)
+    ids = [panel["id"] for panel in LAG_DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard["uid"])
 @pytest.mark.parametrize("name", ["cluster", "group"])
-def test_a_variable_takes_its_values_from_an_existing_label(name: str) -> None:
-    query = re.fullmatch(r"label_values\((\w+)(\{.+\})?, (\w+)\)", VARIABLES[name]["query"]["query"])
+def test_a_variable_takes_its_values_from_an_existing_label(name: str, dashboard: dict[str, Any]) -> None:
+    (variable,) = (one for one in dashboard["templating"]["list"] if one["name"] == name)
+    query = re.fullmatch(r"label_values\((\w+)(\{.+\})?, (\w+)\)", variable["query"]["query"])
     assert query
     assert query[3] == name
     assert name in LABELS[query[1]]
@@ -169,11 +186,17 @@ def grid_cells(panel: dict[str, Any]) -> Iterator[tuple[int, int]]:
     return ((x, y) for x in range(area["x"], area["x"] + area["w"]) for y in range(area["y"], area["y"] + area["h"]))
 
 
-def test_no_two_panels_overlap_and_none_leaves_the_grid() -> None:
-    for panel in DASHBOARD["panels"]:
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard["uid"])
+def test_no_two_panels_overlap_and_none_leaves_the_grid(dashboard: dict[str, Any]) -> None:
+    for panel in dashboard["panels"]:
         assert 0 <= panel["gridPos"]["x"] <= panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
-    for one, other in combinations(DASHBOARD["panels"], 2):
+    for one, other in combinations(dashboard["panels"], 2):
         assert not set(grid_cells(one)) & set(grid_cells(other)), (one["title"], other["title"])
+
+
+def test_the_autoscaler_uses_an_existing_metric() -> None:
+    metric = AUTOSCALER["spec"]["metrics"][0]["external"]["metric"]
+    assert set(metric["selector"]["matchLabels"]) <= LABELS[metric["name"]]
 
 
 def test_every_metric_is_used_by_a_panel_or_an_alert() -> None:

@@ -33,9 +33,13 @@ def run_job(
 
 
 def run_once(spark: SparkSession, server: str, warehouse: object, **settings: Any) -> list[str]:
-    """Do the same in this process, in an existing session; return the lines that the job reports."""
+    """Do the same in this process, in an existing session; return the lines that the job reports.
+
+    Without the lag, unless a test asks for it: it would be a connection more for each.
+    """
     lines: list[str] = []
-    config = JobConfig.model_validate({"bootstrap_server": server, "warehouse": warehouse, "once": True, **settings})
+    given = {"bootstrap_server": server, "warehouse": warehouse, "once": True, "lag": {"enabled": False}, **settings}
+    config = JobConfig.model_validate(given)
     with TemporaryDirectory() as directory:
         run_with(spark, config, lines.append, Event(), Path(directory) / "spark.log")
     return lines

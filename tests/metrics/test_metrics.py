@@ -21,6 +21,7 @@ from streaming_app.metrics.collector import GroupSource, MetricSources, make_reg
 from streaming_app.metrics.document import PAGE, page
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
+from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
 from streaming_app.web.app import make_app
@@ -228,5 +229,5 @@ def test_the_group_cache_is_a_source_of_groups(tmp_path: Path) -> None:
 def test_the_page_of_all_metrics_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page(), "python -m streaming_app.metrics.document"
     names = [line.split("`")[1] for line in page().splitlines() if line.startswith("| `")]
-    assert names == [metric.name for metric in (*JOB_METRICS, *GROUP_METRICS)]
+    assert names == [metric.name for metric in (*JOB_METRICS, *GROUP_METRICS, *LAG_METRICS)]
     assert len(names) == len(set(names))

@@ -1,0 +1,46 @@
+"""The section `lag` of the configuration: its keys and their valid values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from streaming_app.alerts.durations import PositiveDuration
+from streaming_app.config import defaults
+
+_Offsets = Annotated[int, Field(ge=0)]
+
+
+def _check_regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f'is not a valid regular expression: {error} of "{text}"') from None
+    return text
+
+
+class LagSettings(BaseModel):
+    """The section `lag`; durations are seconds, or text such as `90s`, `5m`, `1h30m`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    enabled: bool = True
+    """Whether the job asks the brokers for the ends of the logs, and writes the lag."""
+    interval: PositiveDuration = 30.0
+    """Time between two passes."""
+    history_interval: PositiveDuration = 60.0
+    """Minimum time between two rows of `lag_history` for a partition."""
+    history_days: Annotated[float, Field(gt=0, le=defaults.MAX_RETENTION_DAYS, allow_inf_nan=False)] = 7.0
+    """How many days `lag_history` is kept."""
+    allowed: _Offsets = 0
+    """A lag of at most so many offsets is OK."""
+    allowed_by_group: Mapping[Annotated[str, AfterValidator(_check_regex)], _Offsets] = {}
+    """The same for groups whose whole id matches a regular expression; the first one that matches counts."""
+
+    def allowed_for(self, group_id: str) -> int:
+        """Return the lag that is allowed for a group, in offsets."""
+        matching = (value for regex, value in self.allowed_by_group.items() if re.fullmatch(regex, group_id, re.DOTALL))
+        return next(matching, self.allowed)

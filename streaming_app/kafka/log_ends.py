@@ -1,0 +1,165 @@
+"""The ends of the logs of many partitions: Metadata for the leaders, then one ListOffsets request to each leader.
+
+kafka-python's own admin client asks one leader after the other, and the first error of a partition loses what all
+others answered. Here an error stays with its partition. The requests to all leaders are sent before the first answer
+is awaited.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafka.errors import KafkaError
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from streaming_app.kafka.admin import Admin
+from streaming_app.kafka.errors import error_name
+
+TopicPartition = tuple[str, int]
+
+LATEST, EARLIEST = -1, -2
+"""What to ask for instead of a time in milliseconds since 1970."""
+NO_LEADER = "LEADER_NOT_AVAILABLE"
+
+_TOPICS_PER_REQUEST = 2_000
+_PARTITIONS_PER_REQUEST = 50_000  # 0.8 MB out, 1.4 MB in
+_TIMEOUT_MS = 20_000
+_ISOLATION_VERSION = 2  # of ListOffsets: the first with an isolation level
+_NO_TOPIC_ID = UUID(int=0)
+_STALE = frozenset({"NOT_LEADER_FOR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", NO_LEADER})
+
+
+class TopicLeaders(NamedTuple):
+    """A topic as a broker describes it: its id, its leaders by partition (-1: none), else the name of the error."""
+
+    topic_id: str | None
+    leaders: Mapping[int, int]
+    error: str | None = None
+
+
+@dataclass
+class Offsets:
+    """What ListOffsets returned: an offset or the name of an error for each partition."""
+
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    errors: dict[TopicPartition, str] = field(default_factory=dict)
+    requests: int = 0
+
+    @property
+    def are_leaders_stale(self) -> bool:
+        """Whether the leaders should be asked for again."""
+        return not _STALE.isdisjoint(self.errors.values())
+
+
+class LogEndsClient:
+    """Asks the brokers of one cluster; for one thread. Raises KafkaError where none of them answers."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicLeaders]:
+        """Return the leaders of these topics, whether or not they exist or may be described. Creates no topic."""
+        described: dict[str, TopicLeaders] = {}
+        for names in chunks(topics, _TOPICS_PER_REQUEST):
+            request = MetadataRequest(
+                topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=False,
+            )
+            for topic in self._admin.send_to_any(request).topics:
+                described[topic.name] = TopicLeaders(
+                    _format_id(topic.topic_id),
+                    {one.partition_index: -1 if one.error_code else one.leader_id for one in topic.partitions},
+                    error_name(topic.error_code) if topic.error_code else None,
+                )
+        return described
+
+    def list_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        topics: Mapping[str, TopicLeaders],
+        timestamp: int = LATEST,
+        *,
+        committed_only: bool = False,
+    ) -> Offsets:
+        """Return the offset of each partition at `timestamp`: LATEST, EARLIEST, or of the first record since a time.
+
+        With `committed_only`, LATEST is the last stable offset. -1 is the answer where no record is so new.
+        """
+        found = Offsets()
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for key in partitions:
+            leader = _leader(topics.get(key[0]), key[1])
+            if isinstance(leader, str):
+                found.errors[key] = leader
+            else:
+                by_leader[leader].append(key)
+        requests = [
+            (leader, chunk, _request(chunk, timestamp, int(committed_only)))
+            for leader, keys in by_leader.items()
+            for chunk in chunks(keys, _PARTITIONS_PER_REQUEST)
+        ]
+        answers = self._admin.send_all([(leader, request) for leader, _, request in requests], _TIMEOUT_MS)
+        for (_, chunk, _), answer in zip(requests, answers, strict=True):
+            found.requests += 1
+            if isinstance(answer, KafkaError):
+                found.errors.update(dict.fromkeys(chunk, type(answer).__name__))
+            else:
+                _add(found, answer)
+        if requests and all(isinstance(answer, KafkaError) for answer in answers):
+            raise answers[0]
+        return found
+
+
+def _leader(topic: TopicLeaders | None, partition: int) -> int | str:
+    """Return the leader, or the name of the error."""
+    if topic is None:
+        return "UNKNOWN_TOPIC_OR_PARTITION"
+    if topic.error is not None:
+        return topic.error
+    leader = topic.leaders.get(partition)
+    if leader is None:
+        return "UNKNOWN_TOPIC_OR_PARTITION"
+    return leader if leader >= 0 else NO_LEADER
+
+
+def _request(keys: Sequence[TopicPartition], timestamp: int, isolation_level: int) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    topic_type = ListOffsetsRequest.ListOffsetsTopic
+    by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+    for topic, partition in keys:
+        by_topic[topic].append(topic_type.ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
+    return ListOffsetsRequest(
+        isolation_level=isolation_level,
+        topics=[topic_type(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        min_version=_ISOLATION_VERSION,
+    )
+
+
+def _add(found: Offsets, answer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
+    for topic in answer.topics:
+        name = topic.name
+        for one in topic.partitions:
+            if one.error_code:
+                found.errors[name, one.partition_index] = error_name(one.error_code)
+            else:
+                found.offsets[name, one.partition_index] = one.offset
+
+
+def _format_id(topic_id: UUID | None) -> str | None:
+    """Return a topic id as Kafka prints it: base64 without padding; None for that of an unknown topic."""
+    if not topic_id or topic_id == _NO_TOPIC_ID:
+        return None
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield the items in lists of at most `size`."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

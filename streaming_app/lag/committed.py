@@ -1,0 +1,81 @@
+"""Committed offsets from two sources: the log, which has the time of each commit, and the coordinators.
+
+The log cannot tell whether the transaction of a commit was aborted. OffsetFetch can, but has no times. So values come
+from OffsetFetch where a wrong one would matter, and times from the log where both have the same value:
+
+- Streams groups, at every pass. With exactly-once processing each of their commits is transactional, and they are what
+  this project is about. A coordinator answers from memory, a hundred groups in a request.
+- Any other group at the first pass, and once its commits rest: the next commit of a group that goes on corrects what an
+  aborted one left. Again every five minutes while it rests, since offsets expire; and when a commit goes back, before
+  that is believed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from streaming_app.lag.model import Commit, TopicPartition
+from streaming_app.lag.tracker import CommitKey
+
+_AGAIN_SECONDS = 300.0
+
+Fetched = Mapping[TopicPartition, tuple[int, int | None]]
+"""Offset and leader epoch of each partition that a group has committed."""
+_ByGroup = dict[str, dict[TopicPartition, Commit]]
+
+
+class CommittedOffsets:
+    """Chooses the groups to ask for, and merges the answers."""
+
+    def __init__(self) -> None:
+        self._in_log: _ByGroup = {}
+        self._fetched: dict[str, Fetched] = {}
+        self._fetched_at: dict[str, float] = {}
+
+    def choose(self, in_log: Mapping[CommitKey, Commit], always: Collection[str], now: float) -> set[str]:
+        """Take in what the log has now, and return the groups to ask their coordinators for."""
+        by_group: _ByGroup = defaultdict(dict)
+        for (group_id, topic, partition), commit in in_log.items():
+            by_group[group_id][topic, partition] = commit
+        chosen = set(always) | (set() if self._in_log else by_group.keys())
+        for group_id, commits in by_group.items():
+            before = self._in_log.get(group_id)
+            if before == commits:
+                at = self._fetched_at.get(group_id)
+                if at is None or not 0 <= now - at < _AGAIN_SECONDS:
+                    chosen.add(group_id)
+                continue
+            self._fetched.pop(group_id, None)
+            self._fetched_at.pop(group_id, None)
+            if before and any(_goes_back(before.get(key), commit) for key, commit in commits.items()):
+                chosen.add(group_id)
+        for group_id in self._fetched.keys() - by_group.keys() - chosen:
+            del self._fetched[group_id]
+        for group_id in self._fetched_at.keys() - by_group.keys() - chosen:
+            del self._fetched_at[group_id]
+        self._in_log = dict(by_group)
+        return chosen
+
+    def merge(self, fetched: Mapping[str, Fetched], now: float) -> dict[CommitKey, Commit]:
+        """Return all committed offsets; of a group whose coordinator did not answer, as the log has them."""
+        self._fetched.update(fetched)
+        self._fetched_at.update(dict.fromkeys(fetched, now))
+        merged = {
+            (group_id, key[0], key[1]): commit
+            for group_id, commits in self._in_log.items()
+            if group_id not in self._fetched
+            for key, commit in commits.items()
+        }
+        for group_id, offsets in self._fetched.items():
+            in_log = self._in_log.get(group_id, {})
+            for key, (offset, leader_epoch) in offsets.items():
+                commit = in_log.get(key)
+                if commit is None or commit.offset != offset:
+                    commit = Commit(offset, None, leader_epoch)
+                merged[group_id, key[0], key[1]] = commit
+        return merged
+
+
+def _goes_back(before: Commit | None, commit: Commit) -> bool:
+    return before is not None and (before.offset or 0) > (commit.offset or 0)

@@ -1,0 +1,100 @@
+"""Lag summed by group, subtopology, task, member, process, host, topic or partition.
+
+Topics that the topology of the group does not read are in no sum. A sum leaves out partitions whose lag is not known;
+it is None if that of none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from streaming_app.lag.model import LagRow
+from streaming_app.lag.status import LEFT_OVER, OK, RANK
+
+Key = tuple[str | float | None, ...]
+
+
+@dataclass(slots=True)
+class LagSum:
+    """The lag of one subject, such as a task. `key` are its values of the columns in `KEYS`."""
+
+    key: Key
+    lag: int | None = None
+    max_lag: int | None = None
+    worst: tuple[str, int] | None = None
+    """Topic and partition with that lag."""
+    lag_seconds: float | None = None
+    """Of the partition with the oldest lag."""
+    is_lower_bound: bool = False
+    """Whether that is only known to be so old at least."""
+    partitions: int = 0
+    partitions_without_commit: int = 0
+    partitions_behind: int = 0
+    """With a status other than OK."""
+    status: str = OK
+    """The worst of its partitions."""
+
+    def add(self, row: LagRow) -> None:
+        """Add a partition."""
+        self.partitions += 1
+        self.partitions_without_commit += row.committed_offset is None
+        if row.committed_offset is None:
+            return
+        self.partitions_behind += row.status != OK
+        if RANK.get(row.status, 0) < RANK.get(self.status, 0):  # a later release may have written others
+            self.status = row.status
+        if row.lag is not None:
+            self.lag = (self.lag or 0) + row.lag
+            if self.max_lag is None or row.lag > self.max_lag:
+                self.max_lag, self.worst = row.lag, (row.topic, row.partition)
+        if row.lag_seconds is not None and (self.lag_seconds is None or row.lag_seconds > self.lag_seconds):
+            self.lag_seconds, self.is_lower_bound = row.lag_seconds, bool(row.lag_seconds_is_lower_bound)
+
+
+KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "group": ("group_id",),
+        "subtopology": ("group_id", "subtopology_id"),
+        "task": ("group_id", "task_id", "member_id", "client_host"),
+        "member": ("group_id", "member_id", "client_host"),
+        "process": ("group_id", "process_id", "client_host"),
+        "host": ("client_host",),
+        "topic": ("group_id", "topic"),
+        "partition": ("group_id", "topic", "partition"),
+    }
+)
+"""What lag can be summed by, and the columns of a subject; of one such as a task, some follow from the others."""
+
+_NEEDED: Mapping[str, Callable[[LagRow], bool]] = MappingProxyType(
+    {
+        "subtopology": lambda row: row.subtopology_id is not None,
+        "task": lambda row: row.task_id is not None,
+        "member": lambda row: row.task_id is not None,
+        "process": lambda row: row.task_id is not None,
+        "host": lambda row: row.task_id is not None,
+    }
+)
+"""Rows that have such a subject; of a task without an owner, member, process and host are None."""
+
+
+def lag_sums(rows: Iterable[LagRow], by: str) -> list[LagSum]:
+    """Return the sums, the largest first: by offsets, then by seconds. Raises KeyError if `by` is not in `KEYS`."""
+    names, is_subject = KEYS[by], _NEEDED.get(by)
+    positions = [LagRow._fields.index(name) for name in names]
+    sums: dict[Key, LagSum] = {}
+    for row in rows:
+        if row.status == LEFT_OVER or (is_subject and not is_subject(row)):
+            continue
+        key = tuple(row[position] for position in positions)
+        found = sums.get(key)
+        if found is None:
+            found = sums[key] = LagSum(key)
+        found.add(row)
+    return sorted(sums.values(), key=_order)
+
+
+def _order(one: LagSum) -> tuple[float, float, tuple[tuple[bool, str], ...]]:
+    lag = -1 if one.lag is None else one.lag
+    return -lag, -(one.lag_seconds or 0.0), tuple((value is None, str(value)) for value in one.key)

@@ -1,0 +1,258 @@
+"""Keeps what is known of every partition from pass to pass, and gives the rows of a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from streaming_app.lag.model import (
+    NO_ENDS,
+    NO_TASKS,
+    NOBODY,
+    Commit,
+    GroupTasks,
+    LagRow,
+    LogEnds,
+    Owner,
+    TopicPartition,
+)
+from streaming_app.lag.progress import Progress
+from streaming_app.lag.samples import Age, EndSamples
+from streaming_app.lag.status import CATCHING_UP, UNKNOWN, Facts, status_of
+
+CommitKey = tuple[str, str, int]
+"""Group, topic and partition."""
+
+_UNKNOWN_AGE = Age(0.0, is_lower_bound=True)
+
+
+class LagTracker:
+    """The partitions that any group commits or reads; for one thread."""
+
+    def __init__(self, allowed_lag: Callable[[str], int] = lambda _group_id: 0) -> None:
+        """Begin without knowledge. `allowed_lag` returns what is no lag for a group, in offsets."""
+        self._allowed_lag = allowed_lag
+        self._samples: dict[TopicPartition, EndSamples] = {}
+        self._topic_ids: dict[str, str] = {}
+        self._progress: dict[CommitKey, Progress] = {}
+        self._moved: set[TopicPartition] = set()
+
+    def observe(
+        self,
+        commits: Mapping[CommitKey, Commit],
+        ends: Mapping[TopicPartition, LogEnds],
+        groups: Mapping[str, GroupTasks],
+        now: float,
+    ) -> list[LagRow]:
+        """Take in a pass, of which the commits were read before the ends, and return a row for each commit.
+
+        What is in `commits` no more is forgotten, and so are the samples of partitions that nobody commits.
+        """
+        recreated = self._observe_ends(ends, now)
+        allowed = {group_id: self._allowed_lag(group_id) for group_id in {key[0] for key in commits}}
+        for key in self._progress.keys() - commits.keys():
+            del self._progress[key]
+        return [
+            self._row(
+                key, commit, ends.get(key[1:], NO_ENDS), groups.get(key[0], NO_TASKS), now, allowed[key[0]], recreated
+            )
+            for key, commit in commits.items()
+        ]
+
+    def samples(self) -> Mapping[TopicPartition, EndSamples]:
+        """Return the samples by topic and partition."""
+        return self._samples
+
+    def topic_id(self, topic: str) -> str | None:
+        """Return the id of the topic that the samples are of."""
+        return self._topic_ids.get(topic)
+
+    def restore_samples(
+        self, topic: str, partition: int, topic_id: str | None, samples: Iterable[tuple[int, float]]
+    ) -> None:
+        """Begin with the samples that an earlier run kept."""
+        if topic_id is not None:
+            self._topic_ids[topic] = topic_id
+        self._samples[topic, partition] = EndSamples(samples)
+
+    def restore_row(self, row: LagRow) -> None:
+        """Begin with what an earlier run knew of a commit."""
+        if row.committed_offset is None:
+            return
+        progress = self._progress[row.group_id, row.topic, row.partition] = Progress()
+        progress.observe_commit(row.committed_offset, row.committed_at, row.observed_at)
+        progress.behind_since, progress.rewound_from = row.behind_since, row.rewound_from
+        progress.rewound_at = row.status_since or row.observed_at
+        progress.status, progress.status_since = row.status, row.status_since or row.observed_at
+        if row.commit_interval_seconds is not None:
+            progress.restore_interval(row.commit_interval_seconds)
+
+    def _observe_ends(self, ends: Mapping[TopicPartition, LogEnds], now: float) -> set[str]:
+        """Add the samples; return the topics that were created again since the pass before."""
+        topic_ids = {topic: one.topic_id for (topic, _), one in ends.items() if one.topic_id is not None}
+        recreated = {topic for topic, known in self._topic_ids.items() if topic_ids.get(topic, known) != known}
+        known_ids = {topic: self._topic_ids[topic] for topic, _ in ends if topic in self._topic_ids}
+        self._topic_ids = {**known_ids, **topic_ids}
+        self._samples = {key: samples for key, samples in self._samples.items() if key in ends}
+        self._moved = set()
+        for key, one in ends.items():
+            if one.end is None:
+                continue
+            samples = self._samples.get(key)
+            if samples is None:
+                samples = self._samples[key] = EndSamples()
+            elif key[0] in recreated:
+                samples.clear()
+            if samples.add(one.end, now):
+                self._moved.add(key)
+        return recreated
+
+    def _row(  # noqa: PLR0913, PLR0917 - what is known of one commit
+        self,
+        key: CommitKey,
+        commit: Commit,
+        ends: LogEnds,
+        tasks: GroupTasks,
+        now: float,
+        allowed: int,
+        recreated_topics: set[str],
+    ) -> LagRow:
+        group_id, topic, partition = key
+        subtopology_id, owner = _task(tasks, topic, partition)
+        if commit.offset is None:
+            return _without_commit(key, ends, subtopology_id, owner, now)
+        progress = self._progress.get(key)
+        if progress is None:
+            progress = self._progress[key] = Progress()
+        elif topic in recreated_topics:
+            progress.restart()
+        progress.observe_commit(commit.offset, commit.committed_at, now)
+        is_recreated = _is_recreated(commit, ends)
+        lag = lost = None
+        age: Age | None = None
+        if ends.end is not None and not is_recreated:
+            lost = max(0, ends.start - commit.offset) if ends.start is not None else None
+            lag = max(0, ends.end - max(commit.offset, ends.start or 0))
+            progress.observe_lag(lag, now, allowed=allowed)
+            age = self._age(key, max(commit.offset, ends.start or 0), lag, now)
+        facts = Facts(
+            lag=lag,
+            allowed=allowed,
+            age=age.seconds if age else None,
+            age_is_lower_bound=age.is_lower_bound if age else False,
+            end_moved=key[1:] in self._moved,
+            is_left_over=tasks.subtopology_of is not None and subtopology_id is None,
+            is_recreated=is_recreated,
+            lost=lost or 0,
+            has_owner=_has_owner(tasks, owner),
+            is_rewound=progress.rewound_from is not None,
+            patience=progress.patience,
+            since_commit=now - progress.seen_at,
+            since_offset=now - progress.offset_since,
+            commits_at_offset=progress.commits_at_offset,
+            behind_for=_behind_for(progress, age, allowed, now),
+            falls=False,
+        )
+        catch_up = None
+        if lag is not None and lag > allowed:
+            trend = progress.trend()
+            facts.falls, catch_up = trend.falls, trend.catch_up_seconds
+        status, held = status_of(facts, progress.status, is_rebalancing=tasks.rebalancing_since is not None)
+        if status != progress.status:
+            progress.status, progress.status_since = status, now
+        progress.held_since = (progress.held_since or now) if held else None
+        return LagRow(
+            group_id,
+            topic,
+            partition,
+            subtopology_id,
+            None if subtopology_id is None else f"{subtopology_id}_{partition}",
+            owner.member_id or None,
+            owner.process_id,
+            owner.client_host,
+            commit.offset,
+            commit.leader_epoch,
+            commit.committed_at,
+            ends.start,
+            ends.end,
+            ends.stable,
+            lag,
+            age.seconds if age else None,
+            age.is_lower_bound if age else None,
+            lost,
+            status,
+            progress.status_since,
+            progress.held_since,
+            progress.behind_since,
+            catch_up if status == CATCHING_UP else None,
+            progress.commit_interval,
+            progress.rewound_from,
+            now,
+        )
+
+    def _age(self, key: CommitKey, offset: int, lag: int, now: float) -> Age:
+        """Return the age of the oldest record that is not committed; 0 where only a marker is left."""
+        if lag == 0 or (lag == 1 and key[1:] not in self._moved):
+            return Age(0.0, is_lower_bound=False)
+        samples = self._samples.get(key[1:])
+        return (samples.age(offset, now) if samples else None) or _UNKNOWN_AGE
+
+
+def _behind_for(progress: Progress, age: Age | None, allowed: int, now: float) -> float:
+    """Return how long the lag has been above what is allowed, as far as it is known.
+
+    A commit leaves lag from the moment at which the first record after it is written.
+    """
+    observed = 0.0 if progress.behind_since is None else now - progress.behind_since
+    if allowed or age is None or age.is_lower_bound:
+        return observed
+    return max(observed, min(age.seconds, now - progress.offset_since))
+
+
+def _task(tasks: GroupTasks, topic: str, partition: int) -> tuple[str | None, Owner]:
+    subtopology_id = (tasks.subtopology_of or {}).get(topic)
+    return subtopology_id, NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
+
+
+def _has_owner(tasks: GroupTasks, owner: Owner) -> bool | None:
+    if tasks.subtopology_of is not None:
+        return owner is not NOBODY
+    return tasks.has_members if tasks.has_members is not True else None
+
+
+def _is_recreated(commit: Commit, ends: LogEnds) -> bool:
+    """Tell whether the commit is of another topic of the same name; by the offset only where an id is unknown."""
+    if commit.topic_id is not None and ends.topic_id is not None:
+        return commit.topic_id != ends.topic_id
+    return ends.end is not None and commit.offset is not None and commit.offset > ends.end
+
+
+def _without_commit(key: CommitKey, ends: LogEnds, subtopology_id: str | None, owner: Owner, now: float) -> LagRow:
+    group_id, topic, partition = key
+    return LagRow(
+        group_id=group_id,
+        topic=topic,
+        partition=partition,
+        subtopology_id=subtopology_id,
+        task_id=None if subtopology_id is None else f"{subtopology_id}_{partition}",
+        member_id=owner.member_id or None,
+        process_id=owner.process_id,
+        client_host=owner.client_host,
+        committed_offset=None,
+        leader_epoch=None,
+        committed_at=None,
+        log_start_offset=ends.start,
+        log_end_offset=ends.end,
+        last_stable_offset=ends.stable,
+        lag=None,
+        lag_seconds=None,
+        lag_seconds_is_lower_bound=None,
+        lost_offsets=None,
+        status=UNKNOWN,
+        status_since=None,
+        held_since=None,
+        behind_since=None,
+        catch_up_seconds=None,
+        commit_interval_seconds=None,
+        rewound_from=None,
+        observed_at=now,
+    )

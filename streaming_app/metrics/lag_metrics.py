@@ -1,0 +1,329 @@
+"""The metrics of lag: definitions, and what one pass over the lag gives them. Absent where a value is not known.
+
+What a sum is of comes from `streaming_app.lag.sums`. Those of tasks and of partitions are served on request only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from streaming_app.lag.model import LagRow
+from streaming_app.lag.sums import LagSum, lag_sums
+from streaming_app.metrics.metric import Metric, Sample, single_value
+from streaming_app.metrics.settings import LagSubject, MetricsSettings
+
+
+class LagStatus(NamedTuple):
+    """The newest pass: its rows, when it was, and what it cost; and the passes that failed since the start."""
+
+    rows: Sequence[LagRow]
+    at: float
+    seconds: float
+    requests: int
+    partitions: int
+    failures: int
+
+
+@dataclass
+class LagScrape:
+    """What the metrics read: the sums of one pass, made when they are first asked for, as far as the settings go."""
+
+    status: LagStatus
+    settings: MetricsSettings
+    dropped: int = field(default=0, init=False)
+
+    @cached_property
+    def rows(self) -> list[LagRow]:
+        """The rows of groups that have series of their own."""
+        pattern = re.compile(self.settings.groups, re.DOTALL)
+        matching = {group_id for group_id in {row.group_id for row in self.status.rows} if pattern.fullmatch(group_id)}
+        return [row for row in self.status.rows if row.group_id in matching]
+
+    @cached_property
+    def _sums(self) -> dict[str, list[LagSum]]:
+        return {}
+
+    def sums(self, by: LagSubject) -> list[LagSum]:
+        """Return the largest sums, as many as may have series; none if the settings do not include them."""
+        if by not in self.settings.lag_by:
+            return []
+        if by not in self._sums:
+            every = lag_sums(self.rows, by)
+            self._sums[by] = every[: self.settings.max_lag_series]
+            self.dropped += len(every) - len(self._sums[by])
+        return self._sums[by]
+
+    @cached_property
+    def groups(self) -> dict[str, list[LagRow]]:
+        """The rows of each group whose own sum has a series."""
+        found: dict[str, list[LagRow]] = {str(one.key[0]): [] for one in self.sums("group")}
+        for row in self.rows:
+            if row.group_id in found:
+                found[row.group_id].append(row)
+        return found
+
+
+_Samples = Callable[[LagScrape], Iterable[Sample]]
+
+
+def _offsets(by: LagSubject, labels: Callable[[LagSum], tuple[str, ...] | None]) -> _Samples:
+    def samples(scrape: LagScrape) -> Iterator[Sample]:
+        for one in scrape.sums(by):
+            values = labels(one)
+            if one.lag is not None and values is not None:
+                yield Sample(one.lag, values)
+
+    return samples
+
+
+def _seconds(by: LagSubject, labels: Callable[[LagSum], tuple[str, ...] | None]) -> _Samples:
+    def samples(scrape: LagScrape) -> Iterator[Sample]:
+        for one in scrape.sums(by):
+            values = labels(one)
+            if one.lag_seconds is not None and values is not None:
+                yield Sample(one.lag_seconds, values)
+
+    return samples
+
+
+def _key(one: LagSum) -> tuple[str, ...]:
+    return tuple(str(value) for value in one.key)
+
+
+def _process(one: LagSum) -> tuple[str, ...] | None:
+    group_id, process_id, host = one.key
+    return None if process_id is None else (str(group_id), str(process_id), str(host or ""))
+
+
+def _task(one: LagSum) -> tuple[str, ...]:
+    subtopology, _, partition = str(one.key[1]).rpartition("_")
+    return str(one.key[0]), subtopology, partition
+
+
+def _unowned(scrape: LagScrape) -> Iterator[Sample]:
+    for group_id, rows in scrape.groups.items():
+        if any(row.task_id is not None for row in rows):
+            yield Sample(sum(row.lag or 0 for row in rows if row.is_unowned), (group_id,))
+
+
+def _partitions(scrape: LagScrape) -> Iterator[Sample]:
+    for group_id, rows in scrape.groups.items():
+        counts = Counter(row.status for row in rows if row.committed_offset is not None)
+        yield from (Sample(count, (group_id, status)) for status, count in sorted(counts.items()))
+
+
+def _without_commit(scrape: LagScrape) -> Iterator[Sample]:
+    for group_id, rows in scrape.groups.items():
+        yield Sample(sum(row.committed_offset is None for row in rows), (group_id,))
+
+
+def _lost(scrape: LagScrape) -> Iterator[Sample]:
+    for group_id, rows in scrape.groups.items():
+        yield Sample(sum(row.lost_offsets or 0 for row in rows), (group_id,))
+
+
+LAG_METRICS: tuple[Metric[LagScrape], ...] = (
+    Metric(
+        "streams_group_lag_offsets",
+        "gauge",
+        "Lag of the group, of any type: offsets between its commits and the ends of the logs. Not records: "
+        "transactions and compaction leave gaps.",
+        _offsets("group", _key),
+        ("group",),
+    ),
+    Metric(
+        "streams_group_lag_seconds",
+        "gauge",
+        "Age of the oldest record that the group has not committed; at least that old where the job has not seen more.",
+        _seconds("group", _key),
+        ("group",),
+    ),
+    Metric(
+        "streams_group_topic_lag_offsets",
+        "gauge",
+        "Lag of the group in one topic.",
+        _offsets("topic", _key),
+        ("group", "topic"),
+    ),
+    Metric(
+        "streams_group_topic_lag_seconds",
+        "gauge",
+        "Age of the oldest record of one topic that the group has not committed.",
+        _seconds("topic", _key),
+        ("group", "topic"),
+    ),
+    Metric(
+        "streams_group_subtopology_lag_offsets",
+        "gauge",
+        "Lag of the tasks of one subtopology.",
+        _offsets("subtopology", _key),
+        ("group", "subtopology"),
+    ),
+    Metric(
+        "streams_group_process_lag_offsets",
+        "gauge",
+        "Lag of the tasks that the members of one process have as active.",
+        _offsets("process", _process),
+        ("group", "process", "host"),
+    ),
+    Metric(
+        "streams_group_process_lag_seconds",
+        "gauge",
+        "Age of the oldest record that the tasks of one process have not committed.",
+        _seconds("process", _process),
+        ("group", "process", "host"),
+    ),
+    Metric(
+        "streams_group_task_lag_offsets",
+        "gauge",
+        "Lag of one task; only if `metrics.lag_by` includes `task`.",
+        _offsets("task", _task),
+        ("group", "subtopology", "partition"),
+    ),
+    Metric(
+        "streams_group_partition_lag_offsets",
+        "gauge",
+        "Lag of the group in one partition; only if `metrics.lag_by` includes `partition`.",
+        _offsets("partition", _key),
+        ("group", "topic", "partition"),
+    ),
+    Metric(
+        "streams_group_unowned_lag_offsets",
+        "gauge",
+        "Lag of the tasks of a streams group that no member has as active.",
+        _unowned,
+        ("group",),
+    ),
+    Metric(
+        "streams_group_lost_offsets",
+        "gauge",
+        "Offsets that were deleted from the log before the group read them.",
+        _lost,
+        ("group",),
+    ),
+    Metric(
+        "streams_group_partitions",
+        "gauge",
+        "Partitions that the group has committed, by status; statuses without any have no series.",
+        _partitions,
+        ("group", "status"),
+    ),
+    Metric(
+        "streams_group_partitions_without_commit",
+        "gauge",
+        "Partitions that the tasks of a streams group read and have not committed yet.",
+        _without_commit,
+        ("group",),
+    ),
+    Metric(
+        "streams_groups_lag_observed_timestamp_seconds",
+        "gauge",
+        "When the ends of the logs were last asked for.",
+        single_value(lambda scrape: scrape.status.at),
+    ),
+    Metric(
+        "streams_groups_lag_pass_seconds",
+        "gauge",
+        "How long the newest pass over the lag took.",
+        single_value(lambda scrape: scrape.status.seconds),
+    ),
+    Metric(
+        "streams_groups_lag_partitions",
+        "gauge",
+        "Partitions that the newest pass asked for.",
+        single_value(lambda scrape: scrape.status.partitions),
+    ),
+    Metric(
+        "streams_groups_lag_requests",
+        "gauge",
+        "ListOffsets requests of the newest pass.",
+        single_value(lambda scrape: scrape.status.requests),
+    ),
+    Metric(
+        "streams_groups_lag_failures_total",
+        "counter",
+        "Passes over the lag that failed as a whole since the job started.",
+        single_value(lambda scrape: scrape.status.failures),
+    ),
+    Metric(  # the last one: by then all sums are made
+        "streams_groups_lag_series_dropped",
+        "gauge",
+        "Series that were left out because of `metrics.max_lag_series`.",
+        single_value(lambda scrape: scrape.dropped),
+    ),
+)
+
+
+def compatible_series(
+    scrape: LagScrape, cluster: str
+) -> Iterator[tuple[str, str, list[tuple[Mapping[str, str], float]]]]:
+    """Yield name, help and series under the names of kafka-lag-exporter, for dashboards that were made for it."""
+    rows = [row for row in scrape.rows if row.committed_offset is not None]
+    partitions: dict[tuple[str, int], LagRow] = {(row.topic, row.partition): row for row in rows}
+    for name, text, value in _OF_PARTITION:
+        yield name, text, [(_consumer_labels(cluster, row), v) for row in rows if (v := value(row)) is not None]
+    for name, text, value in _OF_LOG:
+        labelled = (
+            ({"cluster_name": cluster, "topic": topic, "partition": str(partition)}, value(row))
+            for (topic, partition), row in partitions.items()
+        )
+        yield name, text, [(labels, v) for labels, v in labelled if v is not None]
+    sums = lag_sums(rows, "group")
+    for name, text, of_group in _OF_GROUP:
+        yield (
+            name,
+            text,
+            [
+                ({"cluster_name": cluster, "group": str(one.key[0])}, v)
+                for one in sums
+                if (v := of_group(one)) is not None
+            ],
+        )
+    topics = lag_sums(rows, "topic")
+    yield (
+        "kafka_consumergroup_group_topic_sum_lag",
+        "Sum of the lag of a group in a topic, in offsets.",
+        [
+            ({"cluster_name": cluster, "group": str(one.key[0]), "topic": str(one.key[1])}, float(one.lag))
+            for one in topics
+            if one.lag is not None
+        ],
+    )
+
+
+_Value = Callable[[LagRow], float | None]
+_OF_PARTITION: tuple[tuple[str, str, _Value], ...] = (
+    ("kafka_consumergroup_group_offset", "Committed offset.", lambda row: row.committed_offset),
+    ("kafka_consumergroup_group_lag", "Lag in offsets.", lambda row: row.lag),
+    ("kafka_consumergroup_group_lag_seconds", "Lag in seconds.", lambda row: row.lag_seconds),
+)
+_OF_LOG: tuple[tuple[str, str, _Value], ...] = (
+    ("kafka_partition_latest_offset", "End of the log.", lambda row: row.log_end_offset),
+    ("kafka_partition_earliest_offset", "Start of the log.", lambda row: row.log_start_offset),
+)
+_OF_GROUP: tuple[tuple[str, str, Callable[[LagSum], float | None]], ...] = (
+    ("kafka_consumergroup_group_max_lag", "Largest lag of a partition, in offsets.", lambda one: one.max_lag),
+    (
+        "kafka_consumergroup_group_max_lag_seconds",
+        "Oldest lag of a partition, in seconds.",
+        lambda one: one.lag_seconds,
+    ),
+    ("kafka_consumergroup_group_sum_lag", "Sum of the lag, in offsets.", lambda one: one.lag),
+)
+
+
+def _consumer_labels(cluster: str, row: LagRow) -> dict[str, str]:
+    return {
+        "cluster_name": cluster,
+        "group": row.group_id,
+        "topic": row.topic,
+        "partition": str(row.partition),
+        "member_host": row.client_host or "",
+        "consumer_id": row.member_id or "",
+        "client_id": "",
+    }

@@ -1,0 +1,210 @@
+"""The tables of the lag service, written by delta-rs as `alerts` is, and what it reads of the tables of the stream.
+
+The job of a cluster is the only writer of its rows, but clusters can share the tables: if two jobs commit concurrently,
+Delta rejects one commit, and it is retried. The maintenance of these tables is also here: nothing else writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+
+from schemas.table_definitions import table
+from streaming_app.lag.model import Commit, LagRow, TopicPartition
+from streaming_app.lag.samples import EndSamples
+from streaming_app.lag.tracker import CommitKey
+from streaming_app.tables.location import Location
+from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.reader import WarehouseReader, open_table, quote
+
+TABLES = ("lag", "lag_history", "log_ends")
+_GROUP_COLUMNS = (
+    "group_id, group_type, state, state_since, member_count, deleted_at, subtopologies, members, assignments"
+)
+_FEW = 200  # groups that are named in a query; of more, all are read
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_HISTORY = [name for name in table("lag_history").names if name != "cluster"]
+
+
+class GroupVersion(NamedTuple):
+    """What tells whether the row of a group has changed."""
+
+    last_offset: int
+    updated_at: datetime | None
+    state: str
+
+
+class LagStore:
+    """The tables of one cluster. Methods that read raise WarehouseError; those that write raise OSError."""
+
+    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+        self._warehouse = Location.of(warehouse)
+        self._cluster = cluster
+        self._mine = f"cluster = {quote(cluster)}"
+        self._schemas = {name: pa.schema(open_table(self._warehouse / name).schema().to_arrow()) for name in TABLES}
+
+    def reader(self) -> WarehouseReader:
+        """Return the tables as they are now, for the methods that take it."""
+        return WarehouseReader(self._warehouse)
+
+    def commits(self, reader: WarehouseReader) -> dict[CommitKey, Commit]:
+        """Return the committed offsets as the log has them."""
+        names = ("group_id", "topic", "partition", "committed_offset", "topic_id", "leader_epoch", "committed_at")
+        rows = reader.query(f"SELECT {', '.join(names)} FROM offsets WHERE {self._mine}")  # noqa: S608 - quoted
+        groups, topics, partitions, *values = (rows[name].to_pylist() for name in names[:-1])
+        times = _seconds(rows["committed_at"])
+        keys = zip(_interned(groups), _interned(topics), partitions, strict=True)
+        return dict(zip(keys, map(Commit, *values, times), strict=True))
+
+    def group_versions(self, reader: WarehouseReader) -> dict[str, GroupVersion]:
+        """Return the streams groups that exist."""
+        rows = reader.rows(
+            f"SELECT group_id, last_offset, updated_at, state FROM groups WHERE {self._mine} "  # noqa: S608 - quoted
+            "AND deleted_at IS NULL AND group_type = 'streams'"
+        )
+        return {row.pop("group_id"): GroupVersion(**row) for row in rows}
+
+    def groups(self, reader: WarehouseReader, group_ids: Collection[str]) -> list[dict[str, Any]]:
+        """Return the rows of these groups, with topology, members and assignments."""
+        if not group_ids:
+            return []
+        named = f" AND group_id IN ({', '.join(map(quote, group_ids))})" if len(group_ids) <= _FEW else ""
+        rows = reader.rows(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {self._mine}{named}")  # noqa: S608 - quoted
+        return [row for row in rows if row["group_id"] in group_ids]
+
+    def other_groups(self, reader: WarehouseReader) -> dict[str, bool]:
+        """Return whether a group has members, of the groups of other types of which the log says it.
+
+        Not of groups that only commit: a consumer that assigns partitions to itself is no member of its group.
+        """
+        rows = reader.rows(
+            f"SELECT group_id, member_count FROM all_groups WHERE {self._mine} AND group_type <> 'streams' "  # noqa: S608 - quoted
+            "AND member_count IS NOT NULL AND protocol_type <> ''"
+        )
+        return {row["group_id"]: row["member_count"] > 0 for row in rows}
+
+    def rows(self, reader: WarehouseReader) -> list[LagRow]:
+        """Return the stored rows of `lag`."""
+        return read_lag(reader, self._mine)
+
+    def samples(self, reader: WarehouseReader) -> list[tuple[str, int, str | None, list[tuple[int, float]]]]:
+        """Return topic, partition, topic id, and pairs of end offset and time."""
+        rows = reader.query(
+            f"SELECT topic, partition, topic_id, end_offsets, times FROM log_ends WHERE {self._mine}"  # noqa: S608 - quoted
+        )
+        return [
+            (row["topic"], row["partition"], row["topic_id"], _pairs(row["end_offsets"], row["times"]))
+            for row in rows.to_pylist()
+        ]
+
+    def replace_lag(self, rows: Sequence[LagRow]) -> None:
+        """Replace the rows of `lag`."""
+        self._replace("lag", _columns(rows, LagRow._fields))
+
+    def append_history(self, rows: Sequence[LagRow]) -> None:
+        """Add rows to `lag_history`."""
+        if rows:
+            self._write("lag_history", _columns(rows, _HISTORY), {"mode": "append"})
+
+    def replace_samples(
+        self, samples: Mapping[TopicPartition, EndSamples], topic_ids: Mapping[str, str | None]
+    ) -> None:
+        """Replace the rows of `log_ends`."""
+        pairs = [(key, one.pairs()) for key, one in samples.items()]
+        columns: dict[str, list[Any]] = {
+            "topic": [topic for (topic, _), _ in pairs],
+            "partition": [partition for (_, partition), _ in pairs],
+            "topic_id": [topic_ids.get(topic) for (topic, _), _ in pairs],
+            "end_offsets": [[offset for offset, _ in one] for _, one in pairs],
+            "times": [[round(time * 1e6) for _, time in one] for _, one in pairs],
+        }
+        self._replace("log_ends", columns)
+
+    def maintain(self, history_days: float) -> None:
+        """Delete history that is older, compact the files, and remove those that are no longer needed."""
+        end = datetime.now(timezone.utc) - timedelta(days=history_days)
+        # With the type of the column: pruning files by their statistics compares no other.
+        literal = f"arrow_cast('{end.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+        try:
+            history = open_table(self._warehouse / "lag_history")
+            history.delete(f"{self._mine} AND observed_at < {literal}")
+            history.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
+            for name in TABLES:
+                target = open_table(self._warehouse / name)
+                target.vacuum(dry_run=False)
+                target.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            raise OSError(f"maintenance of the lag tables failed: {describe_error(error)}") from None
+
+    def _replace(self, name: str, columns: Mapping[str, Sequence[Any]]) -> None:
+        if len(next(iter(columns.values()))):
+            self._write(name, columns, {"mode": "overwrite", "predicate": self._mine})
+            return
+        try:
+            open_table(self._warehouse / name).delete(self._mine)
+        except (DeltaError, OSError) as error:
+            raise OSError(f"Cannot write the table {name}: {describe_error(error)}") from None
+
+    def _write(self, name: str, columns: Mapping[str, Sequence[Any]], how: dict[str, Any]) -> None:
+        schema = self._schemas[name]
+        count = len(next(iter(columns.values())))
+        values = {"cluster": [self._cluster] * count, **columns}
+        arrays = [_array(values[field.name], field.type) for field in schema]
+        try:
+            self._commit(name, pa.Table.from_arrays(arrays, schema=schema), how)
+        except (DeltaError, OSError) as error:
+            raise OSError(f"Cannot write the table {name}: {describe_error(error)}") from None
+
+    @retry(
+        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), wait=wait_fixed(0.2), reraise=True
+    )
+    def _commit(self, name: str, rows: pa.Table, how: dict[str, Any]) -> None:
+        write_deltalake(open_table(self._warehouse / name), rows, **how)
+
+
+def read_lag(reader: WarehouseReader, where: str) -> list[LagRow]:
+    """Return the rows of `lag` that match this SQL condition, by group, topic and partition."""
+    columns = ", ".join(LagRow._fields)
+    rows = reader.query(f"SELECT {columns} FROM lag WHERE {where} ORDER BY group_id, topic, partition")  # noqa: S608 - our own names
+    values = (
+        _seconds(rows[name]) if pa.types.is_timestamp(rows[name].type) else rows[name].to_pylist()
+        for name in LagRow._fields
+    )
+    return [LagRow(*one) for one in zip(*values, strict=True)]
+
+
+def _columns(rows: Sequence[LagRow], names: Iterable[str]) -> dict[str, Sequence[Any]]:
+    by_name = dict(zip(LagRow._fields, zip(*rows, strict=True), strict=True)) if rows else {}
+    return {name: by_name.get(name, ()) for name in names}
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as an array; times may be seconds, as numbers, or microseconds within lists."""
+    if pa.types.is_timestamp(kind):
+        return pa.array([None if one is None else round(one * 1e6) for one in values], pa.int64()).cast(kind)
+    if pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type):
+        return pa.array(values, pa.list_(pa.int64())).cast(kind)
+    return pa.array(values, kind)
+
+
+def _seconds(times: pa.ChunkedArray) -> list[float | None]:
+    microseconds = times.cast(_TIMESTAMP).cast(pa.int64())
+    return list(pc.divide(microseconds.cast(pa.float64()), 1e6).to_pylist())
+
+
+def _pairs(offsets: Sequence[int], times: Sequence[datetime]) -> list[tuple[int, float]]:
+    return [(o, t.astimezone(timezone.utc).timestamp()) for o, t in zip(offsets, times, strict=True)]
+
+
+def _interned(values: Sequence[str]) -> list[str]:
+    """Return the values; equal strings are one object."""
+    seen: dict[str, str] = {}
+    return [seen.setdefault(value, value) for value in values]

@@ -1,0 +1,136 @@
+"""`lag` and `describe --offsets` on tables that delta-rs wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from deltalake import write_deltalake
+
+from streaming_app.cli.main import main
+from streaming_app.tables.lag_store import LagStore
+from tests.lag.lag_harness import row
+from tests.warehouses import arrow_schema, make_warehouse
+
+ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
+BOB = {"member_id": "bob", "process_id": "p-2", "client_host": "10.0.0.2", "subtopology_id": "0"}
+ROWS = [
+    row(partition=0, task_id="0_0", lag=10, lag_seconds=3.2, **ALICE),
+    row(partition=1, task_id="0_1", lag=500, lag_seconds=90.0, lag_seconds_is_lower_bound=True, status="BEHIND", **BOB),
+    row(partition=2, task_id="0_2", subtopology_id="0", lag=70, lag_seconds=80.0, status="UNOWNED"),
+    row(partition=3, task_id="0_3", committed_offset=None, lag=None, lag_seconds=None, status="UNKNOWN", **ALICE),
+    row(topic="old", lag=9999, lag_seconds=1e6, status="LEFT_OVER"),
+    row(group_id="plain", topic="clicks", lag=7, lag_seconds=1.0),
+]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
+    LagStore(path, "default").replace_lag(ROWS)
+    LagStore(path, "other").replace_lag([row(group_id="elsewhere", lag=1)])
+    schema = arrow_schema("offset_commits")
+    commit = {"cluster": "default", "group_id": "only-committed", "topic": "t", "partition": 0, "committed_offset": 5}
+    rows = pa.Table.from_pylist([{**dict.fromkeys(schema.names), **commit, "last_offset": 1}], schema)
+    write_deltalake(str(path / "offset_commits"), rows, mode="append")
+    return path
+
+
+def run(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
+
+
+def lines(warehouse: Path, *arguments: str) -> list[list[str]]:
+    result = run(warehouse, *arguments)
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.output.splitlines()]
+
+
+def test_groups_are_listed_with_the_largest_lag_first(warehouse: Path) -> None:
+    assert lines(warehouse, "lag") == [
+        ["GROUP", "LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK", "WITHOUT-COMMIT", "LARGEST"],
+        ["payments", "580", ">=90", "UNOWNED", "4", "2", "1", "orders-1", "500"],
+        ["plain", "7", "1", "OK", "1", "0", "0", "clicks-0", "7"],
+    ]
+
+
+def test_tasks_say_who_has_them(warehouse: Path) -> None:
+    found = lines(warehouse, "lag", "--group", "payments", "--by", "task")
+
+    assert [line[:6] for line in found[1:]] == [
+        ["payments", "0_1", "bob", "10.0.0.2", "500", ">=90"],
+        ["payments", "0_2", "-", "-", "70", "80"],
+        ["payments", "0_0", "alice", "10.0.0.1", "10", "3"],
+        ["payments", "0_3", "alice", "10.0.0.1", "-", "-"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("subtopology", [("0", 580)]),
+        ("member", [("bob", 500), (None, 70), ("alice", 10)]),
+        ("process", [("p-2", 500), (None, 70), ("p-1", 10)]),
+        ("host", [("10.0.0.2", 500), (None, 70), ("10.0.0.1", 10)]),
+        ("topic", [("orders", 580), ("clicks", 7)]),
+        ("partition", [(1, 500), (2, 70), (0, 10), (0, 7), (3, None)]),
+    ],
+)
+def test_every_subject_as_json(warehouse: Path, by: str, expected: list[tuple[object, int]]) -> None:
+    result = run(warehouse, "lag", "--by", by, "--json")
+
+    name = {"process": "process_id", "host": "client_host", "member": "member_id", "subtopology": "subtopology_id"}
+    found = json.loads(result.output)
+    assert [(one[name.get(by, by)], one["lag"]) for one in found] == expected
+
+
+def test_top_is_the_number_of_rows(warehouse: Path) -> None:
+    assert len(lines(warehouse, "lag", "--by", "partition", "--top", "2")) == 1 + 2
+
+
+def test_offsets_are_printed_as_kafka_prints_them(warehouse: Path) -> None:
+    found = lines(warehouse, "describe", "--group", "payments", "--offsets")
+
+    assert found[0] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]
+    assert ["payments", "orders", "1", "90", "-", "100", "500"] in found
+    assert ["payments", "orders", "3", "-", "-", "100", "-"] in found
+    assert ["payments", "old", "0", "90", "-", "100", "9999"] in found
+
+
+def test_verbose_offsets_say_whose_they_are_and_how_late(warehouse: Path) -> None:
+    found = lines(warehouse, "describe", "--group", "payments", "--offsets", "--verbose")
+
+    assert found[0][7:] == ["TASK", "MEMBER", "PROCESS", "HOST", "LAG-SECONDS", "STATUS"]
+    assert ["0_1", "bob", "p-2", "10.0.0.2", ">=90", "BEHIND"] in [line[7:] for line in found]
+
+
+def test_a_group_of_which_no_lag_is_known_has_its_commits(warehouse: Path) -> None:
+    found = lines(warehouse, "describe", "--group", "only-committed", "--offsets")
+
+    assert found[1:] == [["only-committed", "t", "0", "5", "-", "-", "-"]]
+
+
+def test_offsets_as_json_have_every_column(warehouse: Path) -> None:
+    found = json.loads(run(warehouse, "describe", "--all-groups", "--offsets", "--json").output)
+
+    assert {one["group_id"] for one in found} == {"payments", "plain", "only-committed"}
+    assert found[0]["observed_at"] == "1970-01-12T13:46:40.000Z"
+
+
+@pytest.mark.parametrize("arguments", [["lag"], ["describe", "--offsets"]], ids=" ".join)
+def test_a_group_that_does_not_exist_is_one_line(warehouse: Path, arguments: list[str]) -> None:
+    result = run(warehouse, *arguments, "--group", "o'neil")
+
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: No group \"o'neil\" in cluster 'default'")
+    assert result.output.count("\n") == 1
+
+
+def test_without_any_lag_the_reason_is_one_line(tmp_path: Path) -> None:
+    result = run(make_warehouse(tmp_path), "lag")
+
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: No lag is known of cluster 'default'")

@@ -1,0 +1,212 @@
+"""Passes over the lag of groups on a real broker; the log's commits are put into the tables without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+
+from streaming_app.job import lag_pass
+from streaming_app.job.lag_pass import describe_errors
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.committed_offsets import CommittedOffsets
+from streaming_app.sandbox.container import Broker
+from tests.conftest import RawRecord
+from tests.job.lag_cluster import LagCluster
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def cluster(
+    broker: Broker, client: StreamsGroupClient, read_offsets: Callable[..., list[RawRecord]], tmp_path: Path
+) -> LagCluster:
+    return LagCluster(tmp_path / "warehouse", client, read_offsets, broker.bootstrap_server)
+
+
+@pytest.fixture
+def produce(broker: Broker) -> Iterator[Callable[..., None]]:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+
+        def send(topic: str, count: int, partition: int = 0, timestamp: float | None = None) -> None:
+            for _ in range(count):
+                producer.send(
+                    topic, b"x", partition=partition, timestamp_ms=None if timestamp is None else int(timestamp * 1000)
+                )
+            producer.flush()
+
+        yield send
+
+
+def test_lag_is_what_the_admin_client_says_while_the_producer_goes_on(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic, 2)
+    produce(topic, 100)
+    client.commit_offsets(group_id, {(topic, 0): 40, (topic, 1): 0})
+    cluster.read_log(group_id)
+
+    first = cluster.rows(group_id)
+    produce(topic, 20)
+    produce(topic, 7, partition=1)
+    second = cluster.rows(group_id)
+
+    committed = client.admin.list_group_offsets(group_id)[group_id]
+    expected = {
+        (topic, number): end - committed[TopicPartition(topic, number)].offset
+        for number, end in client.end_offsets(topic).items()
+    }
+    assert {key: row.lag for key, row in first.items()} == {(topic, 0): 60, (topic, 1): 0}
+    assert {key: row.lag for key, row in second.items()} == expected == {(topic, 0): 80, (topic, 1): 7}
+    assert all(row.committed_at is not None and row.last_stable_offset == row.log_end_offset for row in second.values())
+    assert second[topic, 1].lag_seconds == pytest.approx(30, abs=1)
+
+
+def test_the_age_of_the_lag_is_known_at_once_from_the_times_of_the_records(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    for age in range(7200, 0, -120):
+        produce(topic, 10, timestamp=cluster.now - age)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 300})
+    cluster.read_log(group_id)
+
+    (row,) = cluster.rows(group_id, 0).values()
+
+    assert row.lag == 300
+    assert not row.lag_seconds_is_lower_bound
+    assert row.lag_seconds == pytest.approx(3600, rel=0.05)
+
+
+def test_a_topic_that_was_created_again_is_recreated(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    produce(topic, 10)
+    client.commit_offsets(group_id, {(topic, 0): 5})
+    cluster.read_log(group_id)
+    before = cluster.rows(group_id)[topic, 0]
+    client.delete_topic(topic)
+    deleted = cluster.rows(group_id)
+    client.create_topic(topic)
+    produce(topic, 100)
+
+    # The broker deletes the commits of a deleted topic some time later; until then the log has them.
+    after = cluster.rows(group_id, 400).get((topic, 0))
+
+    assert before.lag == 5
+    assert deleted == {} or deleted[topic, 0].lag is None
+    assert after is None or (after.status, after.lag) == ("RECREATED", None)
+    client.commit_offsets(group_id, {(topic, 0): 100})
+    cluster.read_log(group_id)
+    assert cluster.rows(group_id)[topic, 0].status == "OK"
+
+
+def test_records_that_were_deleted_before_they_were_read_are_lost(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    produce(topic, 100)
+    client.commit_offsets(group_id, {(topic, 0): 10})
+    cluster.read_log(group_id)
+    assert cluster.rows(group_id)[topic, 0].lost_offsets == 0
+    client.admin.delete_records({TopicPartition(topic, 0): 60})
+
+    row = cluster.rows(group_id, 301)[topic, 0]  # starts are asked for every five minutes
+
+    assert (row.status, row.lag, row.lost_offsets, row.log_start_offset) == ("LOST", 40, 50, 60)
+
+
+def test_the_marker_of_a_transaction_is_no_lag_and_an_open_transaction_holds_the_last_stable_offset(
+    broker: Broker, cluster: LagCluster, unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x").get(10)
+        producer.commit_transaction()
+        client.commit_offsets(group_id, {(topic, 0): 1})
+        cluster.read_log(group_id)
+        cluster.rows(group_id)
+        at_rest = cluster.rows(group_id)[topic, 0]
+        producer.begin_transaction()
+        producer.send(topic, b"x").get(10)
+        is_open = cluster.rows(group_id)[topic, 0]
+        producer.abort_transaction()
+
+    assert (at_rest.status, at_rest.lag, at_rest.lag_seconds) == ("OK", 1, 0.0)
+    assert (is_open.log_end_offset, is_open.last_stable_offset) == (3, 2)
+
+
+def test_a_group_that_committed_on_topics_that_do_not_exist_any_more_has_no_lag_there(
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    unique: Callable[[str], str],
+    group_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept, gone = unique("kept"), unique("gone")
+    cluster.client.create_topic(kept)
+    produce(kept, 3)
+    commits = [
+        {"group_id": group_id, "topic": topic, "partition": 0, "committed_offset": 1, "last_offset": number}
+        for number, topic in enumerate((kept, gone))
+    ]
+    cluster.replace("offset_commits", commits)
+    # The coordinator deletes such commits. Without the ACL to ask it, the log has them until its tombstones are read.
+    denied = CommittedOffsets({}, {group_id: "GROUP_AUTHORIZATION_FAILED"})
+    monkeypatch.setattr(lag_pass, "fetch_committed_offsets", lambda *_: denied)
+
+    result = cluster.run()
+    rows = {row.topic: row for row in result.rows if row.group_id == group_id}
+
+    assert (rows[kept].lag, rows[gone].lag, rows[gone].status) == (2, None, "UNKNOWN")
+    line = describe_errors(result.errors)
+    assert line is not None
+    assert f"UNKNOWN_TOPIC_OR_PARTITION: {gone}" in line
+    assert f"GROUP_AUTHORIZATION_FAILED: group {group_id}; grant Describe" in line
+    assert cluster.run().requests == 2  # the end and the last stable offset: what is missing is not asked for again
+
+
+def test_an_aborted_commit_is_not_believed(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    produce(topic, 10)
+    client.commit_offsets(group_id, {(topic, 0): 4})
+    cluster.read_log(group_id)
+    aborted = {"group_id": group_id, "topic": topic, "partition": 0, "committed_offset": 9, "last_offset": 10**9}
+    cluster.replace("offset_commits", [aborted])
+
+    assert cluster.rows(group_id)[topic, 0].committed_offset == 4
+
+
+def test_a_restart_knows_what_was_known(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    produce(topic, 10)
+    client.commit_offsets(group_id, {(topic, 0): 10})
+    cluster.read_log(group_id)
+    cluster.rows(group_id)
+    produce(topic, 10)
+    result = cluster.run()
+    cluster.store.replace_lag(result.rows)
+    cluster.store.replace_samples(cluster.passes.tracker.samples(), cluster.passes.topic_ids())
+
+    cluster.restart()
+    row = cluster.rows(group_id, 600)[topic, 0]
+
+    assert row.lag_seconds == pytest.approx(630, abs=1)
+    assert not row.lag_seconds_is_lower_bound
+    assert row.status == "STOPPED"

@@ -1,0 +1,197 @@
+"""What the lag service writes and reports, with passes that a test gives it; tables are real."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from deltalake import DeltaTable
+from kafka.errors import KafkaConnectionError
+
+from streaming_app.config.lag import LagSettings
+from streaming_app.job.lag_pass import LagPass, PassResult
+from streaming_app.job.lag_service import LagService
+from streaming_app.kafka.admin import Admin
+from streaming_app.lag.model import LagRow
+from streaming_app.tables.lag_store import LagStore
+from streaming_app.tables.reader import WarehouseReader
+from tests.lag.lag_harness import row
+from tests.waiting import wait_until
+from tests.warehouses import make_warehouse
+
+Outcome = PassResult | Exception
+
+
+class Passes:
+    """Gives a service the results of its passes, 30 s apart."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.now, self.lines = make_warehouse(path), time.time(), list[str]()
+        self.outcome: Outcome = self.result([])
+        monkeypatch.setattr(LagPass, "run", lambda _self, _admin: self._outcome())
+        self.service = self.start(LagSettings())
+
+    def start(self, settings: LagSettings, connect: Callable[[], Admin] | None = None) -> LagService:
+        class NoConnection:
+            def close(self) -> None: ...
+
+        self.service = LagService(
+            settings,
+            LagStore(self.path, "default"),
+            connect or (lambda: cast("Admin", NoConnection())),
+            report=self.lines.append,
+            clock=lambda: self.now,
+        )
+        return self.service
+
+    def result(self, rows: list[LagRow], **errors: set[str]) -> PassResult:
+        return PassResult(rows, errors, self.now, len(rows), 2, 0.1)
+
+    def run(self, rows: list[LagRow], seconds: float = 30.0, **errors: set[str]) -> None:
+        self.now += seconds
+        self.outcome = self.result([one._replace(observed_at=self.now) for one in rows], **errors)
+        self.service._attempt()
+
+    def fail(self, error: Exception) -> None:
+        self.outcome = error
+        self.service._attempt()
+
+    def _outcome(self) -> PassResult:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        return WarehouseReader(self.path).rows(sql)
+
+    def version(self, table: str) -> int:
+        return DeltaTable(str(self.path / table)).version()
+
+
+@pytest.fixture
+def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Passes:
+    return Passes(tmp_path / "warehouse", monkeypatch)
+
+
+def test_the_rows_are_written_only_when_they_change_and_every_five_minutes(passes: Passes) -> None:
+    passes.run([row(lag=10)])
+    written = passes.version("lag")
+    passes.run([row(lag=10)])
+    assert passes.version("lag") == written
+
+    passes.run([row(lag=11)])
+    assert [one["lag"] for one in passes.query("SELECT lag FROM lag")] == [11]
+    changed = passes.version("lag")
+    passes.run([row(lag=11)], 301)
+
+    assert (changed, passes.version("lag")) == (written + 1, written + 2)
+
+
+def test_the_rows_of_another_cluster_stay(passes: Passes) -> None:
+    LagStore(passes.path, "other").replace_lag([row(lag=1)])
+
+    passes.run([row(lag=10)])
+    passes.run([])
+
+    assert [(one["cluster"], one["lag"]) for one in passes.query("SELECT cluster, lag FROM lag")] == [("other", 1)]
+
+
+def test_the_history_has_what_changed_once_a_minute(passes: Passes) -> None:
+    ends = [100, 200, 300, 300, 300, 400]
+    for end in ends:
+        passes.run([row(log_end_offset=end, lag=end - 90)])
+
+    found = passes.query("SELECT lag FROM lag_history ORDER BY observed_at")
+
+    assert [one["lag"] for one in found] == [10, 210, 310]
+
+
+def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
+    for number in range(5):
+        passes.run([row(log_end_offset=number, lag=number)], 60)
+    passes.service._store.append_history([row(observed_at=1_000_000.0)])
+    store = LagStore(passes.path, "default")
+    assert len(DeltaTable(str(passes.path / "lag_history")).file_uris()) == 6
+
+    store.maintain(7)
+
+    assert len(DeltaTable(str(passes.path / "lag_history")).file_uris()) == 1
+    assert [one["lag"] for one in passes.query("SELECT lag FROM lag_history ORDER BY observed_at")] == list(range(5))
+
+
+def test_brokers_that_are_away_are_reported_once_and_the_rows_stay(passes: Passes) -> None:
+    passes.run([row(lag=10)])
+    for _ in range(3):
+        passes.fail(KafkaConnectionError("away"))
+    passes.run([row(lag=12)])
+
+    assert passes.lines == [f"lag: not known at present: {KafkaConnectionError('away')}", "lag: known again"]
+    assert passes.service.failures == 3
+    assert [one["lag"] for one in passes.query("SELECT lag FROM lag")] == [12]
+
+
+def test_what_brokers_do_not_tell_is_reported_once_and_again_when_it_changes(passes: Passes) -> None:
+    for _ in range(3):
+        passes.run([row()], TOPIC_AUTHORIZATION_FAILED={"secret"})
+    passes.run([row()], TOPIC_AUTHORIZATION_FAILED={"secret"}, UNKNOWN_TOPIC_OR_PARTITION={"gone\x1b[2J"})
+    passes.run([row()])
+
+    assert passes.lines == [
+        "lag: the lag of some partitions is not known. TOPIC_AUTHORIZATION_FAILED: secret; grant Describe on them",
+        "lag: the lag of some partitions is not known. TOPIC_AUTHORIZATION_FAILED: secret; grant Describe on them. "
+        "UNKNOWN_TOPIC_OR_PARTITION: gone\\x1b[2J",
+        "lag: the lag of all partitions is known",
+    ]
+
+
+def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(passes: Passes) -> None:
+    samples = passes.service._pass.tracker
+    samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
+    LagStore(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
+
+    def connect() -> Admin:
+        raise KafkaConnectionError("away")
+
+    service = passes.start(LagSettings(interval=0.01), connect)
+    service.start()
+    assert wait_until(lambda: service.failures > 2, 10)
+    service.close()
+
+    assert len(passes.lines) == 1
+    assert passes.query("SELECT topic, topic_id, end_offsets FROM log_ends") == [
+        {"topic": "orders", "topic_id": "id", "end_offsets": [1, 2]}
+    ]
+
+
+def test_no_pass_begins_while_the_job_is_not_ready(passes: Passes) -> None:
+    asked: list[bool] = []
+
+    def is_ready() -> bool:
+        asked.append(False)
+        return False
+
+    service = LagService(
+        LagSettings(interval=0.01),
+        LagStore(passes.path, "default"),
+        lambda: pytest.fail("it connected"),
+        report=passes.lines.append,
+        is_ready=is_ready,
+    )
+    service.start()
+    assert wait_until(lambda: bool(asked), 10)
+    service.close()
+
+    assert (service.result, service.failures, passes.lines) == (None, 0, [])
+
+
+def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
+    passes.run([row(lag=10, status="STOPPED", status_since=5.0, behind_since=4.0)])
+    service = passes.start(LagSettings())
+    passes.run([row()])
+
+    progress = service._pass.tracker._progress["payments", "orders", 0]
+
+    assert (progress.status, progress.status_since, progress.behind_since) == ("STOPPED", 5.0, 4.0)

@@ -1,0 +1,97 @@
+"""ListOffsets, Metadata and OffsetFetch for many partitions and groups, on the shared broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from kafka import KafkaProducer
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.committed_offsets import CommittedOffset, fetch_committed_offsets
+from streaming_app.kafka.log_ends import EARLIEST, NO_LEADER, LogEndsClient, TopicLeaders
+from streaming_app.sandbox.container import Broker
+
+
+@pytest.fixture
+def ends(client: StreamsGroupClient) -> LogEndsClient:
+    return LogEndsClient(client.admin)
+
+
+@pytest.fixture
+def producer(broker: Broker) -> Iterator[KafkaProducer]:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as connected:
+        yield connected
+
+
+def test_the_ends_of_each_partition_and_the_id_of_the_topic(
+    client: StreamsGroupClient, ends: LogEndsClient, producer: KafkaProducer, unique: Callable[[str], str]
+) -> None:
+    topic = unique("ends")
+    client.create_topic(topic, 3)
+    for number in range(5):
+        producer.send(topic, b"value", partition=1, timestamp_ms=1_000_000 + number)
+    producer.flush()
+    keys = [(topic, partition) for partition in range(3)]
+
+    topics = ends.describe([topic])
+    latest = ends.list_offsets(keys, topics)
+
+    assert topics[topic].error is None
+    assert len(topics[topic].topic_id or "") == 22
+    assert latest.offsets == {(topic, 0): 0, (topic, 1): 5, (topic, 2): 0}
+    assert latest.errors == {}
+    assert latest.requests == 1
+    assert ends.list_offsets(keys, topics, committed_only=True).offsets == latest.offsets
+    assert set(ends.list_offsets(keys, topics, EARLIEST).offsets.values()) == {0}
+    assert ends.list_offsets(keys, topics, 1_000_003).offsets == {(topic, 0): -1, (topic, 1): 3, (topic, 2): -1}
+
+
+def test_errors_stay_with_their_partitions(
+    client: StreamsGroupClient, ends: LogEndsClient, unique: Callable[[str], str]
+) -> None:
+    topic, missing = unique("half"), unique("missing")
+    client.create_topic(topic, 2)
+    described = ends.describe([topic, missing])
+    (leader,) = set(described[topic].leaders.values())
+    # As if the metadata were old: partitions that were deleted meanwhile, one without a leader.
+    topics = {**described, topic: TopicLeaders(None, {0: leader, 1: leader, 2: leader, 3: -1})}
+
+    found = ends.list_offsets([*((topic, number) for number in range(5)), (missing, 0)], topics)
+
+    assert described[missing] == TopicLeaders(None, {}, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert found.offsets == {(topic, 0): 0, (topic, 1): 0}
+    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+    assert found.errors == {(topic, 2): unknown, (topic, 3): NO_LEADER, (topic, 4): unknown, (missing, 0): unknown}
+    assert found.are_leaders_stale
+    assert missing not in client.admin.list_topics()
+
+
+def test_a_leader_that_is_not_there_loses_only_its_own_partitions(
+    client: StreamsGroupClient, ends: LogEndsClient, unique: Callable[[str], str]
+) -> None:
+    topic = unique("moved")
+    client.create_topic(topic, 2)
+    described = ends.describe([topic])
+    topics = {topic: described[topic]._replace(leaders={**described[topic].leaders, 1: 4711})}
+
+    found = ends.list_offsets([(topic, 0), (topic, 1)], topics)
+
+    assert found.offsets == {(topic, 0): 0}
+    assert found.errors == {(topic, 1): "UnknownBrokerIdError"}
+
+
+def test_committed_offsets_of_many_groups(client: StreamsGroupClient, unique: Callable[[str], str]) -> None:
+    topic, groups = unique("committed"), [unique(f"group-{number}") for number in range(3)]
+    client.create_topic(topic, 2)
+    for number, group_id in enumerate(groups):
+        client.commit_offsets(group_id, {(topic, 0): number, (topic, 1): 10 * number})
+
+    found = fetch_committed_offsets(client.admin, [*groups, unique("no-such-group")])
+
+    assert found.errors == {}
+    expected = {
+        group_id: {(topic, 0): CommittedOffset(number, None), (topic, 1): CommittedOffset(10 * number, None)}
+        for number, group_id in enumerate(groups)
+    }
+    assert {group_id: found.offsets[group_id] for group_id in groups} == expected

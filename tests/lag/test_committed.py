@@ -1,0 +1,65 @@
+"""Which groups are asked for their offsets, and what is believed."""
+
+from __future__ import annotations
+
+from streaming_app.lag.committed import CommittedOffsets
+from streaming_app.lag.model import Commit
+
+
+def log(**offsets: int) -> dict[tuple[str, str, int], Commit]:
+    return {(group_id, "t", 0): Commit(offset, "id", None, 100.0 + offset) for group_id, offset in offsets.items()}
+
+
+def test_streams_groups_are_asked_for_at_every_pass_and_others_when_their_commits_rest() -> None:
+    committed = CommittedOffsets()
+    assert committed.choose(log(app=1, plain=1), {"app"}, 0.0) == {"app", "plain"}
+    committed.merge({"app": {}, "plain": {("t", 0): (1, None)}}, 0.0)
+
+    assert committed.choose(log(app=2, plain=2), {"app"}, 30.0) == {"app"}
+    assert committed.choose(log(app=2, plain=2), {"app"}, 60.0) == {"app", "plain"}
+    committed.merge({"plain": {("t", 0): (2, None)}}, 60.0)
+    assert committed.choose(log(app=2, plain=2), {"app"}, 90.0) == {"app"}
+    assert committed.choose(log(app=2, plain=2), {"app"}, 361.0) == {"app", "plain"}
+
+
+def test_a_commit_that_goes_back_is_asked_about_before_it_is_believed() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(plain=10), set(), 0.0)
+    committed.choose(log(plain=20), set(), 30.0)
+
+    assert committed.choose(log(plain=15), set(), 60.0) == {"plain"}
+
+
+def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(app=5), {"app"}, 0.0)
+
+    same = committed.merge({"app": {("t", 0): (5, 3)}}, 0.0)
+    other = committed.merge({"app": {("t", 0): (4, 3), ("t", 1): (9, None)}}, 0.0)
+
+    assert same == {("app", "t", 0): Commit(5, "id", None, 105.0)}
+    assert other == {("app", "t", 0): Commit(4, None, 3, None), ("app", "t", 1): Commit(9, None, None, None)}
+
+
+def test_what_the_coordinator_does_not_have_is_not_committed() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(app=5), {"app"}, 0.0)
+
+    assert committed.merge({"app": {}}, 0.0) == {}
+
+
+def test_without_an_answer_the_log_is_believed() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(app=5), {"app"}, 0.0)
+
+    assert committed.merge({}, 0.0) == log(app=5)
+
+
+def test_a_group_that_is_deleted_is_forgotten() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(plain=5), {"app"}, 0.0)
+    committed.merge({"plain": {("t", 0): (5, None)}, "app": {("t", 0): (1, None)}}, 0.0)
+
+    committed.choose({}, set(), 30.0)
+
+    assert committed.merge({}, 30.0) == {}

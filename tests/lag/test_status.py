@@ -1,0 +1,357 @@
+"""Each status, from what a consumer and a producer do over time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streaming_app.lag.model import NO_TASKS, GroupTasks
+from streaming_app.lag.tracker import LagTracker
+from tests.lag.lag_harness import ALICE, TOPIC, MiniCluster
+
+TASKS = GroupTasks(subtopology_of={TOPIC: "0"}, owners={("0", 0): ALICE}, has_members=True)
+
+
+def keep_up(cluster: MiniCluster, passes: int = 10) -> None:
+    """Let a consumer read what was produced before the pass before."""
+    for _ in range(passes):
+        assert cluster.end is not None
+        cluster.commit_offset(cluster.end)
+        cluster.produce(100)
+        cluster.step()
+
+
+def test_a_consumer_that_keeps_up_is_ok_although_it_always_has_lag() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+
+    found = cluster.step()
+
+    assert (found.status, found.lag) == ("OK", 100)
+    assert found.lag_seconds is not None
+    assert found.lag_seconds <= 60
+
+
+def test_no_commit_for_three_intervals_while_there_is_lag_is_stopped() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster, 20)
+
+    statuses = []
+    for _ in range(6):
+        cluster.produce(100)
+        statuses.append(cluster.step().status)
+
+    assert statuses[:2] == ["OK", "OK"]
+    assert statuses[-1] == "STOPPED"
+    assert "BEHIND" not in statuses[:2]
+
+
+def test_the_status_of_a_consumer_that_stopped_stays_although_nothing_is_produced() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.produce(100)
+
+    ages = [cluster.step(600) for _ in range(6)]
+
+    assert [found.status for found in ages[1:]] == ["STOPPED"] * 5
+    assert ages[-1].lag_seconds is not None
+    assert ages[-1].lag_seconds > 3000
+    assert ages[1].status_since == ages[-1].status_since
+
+
+def test_a_topic_without_new_records_is_ok_however_old_the_commit() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.commit_offset(cluster.end or 0)
+
+    assert [cluster.step(86_400).status for _ in range(3)] == ["OK"] * 3
+
+
+def test_a_record_after_a_quiet_day_is_not_lag_of_a_day() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    cluster.produce(100)
+    cluster.commit_offset(100)
+    for _ in range(60):
+        cluster.step(1440)
+
+    cluster.produce(10)
+
+    assert cluster.step().status == "OK"
+
+
+def test_lag_that_grows_while_offsets_are_committed_is_behind() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    offset = cluster.end or 0
+    found = None
+    for _ in range(20):
+        offset += 50
+        cluster.commit_offset(offset)
+        cluster.produce(100)
+        found = cluster.step()
+
+    assert found is not None
+    assert (found.status, found.catch_up_seconds) == ("BEHIND", None)
+
+
+def test_lag_that_falls_is_catching_up_and_says_how_long_it_takes() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    offset = (cluster.end or 0) - 100
+    cluster.produce(100_000)
+    found = None
+    for _ in range(30):
+        offset += 1100
+        cluster.commit_offset(offset)
+        cluster.produce(100)
+        found = cluster.step()
+
+    assert found is not None
+    assert found.status == "CATCHING_UP"
+    assert found.catch_up_seconds == pytest.approx((found.lag or 0) / 1000 * 30, rel=0.05)
+
+
+def test_commits_of_the_same_offset_for_a_minute_are_stalled() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    offset = (cluster.end or 0) - 100
+    statuses = []
+    for _ in range(8):
+        cluster.commit_offset(offset)  # the time of the commit moves
+        cluster.produce(100)
+        statuses.append(cluster.step().status)
+
+    assert statuses[-1] == "STALLED"
+
+
+def test_a_commit_that_goes_back_is_rewound_until_it_is_reached_again() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster, 20)
+    before = cluster.end or 0
+    cluster.commit_offset(100)
+    found = cluster.step()
+    assert (found.status, found.rewound_from) == ("REWOUND", before - 100)
+
+    cluster.commit_offset(1000)
+    assert cluster.step().status == "REWOUND"
+    cluster.commit_offset(before)
+    found = cluster.step()
+
+    assert (found.status, found.rewound_from) == ("OK", None)
+
+
+def test_who_set_offsets_back_is_catching_up_after_an_hour() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    cluster.produce(10_000_000)
+    cluster.commit_offset(10_000_000)
+    cluster.step()
+    offset = 0
+    statuses = []
+    for _ in range(130):
+        offset += 1000
+        cluster.commit_offset(offset)
+        statuses.append(cluster.step().status)
+
+    assert statuses[1] == "REWOUND"
+    assert statuses[-1] in {"CATCHING_UP", "UNKNOWN"}
+    assert statuses[-1] == "CATCHING_UP"
+
+
+def test_offsets_that_retention_passed_are_lost() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    committed = cluster.commit.offset if cluster.commit else 0
+    cluster.produce(1000)
+    cluster.start = (committed or 0) + 300
+
+    found = cluster.step()
+
+    assert (found.status, found.lost_offsets, found.lag) == ("LOST", 300, (cluster.end or 0) - cluster.start)
+
+
+def test_a_marker_that_retention_passed_is_not_lost() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    cluster.produce(101)
+    cluster.commit_offset(100)
+    cluster.step()
+    cluster.start = 101
+
+    found = cluster.step()
+
+    assert (found.status, found.lag) == ("OK", 0)
+
+
+def test_lag_of_one_at_rest_is_the_marker_of_a_transaction() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    cluster.produce(101)
+    cluster.commit_offset(100)
+    cluster.step()
+
+    found = [cluster.step(600) for _ in range(10)][-1]
+
+    assert (found.status, found.lag, found.lag_seconds) == ("OK", 1, 0.0)
+
+
+def test_a_topic_that_was_created_again_is_recreated_whatever_its_size() -> None:
+    for end in (10, 1_000_000):
+        cluster = MiniCluster(tasks=TASKS)
+        keep_up(cluster)
+        cluster.topic_id, cluster.end, cluster.start = "another", end, 0
+
+        found = cluster.step()
+
+        assert (found.status, found.lag, found.lag_seconds) == ("RECREATED", None, None)
+        cluster.commit_offset(5, topic_id="another")
+        assert cluster.step().status in {"OK", "UNKNOWN", "REWOUND"}
+
+
+def test_without_topic_ids_a_commit_beyond_the_end_is_recreated() -> None:
+    cluster = MiniCluster(topic_id=None)
+    cluster.produce(100)
+    cluster.commit_offset(500, topic_id=None)
+
+    assert cluster.step().status == "RECREATED"
+
+
+def test_a_commit_beyond_the_end_of_the_same_topic_is_no_lag() -> None:
+    cluster = MiniCluster()
+    cluster.produce(100)
+    cluster.commit_offset(101)
+
+    found = cluster.step()
+
+    assert (found.status, found.lag) == ("OK", 0)
+
+
+def test_without_an_owner_the_lag_is_unowned() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.tasks = replace(TASKS, owners={})
+    statuses = []
+    for _ in range(4):
+        cluster.produce(100)
+        statuses.append(cluster.step().status)
+
+    assert (statuses[0], statuses[-1]) == ("OK", "UNOWNED")
+
+
+def test_a_group_of_another_type_without_members_is_unowned() -> None:
+    cluster = MiniCluster(tasks=replace(NO_TASKS, has_members=False))
+    keep_up(cluster)
+    cluster.produce(100)
+    for _ in range(4):
+        found = cluster.step()
+
+    assert found.status == "UNOWNED"
+    assert found.task_id is None
+
+
+def test_the_status_is_held_while_the_group_rebalances() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.tasks = replace(TASKS, owners={}, rebalancing_since=cluster.now)
+    for _ in range(10):
+        cluster.produce(100)
+        found = cluster.step()
+    assert (found.status, found.held_since) == ("OK", cluster.now - 30 * 7)
+
+    cluster.tasks = TASKS
+    found = cluster.step()
+
+    assert (found.status, found.held_since) == ("STOPPED", None)
+
+
+def test_what_the_offsets_prove_is_not_held() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.tasks = replace(TASKS, rebalancing_since=cluster.now)
+    cluster.produce(1000)
+    cluster.start = cluster.end
+
+    assert cluster.step().status == "LOST"
+
+
+def test_a_topic_that_the_topology_does_not_read_is_left_over() -> None:
+    cluster = MiniCluster(tasks=replace(TASKS, subtopology_of={"another": "0"}))
+    cluster.produce(100)
+    cluster.commit_offset(50)
+
+    found = cluster.step()
+
+    assert (found.status, found.lag, found.task_id) == ("LEFT_OVER", 50, None)
+
+
+def test_without_the_end_of_the_log_the_status_is_unknown() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.end = cluster.start = None
+
+    found = cluster.step()
+
+    assert (found.status, found.lag, found.lag_seconds) == ("UNKNOWN", None, None)
+    assert found.member_id == "alice"
+
+
+def test_lag_whose_age_is_not_known_yet_is_unknown_at_first() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    cluster.produce(1000)
+    cluster.commit_offset(10, at=cluster.now - 86_400)
+
+    statuses = [cluster.step().status for _ in range(6)]
+
+    assert statuses[0] == "UNKNOWN"
+    assert statuses[-1] == "STOPPED"
+
+
+def test_what_is_allowed_is_no_lag() -> None:
+    cluster = MiniCluster(LagTracker(lambda _group_id: 1000), tasks=TASKS)
+    cluster.produce(1000)
+    cluster.commit_offset(0)
+
+    assert [cluster.step(600).status for _ in range(5)] == ["OK"] * 5
+
+
+def test_a_broker_clock_an_hour_ahead_changes_nothing() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    for _ in range(10):
+        cluster.commit_offset(cluster.end or 0, at=cluster.now + 3600)
+        cluster.produce(100)
+        assert cluster.step().status in {"OK", "UNKNOWN"}
+    statuses = []
+    for _ in range(6):
+        cluster.produce(100)
+        statuses.append(cluster.step().status)
+
+    assert statuses[-1] == "STOPPED"
+
+
+def test_a_group_that_commits_every_ten_minutes_is_ok_in_between() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    statuses = []
+    for number in range(400):
+        if number % 20 == 0:
+            cluster.commit_offset(cluster.end or 0)
+        cluster.produce(100)
+        statuses.append(cluster.step().status)
+
+    assert set(statuses[100:]) == {"OK"}
+
+
+def test_a_restart_of_the_job_forgets_nothing_that_a_status_needs() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster, 20)
+    for _ in range(6):
+        cluster.produce(100)
+        before = cluster.step()
+    samples = cluster.tracker.samples()[TOPIC, 0].pairs()
+
+    cluster.tracker = LagTracker()
+    cluster.tracker.restore_row(before)
+    cluster.tracker.restore_samples(TOPIC, 0, cluster.topic_id, samples)
+    after = cluster.step()
+
+    assert before.status == after.status == "STOPPED"
+    assert after.status_since == before.status_since
+    assert after.behind_since == before.behind_since
+    assert after.lag_seconds == pytest.approx((before.lag_seconds or 0) + 30)

@@ -1,0 +1,125 @@
+"""Topics to tasks to members, and sums over them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_app.lag.model import NO_TASKS, LagRow, Owner
+from streaming_app.lag.status import RANK, STATUSES
+from streaming_app.lag.sums import KEYS, lag_sums
+from streaming_app.lag.tasks import group_tasks, source_topics
+from tests.lag.lag_harness import row
+
+SINCE = datetime(2026, 3, 14, tzinfo=timezone.utc)
+
+
+def subtopology(name: str, *topics: str, regex: tuple[str, ...] = (), repartition: tuple[str, ...] = ()) -> Any:
+    return {
+        "subtopology_id": name,
+        "source_topics": list(topics),
+        "source_topic_regex": list(regex),
+        "repartition_source_topics": [{"name": topic} for topic in repartition],
+    }
+
+
+def group(**fields: Any) -> dict[str, Any]:
+    member = {"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1"}
+    tasks = [
+        {"member_id": "m", "role": role, "subtopology_id": "0", "partition": partition, "current": current}
+        for partition, (role, current) in enumerate([("active", True), ("standby", True), ("active", False)])
+    ]
+    return {
+        "group_type": "streams",
+        "state": "Stable",
+        "state_since": SINCE,
+        "member_count": 1,
+        "deleted_at": None,
+        "subtopologies": [
+            subtopology("0", "orders", repartition=("app-by-key",)),
+            subtopology("1", regex=("click.*",)),
+        ],
+        "members": [member],
+        "assignments": tasks,
+        **fields,
+    }
+
+
+def test_a_topic_belongs_to_the_subtopology_that_names_it_or_whose_regex_matches() -> None:
+    tasks = group_tasks(group(), lambda pattern: {"click.*": ["clicks", "orders"]}[pattern])
+
+    assert tasks.subtopology_of == {"orders": "0", "app-by-key": "0", "clicks": "1"}
+    assert source_topics(group()) == {"orders", "app-by-key"}
+
+
+def test_the_owner_is_the_member_that_has_the_task_now_as_active() -> None:
+    tasks = group_tasks(group(), lambda _pattern: ())
+
+    assert tasks.owners == {("0", 0): Owner("m", "p", "10.0.0.1")}
+    assert tasks.rebalancing_since is None
+
+
+def test_a_group_that_rebalances_says_since_when() -> None:
+    for state in ("Assigning", "Reconciling"):
+        assert group_tasks(group(state=state), lambda _pattern: ()).rebalancing_since == SINCE.timestamp()
+
+
+def test_deleted_groups_and_those_that_became_classic_have_no_tasks() -> None:
+    assert group_tasks(group(deleted_at=SINCE), lambda _pattern: ()) is NO_TASKS
+    assert group_tasks(group(group_type="classic"), lambda _pattern: ()) is NO_TASKS
+
+
+def test_without_a_topology_no_topic_is_left_over() -> None:
+    assert group_tasks(group(subtopologies=None), lambda _pattern: ()).subtopology_of is None
+
+
+def test_every_status_has_a_rank_and_a_meaning() -> None:
+    assert RANK.keys() == STATUSES.keys()
+
+
+rows = st.lists(
+    st.builds(
+        lambda group_id, topic, partition, lag, owner, status: row(
+            group_id=group_id,
+            topic=topic,
+            partition=partition,
+            lag=None if status == "UNKNOWN" else lag,
+            subtopology_id="0" if owner is not None else None,
+            task_id=None if owner is None else f"0_{partition}",
+            member_id=owner or None,
+            process_id=owner or None,
+            client_host=owner or None,
+            status=status,
+        ),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["x", "y", "z"]),
+        st.integers(0, 5),
+        st.integers(0, 10**12),
+        st.sampled_from([None, "", "m1", "m2"]),
+        st.sampled_from(sorted(STATUSES)),
+    ),
+    max_size=40,
+)
+
+
+@given(rows)
+def test_every_sum_is_over_the_same_lag(found: list[LagRow]) -> None:
+    counted = [one for one in found if one.status != "LEFT_OVER"]
+    in_tasks = [one for one in counted if one.task_id is not None]
+    for by in KEYS:
+        expected = in_tasks if by in {"subtopology", "task", "member", "process", "host"} else counted
+        sums = lag_sums(found, by)
+        assert sum(one.lag or 0 for one in sums) == sum(one.lag or 0 for one in expected)
+        assert sum(one.partitions for one in sums) == len(expected)
+        lags = [-1 if one.lag is None else one.lag for one in sums]
+        assert lags == sorted(lags, reverse=True)
+        assert len({one.key for one in sums}) == len(sums)
+
+
+@given(rows)
+def test_a_sum_is_none_only_if_no_lag_is_known(found: list[LagRow]) -> None:
+    known = {one.group_id for one in found if one.lag is not None and one.status != "LEFT_OVER"}
+    assert {one.key[0] for one in lag_sums(found, "group") if one.lag is not None} == known

@@ -1,0 +1,113 @@
+"""The metrics of lag: what a scrape of some rows gives, and how many series."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming_app.lag.model import LagRow
+from streaming_app.metrics.collector import make_registry
+from streaming_app.metrics.lag_metrics import LagStatus
+from streaming_app.metrics.settings import MetricsSettings
+from tests.lag.lag_harness import row
+from tests.metrics.metrics_harness import sources
+
+ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
+ROWS = [
+    row(partition=0, task_id="0_0", lag=10, lag_seconds=3.0, log_start_offset=5, **ALICE),
+    row(partition=1, task_id="0_1", subtopology_id="0", lag=500, lag_seconds=90.0, lost_offsets=7, status="LOST"),
+    row(partition=2, task_id="0_2", committed_offset=None, lag=None, lag_seconds=None, status="UNKNOWN", **ALICE),
+    row(topic="old", lag=9999, lag_seconds=1e6, status="LEFT_OVER"),
+    row(group_id="plain", topic="clicks", lag=7, lag_seconds=None),
+]
+
+Values = dict[tuple[str, ...], float]
+
+
+def scrape(rows: list[LagRow], settings: MetricsSettings) -> Values:
+    """Return the samples about lag by name and label values, in the order of the labels' names, without the cluster."""
+    status = LagStatus(rows, 1_000_000.0, 0.5, 4, len(rows), 2)
+    text = generate_latest(make_registry(sources([], lag=lambda: status), settings)).decode()
+    return {
+        (sample.name, *(value for name, value in sample.labels.items() if name not in {"cluster", "cluster_name"})): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if any(part in sample.name for part in ("lag", "partition", "kafka_", "lost"))
+    }
+
+
+def of(values: Values, name: str) -> dict[tuple[str, ...], float]:
+    return {key[1:]: value for key, value in values.items() if key[0] == name}
+
+
+def test_the_default_series() -> None:
+    values = scrape(ROWS, MetricsSettings())
+
+    assert of(values, "streams_group_lag_offsets") == {("payments",): 510, ("plain",): 7}
+    assert of(values, "streams_group_lag_seconds") == {("payments",): 90}
+    assert of(values, "streams_group_topic_lag_offsets") == {("payments", "orders"): 510, ("plain", "clicks"): 7}
+    assert of(values, "streams_group_subtopology_lag_offsets") == {("payments", "0"): 510}
+    assert of(values, "streams_group_process_lag_offsets") == {("payments", "10.0.0.1", "p-1"): 10}
+    assert of(values, "streams_group_unowned_lag_offsets") == {("payments",): 500}
+    assert of(values, "streams_group_lost_offsets") == {("payments",): 7, ("plain",): 0}
+    assert of(values, "streams_group_partitions_without_commit") == {("payments",): 1, ("plain",): 0}
+    assert of(values, "streams_group_partitions") == {
+        ("payments", "OK"): 1,
+        ("payments", "LOST"): 1,
+        ("payments", "LEFT_OVER"): 1,
+        ("plain", "OK"): 1,
+    }
+    assert of(values, "streams_group_task_lag_offsets") == of(values, "streams_group_partition_lag_offsets") == {}
+    assert of(values, "streams_groups_lag_failures_total") == {(): 2}
+    assert not any(value < 0 for value in values.values())
+    assert not any(key[0].startswith("kafka_") for key in values)
+
+
+def test_tasks_and_partitions_have_series_on_request() -> None:
+    values = scrape(ROWS, MetricsSettings(lag_by=("task", "partition")))
+
+    assert of(values, "streams_group_task_lag_offsets") == {("payments", "0", "0"): 10, ("payments", "1", "0"): 500}
+    assert ("payments", "1", "orders") in of(values, "streams_group_partition_lag_offsets")
+    assert of(values, "streams_group_lag_offsets") == {}
+
+
+def test_the_largest_have_series_up_to_the_maximum() -> None:
+    values = scrape(ROWS, MetricsSettings(max_lag_series=1))
+
+    assert of(values, "streams_group_lag_offsets") == {("payments",): 510}
+    assert of(values, "streams_group_partitions_without_commit") == {("payments",): 1}
+    assert of(values, "streams_groups_lag_series_dropped") == {(): 2 + 1}  # groups and topics: 1 each; processes: 1
+
+
+def test_only_matching_groups_have_series() -> None:
+    values = scrape(ROWS, MetricsSettings(groups="pl.*"))
+
+    assert set(of(values, "streams_group_topic_lag_offsets")) == {("plain", "clicks")}
+
+
+def test_names_of_kafka_lag_exporter() -> None:
+    values = scrape(ROWS, MetricsSettings(compatibility="kafka-lag-exporter"))
+
+    assert values["kafka_consumergroup_group_lag", "", "alice", "payments", "10.0.0.1", "0", "orders"] == 10
+    assert values["kafka_consumergroup_group_offset", "", "", "payments", "", "1", "orders"] == 90
+    assert values["kafka_consumergroup_group_sum_lag", "payments"] == 510
+    assert values["kafka_consumergroup_group_max_lag", "payments"] == 500
+    assert values["kafka_consumergroup_group_max_lag_seconds", "payments"] == 90
+    assert values["kafka_consumergroup_group_topic_sum_lag", "plain", "clicks"] == 7
+    assert values["kafka_partition_latest_offset", "0", "orders"] == 100
+    assert values["kafka_partition_earliest_offset", "0", "orders"] == 5
+
+
+def test_before_the_first_pass_nothing_is_said() -> None:
+    text = generate_latest(make_registry(sources([]), MetricsSettings())).decode()
+
+    assert "lag_seconds" not in text
+
+
+@pytest.mark.parametrize("name", ["unknown", "kafka-lag-exporter "])
+def test_another_compatibility_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="compatibility"):
+        MetricsSettings.model_validate({"compatibility": name})

@@ -33,9 +33,13 @@ def run_job(
 
 
 def run_once(spark: SparkSession, server: str, warehouse: object, **settings: Any) -> list[str]:
-    """Do the same in this process, in an existing session; return the lines that the job reports."""
+    """Do the same in this process, in an existing session; return the lines that the job reports.
+
+    It reads no committed offsets unless `settings` say so: most tests are about streams groups.
+    """
     lines: list[str] = []
-    config = JobConfig.model_validate({"bootstrap_server": server, "warehouse": warehouse, "once": True, **settings})
+    values = {"bootstrap_server": server, "warehouse": warehouse, "once": True, "offsets": {"enabled": False}}
+    config = JobConfig.model_validate(values | settings)
     with TemporaryDirectory() as directory:
         run_with(spark, config, lines.append, Event(), Path(directory) / "spark.log")
     return lines

@@ -4,6 +4,7 @@
 # make bench  benchmarks, as ratios to stated rivals
 # make lint   ruff, mypy, import-linter
 # make docs   the documentation as HTML in build/docs, its generated parts written first; warnings are errors
+# make wheel   sdist, wheel and bill of materials in build/dist, and the wheel run in a fresh environment
 # make check-deploy   deploy/ by the tools of its formats, and the job on a Spark cluster
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEPLOY_TOOLS := build/deploy-tools/.installed
 
-.PHONY: run test test-fast bench lint docs check-deploy clean
+.PHONY: run test test-fast bench lint docs wheel check-deploy clean
 
 run: $(STAMP)
 	$(BIN)/streams-groups demo
@@ -36,6 +37,9 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m sphinx -W -n -q -b html -d build/doctrees docs build/docs
+
+wheel:
+	.ci/wheel $(PYTHON)
 
 check-deploy: $(STAMP) $(DEPLOY_TOOLS)
 	$(BIN)/python -m pytest tests/deploy/check_*.py

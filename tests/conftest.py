@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -39,6 +39,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore the same warning when a test imports other modules of kafka-python."""
     config.addinivalue_line("filterwarnings", "ignore:read_text is deprecated:DeprecationWarning")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Escape the lone surrogates of hostile names: one test process cannot send them to the other."""
+    return _without_surrogates((yield))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        inner = map(_without_surrogates, value)
+        return list(inner) if isinstance(value, list) else tuple(inner)
+    return value
 
 
 _broker_log: list[Path] = []

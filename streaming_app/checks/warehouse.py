@@ -13,7 +13,7 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 
 from schemas.table_definitions import tables
-from streaming_app.checks.result import Result, failed, ok, warning
+from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
@@ -25,7 +25,11 @@ _GIB = 1 << 30
 
 def check_warehouse(location: Location, cluster: str) -> Iterator[Result]:
     """Yield the results about the warehouse at `location`."""
-    yield _check_local(location.path) if location.is_local else _check_store(location)
+    place = _check_local(location.path) if location.is_local else _check_store(location)
+    yield place
+    if place.status == FAILED and not location.is_local:  # each further request would wait for a time-out, too
+        yield skipped("tables", f"{location} cannot be used")
+        return
     yield check_format(location)
     yield _check_job(location, cluster)
 

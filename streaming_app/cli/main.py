@@ -8,6 +8,7 @@ import click
 
 COMMANDS = (
     "run",
+    "init",
     "check",
     "demo",
     "list_groups",

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -83,14 +83,14 @@ class Page:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        first_reading = asyncio.create_task(asyncio.to_thread(self._source.current))  # before the first request
         watcher = asyncio.create_task(self.live.watch())
         try:
             yield
         finally:
             self.live.close()
             watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await watcher
+            await asyncio.gather(watcher, first_reading, return_exceptions=True)
 
     def _page(self, render: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
         """Return a handler. Of requests for the same page at the same time, one renders it for all."""

@@ -93,7 +93,7 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str) -> list[Ev
     """Return all events of a group, the oldest first. Raises WarehouseError if there is no such group."""
     events = reader.rows(
         f"SELECT {_COLUMNS} FROM group_events e WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "  # noqa: S608 - quoted
-        "ORDER BY at NULLS FIRST, e.offset, kind"
+        "ORDER BY at NULLS FIRST, e.offset, kind <> 'created', kind"
     )
     if not events:
         find_groups(reader, cluster, [group_id])
@@ -182,7 +182,7 @@ def spell_rows(spells: Sequence[TaskSpell]) -> Iterator[dict[str, Any]]:
 
 def group_rows(group: GroupAt) -> dict[str, Any]:
     """Return the line about a group at a time."""
-    return {name.upper(): value for name, value in group.values.items()} | {
+    return {name.upper().replace("_", "-"): value for name, value in group.values.items()} | {
         "MEMBERS": len(group.members),
         **({"DELETED-AT": group.deleted_at} if group.deleted_at else {}),
     }

@@ -46,8 +46,6 @@ class TableVersions:
         self._has_slices = names is None  # the versions of its appends are those of slices
         self._names = _group_tables() if names is None else names
         self._appended = [one.name for one in history_tables()] if names is None else names
-        # Spark knows its own commits without reading the log.
-        self._version = writer.version if names is None else self._newest_version
 
     def write(self) -> None:
         """Store the versions that the tables have now. Raises JobError or OSError when that fails."""
@@ -63,7 +61,9 @@ class TableVersions:
         known = self._read()
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
-    def _newest_version(self, name: str) -> int:
+    def _version(self, name: str) -> int:
+        if self._has_slices:  # only Spark writes it, and knows its own commits without reading the log
+            return self._writer.version(name)
         return int((self._writer.location / name).delta_table().version())
 
     def beyond(self) -> list[str]:

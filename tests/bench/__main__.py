@@ -9,6 +9,7 @@ from tests.bench import (
     list_offsets,
     notification,
     offsets,
+    page,
     rules,
     throughput,
     touched,
@@ -20,7 +21,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
 
-ALONE = {"decode": decode.run, "rules": rules.run, "lag": list_offsets.run_pure}
+ALONE = {"decode": decode.run, "rules": rules.run, "lag": list_offsets.run_pure, "page": page.run}
 WITH_A_BROKER = {
     "throughput": lambda shared: throughput.run(shared, asked.commits, asked.groups),
     "freshness": lambda shared: [freshness.run(shared, groups) for groups in (100, 10_000)],

@@ -49,3 +49,16 @@ def test_without_a_broker_the_rest_is_skipped(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "failed   brokers: No Kafka broker answers at 127.0.0.1:1" in result.stdout
     assert "skipped  topic: no broker answers" in result.stdout
+
+
+def test_init_writes_a_configuration_that_check_accepts_and_does_not_replace_it(
+    broker: LocalBroker, tmp_path: Path
+) -> None:
+    first = streams_groups("init", "--bootstrap-server", broker.bootstrap_server, cwd=tmp_path)
+    assert first.stdout == "Wrote streams-groups.yaml. Next: streams-groups check --config streams-groups.yaml\n"
+    assert "may not be read" not in (tmp_path / "streams-groups.yaml").read_text("utf-8")
+    checked = streams_groups("config", "--check", "--config", "streams-groups.yaml", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    again = streams_groups("init", "--bootstrap-server", broker.bootstrap_server, cwd=tmp_path)
+    assert again.returncode == 1
+    assert "streams-groups.yaml exists" in again.stderr

@@ -18,7 +18,7 @@ from tests.faults.faults import FAULTS, UnexpectedError
 from tests.faults.harness import DidNotRecoverError, FaultHarness
 
 _PHASES_PER_ROUND = 8
-_FAULTS_PER_PHASE = (1, 2, 4, 8)
+_FAULTS_PER_PHASE = (1, 2, 3, 4)
 _STUCK = "did not recover"
 BROKEN = "error of the campaign"
 _KINDS = (DOUBLE, LOSS, DIFFERENCE, _STUCK)

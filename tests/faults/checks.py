@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from offsets_decoder import decode
 from schemas.table_definitions import history_tables, table, tables
 from streaming_app.groups.group import RECORD_TYPES
 from streaming_app.tables.reader import WarehouseReader
@@ -17,6 +18,7 @@ from tests.history.history import sort_list
 from tests.history.log import LogReader, RawRecord
 
 DIFFERENCE, DOUBLE, LOSS = "difference", "double", "loss"
+OFFSET_COMMIT = 1
 _VERIFY_SECONDS = 60.0
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
@@ -38,6 +40,7 @@ def check(harness: FaultHarness) -> list[Finding]:
     findings = [*_doubles(harness.warehouse), *_verify(harness)]
     log = _read_log(harness)
     findings += _losses(harness.warehouse, log)
+    findings += _compare_offsets(harness.warehouse, log)
     fresh = read_afresh(log)
     findings += _compare_histories(harness.warehouse, fresh, harness.cleaned_offsets())
     if not harness.compacting:
@@ -92,6 +95,24 @@ def _losses(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
             yield Finding(LOSS, f"not in quarantine: partition {record.partition}, offset {record.offset}")
         elif record.record_type in RECORD_TYPES and last.get(record.group_id, -1) < record.offset:
             yield Finding(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")
+
+
+def _compare_offsets(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
+    """Compare the committed offsets with the newest records of the log."""
+    expected: dict[tuple[str, str, int], int] = {}
+    for raw in log:
+        if raw.record_type == OFFSET_COMMIT:
+            record = decode(raw.key, raw.value)
+            key = record.key["group"], record.key["topic"], record.key["partition"]
+            if record.value is None:
+                expected.pop(key, None)
+            else:
+                expected[key] = record.value["offset"]
+    rows = WarehouseReader(warehouse).rows('SELECT group_id, topic, "partition", committed_offset FROM offsets')
+    stored = {(row["group_id"], row["topic"], row["partition"]): row["committed_offset"] for row in rows}
+    for key in sorted(expected.keys() | stored.keys()):
+        if stored.get(key) != expected.get(key):
+            yield Finding(DIFFERENCE, f"offsets of {key}: {stored.get(key)} for {expected.get(key)}")
 
 
 def _compare_histories(warehouse: Path, fresh: Mapping[str, Rows], first_kept: Offsets) -> Iterator[Finding]:

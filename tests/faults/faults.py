@@ -14,14 +14,13 @@ from kafka.errors import KafkaError
 
 from schemas.table_definitions import tables
 from streaming_app.kafka.errors import GroupError
-from tests.faults.harness import STOPPED_SECONDS, FaultHarness
+from tests.faults.harness import CHECKPOINTS, STOPPED_SECONDS, FaultHarness
 from tests.faults.job import is_running
 from tests.faults.recreated_topic import RecreatedTopic
 from tests.waiting import wait_until
 
 _TABLES = tuple(definition.name for definition in tables())
-_CHECKPOINT = "_checkpoints/default"
-_RECORD = "_checkpoints/default.topic.json"
+_CHECKPOINTS = tuple(f"_checkpoints/{name}" for name in CHECKPOINTS)
 _EXIT_SECONDS = 300.0
 _CLEAN_SECONDS = 8.0  # of the cleaner, beyond the retention of tombstones
 
@@ -206,7 +205,8 @@ def lose_checkpoint(harness: FaultHarness) -> None:
     """Remove the checkpoint while the job does not run, with or without the record next to it."""
     harness.wait_before()
     harness.kill_job()
-    harness.remove(_CHECKPOINT, *([_RECORD] if harness.random.random() < 0.5 else []))
+    lost = harness.random.choice(_CHECKPOINTS)
+    harness.remove(lost, *([f"{lost}.topic.json"] if harness.random.random() < 0.5 else []))
     harness.start_job()
 
 
@@ -229,7 +229,7 @@ def lose_tables(harness: FaultHarness) -> None:
 def lose_while_running(harness: FaultHarness) -> None:
     """Remove one table, or the checkpoint, while the job runs."""
     harness.wait_before()
-    harness.remove(harness.random.choice((*_TABLES, _CHECKPOINT)))
+    harness.remove(harness.random.choice((*_TABLES, *_CHECKPOINTS)))
     harness.operate(harness.seconds(3, 10))
 
 
@@ -289,7 +289,7 @@ def kill_during_rereading(harness: FaultHarness) -> int:
     """Kill the job several times while it reads from the beginning, since something was lost. Return how often."""
     harness.wait_before()
     harness.kill_job()
-    harness.remove(harness.random.choice((_CHECKPOINT, "groups", "group_events")))
+    harness.remove(harness.random.choice((*_CHECKPOINTS, "groups", "group_events", "offset_commits")))
     kills = harness.random.randrange(1, 5)
     for _ in range(kills):
         harness.start_job()

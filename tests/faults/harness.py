@@ -26,6 +26,7 @@ from tests.history.operations import Operations
 from tests.odd_group_ids import ODD
 
 TOPIC, CLUSTER, PARTITIONS = "__consumer_offsets", "default", 4
+CHECKPOINTS = (CLUSTER, f"{CLUSTER}~offsets")
 UNKNOWN_TYPE = 99
 _DELETE_RETENTION_SECONDS = 15
 STOPPED_SECONDS = 12.0  # longer than sessions: of members, and of the broker with its controller
@@ -266,8 +267,8 @@ class FaultHarness(Startable):
 
     def _is_at(self, ends: dict[int, int]) -> bool:
         with suppress(Exception):  # the checkpoint may be removed or written right now
-            done = read_checkpoint_offsets(self.warehouse, CLUSTER)
-            return done is not None and not done.offsets_behind(ends)
+            both = [read_checkpoint_offsets(self.warehouse, name) for name in CHECKPOINTS]
+            return all(done is not None and not done.offsets_behind(ends) for done in both)
         return False
 
     def cleaned_offsets(self) -> dict[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.errors import SetupError
+from streaming_app.job import session
 from streaming_app.jvm import jar_sets, jars, tested_versions
 from streaming_app.jvm.jar_sets import JarSet, find_jars, kafka_jars, read_checksums, spark_jars
 from streaming_app.jvm.tested_versions import TESTED, SparkAndDelta
@@ -99,6 +101,22 @@ def test_untested_versions_are_one_line_with_the_command_that_installs_tested_on
         "Spark 4.0.5 with Delta Lake 4.0.1 was not tested (tested: Spark 4.0.0 with Delta Lake 4.0.0); if the job "
         "fails, `pip install pyspark==4.0.0 delta-spark==4.0.0`"
     )
+
+
+def test_the_job_says_that_versions_are_untested_before_it_fetches_their_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_such_jars(*_: object) -> list[Path]:
+        raise SetupError("The repository has no such jars")
+
+    for variable in ("JAVA_HOME", "PYSPARK_PYTHON"):  # the session sets them
+        monkeypatch.setenv(variable, os.environ.get(variable, ""))
+    monkeypatch.setattr(jar_sets, "installed", lambda: UNTESTED)
+    monkeypatch.setattr(session, "find_jars", no_such_jars)
+    lines: list[str] = []
+    with pytest.raises(SetupError):
+        session.start_spark(tmp_path / "spark.log", progress=lines.append)
+    assert lines == [f"Warning: {tested_versions.untested_warning(UNTESTED)}"]
 
 
 def test_the_package_requires_the_versions_that_were_tested() -> None:

@@ -64,6 +64,7 @@ function show(fresh) {
     },
   });
   document.title = fresh.title;
+  measureSkew();
   countAges();
   startPicture();
 }
@@ -84,8 +85,16 @@ function duration(seconds) {
   return parts.slice(0, 2).join(" ");
 }
 
+let skew = 0;
+
+// The clock of this machine may differ from that of the server, whose times the page shows.
+function measureSkew() {
+  const difference = Date.parse(document.getElementById("page").dataset.now) - Date.now();
+  skew = Math.abs(difference) > 10000 ? difference : 0;
+}
+
 function countAges() {
-  const now = Date.now();
+  const now = Date.now() + skew;
   for (const element of document.querySelectorAll("time[data-age]")) {
     const text = duration((now - Date.parse(element.dateTime)) / 1000);
     if (element.textContent !== text) element.textContent = text;
@@ -143,7 +152,7 @@ function listen() {
   events.onmessage = (event) => {
     const { tag, success } = JSON.parse(event.data);
     connection("");
-    const time = document.getElementById("success");
+    const time = document.querySelector("#success time");
     if (success && time) time.dateTime = success;
     if (tag && tag !== document.getElementById("page").dataset.tag) refresh();
   };
@@ -188,6 +197,7 @@ addEventListener("pageshow", (event) => {
   }
 });
 setInterval(countAges, 1000);
+measureSkew();
 countAges();
 listen();
 startPicture();

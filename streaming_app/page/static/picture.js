@@ -58,6 +58,7 @@ export class Picture {
   #elements = new Map();
   #view = { x: 0, y: 0, k: 1 };
   #state;
+  #updates = Promise.resolve();
 
   constructor(host) {
     this.#host = host;
@@ -72,8 +73,14 @@ export class Picture {
     this.#build();
   }
 
+  // One update at a time.
+  update(host) {
+    this.#updates = this.#updates.then(() => this.#update(host));
+    return this.#updates;
+  }
+
   // Fetches the data again; lays out again only if the topology has changed.
-  async update(host) {
+  async #update(host) {
     this.#host = host;
     const described = host.hasAttribute("data-described");
     this.levels.hidden = !described;
@@ -270,9 +277,9 @@ export class Picture {
     if (!entry) return;
     entry.node = node;
     [node.title, ...node.lines].forEach((text, index) => {
-      if (entry.texts[index] && entry.texts[index].textContent !== text) entry.texts[index].textContent = text;
+      const spoken = `${text} `; // a blank between the lines in the name of the button
+      if (entry.texts[index] && entry.texts[index].textContent !== spoken) entry.texts[index].textContent = spoken;
     });
-    entry.group.setAttribute("aria-label", [node.title, ...node.lines].join(", "));
     entry.base = `node k-${node.kind}${node.tone ? ` t-${node.tone}` : ""}`;
     entry.group.setAttribute("class", entry.base);
   }

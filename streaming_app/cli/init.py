@@ -1,0 +1,54 @@
+"""`streams-groups init`: a commented configuration file for a cluster, after asking it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from streaming_app.cli.options import broker_options, handle_errors, require_server
+
+
+@click.command()
+@broker_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("streams-groups.yaml"),
+    show_default=True,
+    metavar="FILE",
+    help="The file to write; it must not exist.",
+)
+@handle_errors
+def init(bootstrap_server: str | None, command_config: Path | None, output: Path) -> None:
+    """Write a first configuration for a cluster, with what was found on it as comments.
+
+    Its streams groups, whether the brokers have a topology description plugin, and the ACLs of the principal.
+    """
+    require_server(bootstrap_server)
+    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
+    from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415
+    from streaming_app.config import defaults  # noqa: PLC0415
+    from streaming_app.kafka.offsets_topic import client_properties  # noqa: PLC0415
+    from streaming_app.kafka.security import SecurityError  # noqa: PLC0415
+    from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message  # noqa: PLC0415
+
+    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions
+    server = bootstrap_server or ""
+    properties = client_properties(server, command_config)
+    results = list(check_brokers(properties, defaults.TOPIC))
+    if results[0].check == "brokers":  # no broker answers, or kafka-python does not support the authentication
+        raise click.ClickException(results[0].text)
+    try:
+        text = first_configuration(server, command_config, ask_cluster(properties), results)
+    except SecurityError as error:
+        raise click.ClickException(f"--command-config: {error}") from None
+    except REQUEST_ERRORS as error:
+        raise click.ClickException(error_message(error, server, properties)) from None
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise click.ClickException(f"{output} exists: give another --output, or remove it") from None
+    click.echo(f"Wrote {output}. Next: streams-groups check --config {output}")

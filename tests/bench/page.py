@@ -1,0 +1,165 @@
+"""The page: what a reading and an overview cost, 200 viewers, the layout of pictures, from a commit to the pixel."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.page.browser import find_chromium, view
+from tests.page.sample import append, group, part, replace_group, write_sample
+
+_FEW, _MANY = 100, 10_000
+_VIEWERS = 200
+_CHANGES = 10
+_TICKS = os.sysconf("SC_CLK_TCK")
+_NODES = (40, 120, 400)
+_IN_SUBTOPOLOGY = 10  # topics of each
+
+
+class Usage(NamedTuple):
+    """CPU seconds and resident megabytes of a process."""
+
+    cpu: float
+    megabytes: float
+
+
+def run() -> None:
+    """Print the figures."""
+    for groups in (_FEW, _MANY):
+        with tempfile.TemporaryDirectory() as directory:
+            warehouse = write_sample(Path(directory) / "w", datetime.now(timezone.utc), more=groups, hostile=False)
+            for nodes in _NODES:
+                append(warehouse, "groups", [_topology(nodes)])
+            with _server(warehouse) as (url, pid, started):
+                print(f"{groups:,} groups: the first overview {started:.2f} s after the start of the process")
+                _requests(url)
+                asyncio.run(_viewers(warehouse, url, pid))
+                if executable := find_chromium():
+                    with sync_playwright() as playwright:
+                        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+                        _in_browser(browser, warehouse, url)
+                        browser.close()
+
+
+@contextmanager
+def _server(warehouse: Path) -> Iterator[tuple[str, int, float]]:
+    """Run `streams-groups web`; give its address, process id, and the seconds to its first answer."""
+    code = "from streaming_app.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "web", "--warehouse", str(warehouse), "--listen", "127.0.0.1:0"]
+    begin = time.monotonic()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[4]
+        httpx2.get(url, timeout=60)
+        yield url, process.pid, time.monotonic() - begin
+        process.terminate()
+
+
+def _requests(url: str) -> None:
+    for path in ("", "?q=application-00042", "?page=2", "group?id=orders-enrichment"):
+        seconds, size = [], 0
+        for number in range(15):
+            begin = time.monotonic()
+            response = httpx2.get(f"{url}{path}{'&' if '?' in path else '?'}range={number}", timeout=60)
+            seconds.append(time.monotonic() - begin)
+            size = int(response.headers["Content-Length"])
+        print(f"  /{path}: {1000 * statistics.median(seconds):.0f} ms, {size:,} bytes compressed")
+
+
+async def _viewers(warehouse: Path, url: str, pid: int) -> None:
+    """Let viewers watch the overview, change a group, and print what that costs the server."""
+    received: list[float] = []
+
+    async def watch(client: httpx2.AsyncClient, ready: asyncio.Semaphore) -> None:
+        async with client.stream("GET", f"{url}events") as response:
+            first = True
+            async for line in response.aiter_lines():
+                if line.startswith("data:"):
+                    await client.get(url)
+                    if first:
+                        ready.release()
+                    else:
+                        received.append(time.monotonic())
+                    first = False
+
+    limits = httpx2.Limits(max_connections=3 * _VIEWERS)
+    async with httpx2.AsyncClient(limits=limits, timeout=60) as client:
+        ready = asyncio.Semaphore(0)
+        viewers = [asyncio.create_task(watch(client, ready)) for _ in range(_VIEWERS)]
+        for _ in range(_VIEWERS):
+            await ready.acquire()
+        idle = _usage(pid)
+        await asyncio.sleep(10)
+        before = _usage(pid)
+        delays = []
+        for number in range(_CHANGES):
+            received.clear()
+            await asyncio.to_thread(_change, warehouse, number)
+            committed = time.monotonic()
+            while len(received) < _VIEWERS and time.monotonic() < committed + 30:  # noqa: ASYNC110 - a benchmark polls
+                await asyncio.sleep(0.05)
+            delays.append(max(received) - committed)
+        after = _usage(pid)
+        for viewer in viewers:
+            viewer.cancel()
+        await asyncio.gather(*viewers, return_exceptions=True)
+    print(
+        f"  {_VIEWERS} viewers: {10 * (before.cpu - idle.cpu):.1f} % of a core while nothing changes, "
+        f"{(after.cpu - before.cpu) / _CHANGES:.2f} CPU seconds for a change that all of them load, "
+        f"the last of them after {statistics.median(delays):.1f} s; {after.megabytes:.0f} MB"
+    )
+
+
+def _in_browser(browser: Browser, warehouse: Path, url: str) -> None:
+    with view(browser, url) as seen:
+        seen.open("/")
+        paint = seen.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        print(f"  first contentful paint after {paint:.0f} ms")
+        delays = []
+        for number in range(_CHANGES):
+            state = ("NotReady", "Empty")[number % 2]
+            replace_group(warehouse, group("price-feed", state, datetime.now(timezone.utc), 0))
+            committed = time.monotonic()
+            seen.page.wait_for_selector(f"tbody tr:has-text('price-feed'):has-text('{state}')", timeout=30_000)
+            delays.append(time.monotonic() - committed)
+        print(f"  from a commit to the pixel: {statistics.median(delays):.2f} s, at most {max(delays):.2f} s")
+        for nodes in _NODES:
+            seen.open(f"/group?id=topology-{nodes}")
+            seen.wait_for_picture()
+            milliseconds = seen.page.locator(".picture-stage").get_attribute("data-layout-milliseconds")
+            drawn = seen.page.locator("#picture .node").count()
+            print(f"  layout of {drawn} nodes: {milliseconds} ms")
+
+
+def _change(warehouse: Path, number: int) -> None:
+    replace_group(warehouse, group("clickstream-sessions", "Stable", datetime.now(timezone.utc), number))
+
+
+def _topology(nodes: int) -> dict[str, object]:
+    parts = []
+    for number in range(nodes // (_IN_SUBTOPOLOGY + 3)):
+        topics = [f"topic-{number}-{other}" for other in range(_IN_SUBTOPOLOGY)]
+        repartition = [f"r-{number - 1}"] if number else []
+        parts.append(part(str(number), topics, repartition, [f"r-{number}"], [f"store-{number}-changelog"]))
+    return group(f"topology-{nodes}", "Stable", datetime.now(timezone.utc), 1, subtopologies=parts)
+
+
+def _usage(pid: int) -> Usage:
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    return Usage((int(fields[11]) + int(fields[12])) / _TICKS, pages * os.sysconf("SC_PAGE_SIZE") / 1e6)

@@ -1,0 +1,118 @@
+"""`streams-groups web`: its options, and the server that it runs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from streaming_app.cli.main import main
+from streaming_app.page import live
+from streaming_app.page.server import PageServer
+from streaming_app.page.settings import PageError, PageSettings, check_base_path, read_credentials
+from tests.page.sample import group, replace_group, write_sample
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--listen", "nonsense"], ["--listen", "h:99999"], ["--base-path", "/a?b"], ["--base-path", "//a"]]
+)
+def test_wrong_values_exit_with_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, ["web", *arguments])
+    assert (result.exit_code, "Error: must be" in result.output) == (2, True)
+
+
+def test_an_address_in_use_is_one_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = CliRunner().invoke(main, ["web", "--listen", address])
+    assert result.exit_code == 1
+    assert result.output == (
+        f"Error: Cannot serve the page at {address}: Address already in use; choose another address with --listen\n"
+    )
+
+
+def test_a_file_of_users_is_read_and_its_errors_do_not_show_it(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text("# who\n\nada:s3cret:with colon\nBearer t0ken\n")
+    credentials = read_credentials(file)
+    assert credentials.users == {"ada:s3cret:with colon"}
+    assert credentials.tokens == {"t0ken"}
+    for text in ("", "# nothing\n", "s3cret", ":s3cret", "ada:", "Bearer \n"):
+        file.write_text(text)
+        with pytest.raises(PageError) as raised:
+            read_credentials(file)
+        assert "s3cret" not in str(raised.value)
+    with pytest.raises(PageError, match="Cannot read"):
+        read_credentials(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(("text", "path"), [("", ""), ("/", ""), ("a", "/a"), ("/a/b/", "/a/b")])
+def test_base_paths_are_normalized(text: str, path: str) -> None:
+    assert check_base_path(text) == path
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = write_sample(tmp_path_factory.mktemp("web") / "w", datetime.now(timezone.utc))
+    yield path
+    shutil.rmtree(path)
+
+
+def test_the_server_tells_viewers_of_changes_and_stops_at_once(warehouse: Path) -> None:
+    server = PageServer(warehouse, "default", PageSettings(listen="127.0.0.1:0"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    address = urlsplit(server.url)
+    with closing(http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)) as connection:
+        connection.request("GET", "/events")
+        response = connection.getresponse()
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+
+        def next_tag() -> str:
+            while True:
+                line = response.readline()
+                assert line, "the stream ended"
+                if line.startswith(b"data: "):
+                    return str(json.loads(line[6:])["tag"])
+
+        first = next_tag()
+        replace_group(warehouse, group("price-feed", "Empty", datetime.now(timezone.utc), 0))
+        assert next_tag() != first
+        begin = time.monotonic()
+        server.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert time.monotonic() - begin < 5
+
+
+def test_more_viewers_than_the_limit_are_refused(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MAX_VIEWERS", 0)
+    server = PageServer(warehouse, "default", PageSettings(listen="127.0.0.1:0"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    address = urlsplit(server.url)
+    with closing(http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)) as connection:
+        connection.request("GET", "/events")
+        assert connection.getresponse().status == 503
+    server.stop()
+    thread.join(10)
+
+
+def test_a_page_that_others_can_read_is_known_to_be_open() -> None:
+    assert PageSettings(listen="0.0.0.0:80").is_open
+    assert PageSettings(listen="streams.example.org:80").is_open
+    assert not PageSettings(listen="127.0.0.1:80").is_open
+    assert not PageSettings(listen="[::1]:80").is_open

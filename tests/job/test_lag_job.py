@@ -79,7 +79,7 @@ def test_a_run_to_the_end_says_whose_task_the_lag_is(
     assert by_key[orders, 1]["client_host"] == "127.0.0.1"
     assert (by_key[old, 0]["status"], by_key[old, 0]["task_id"]) == ("LEFT_OVER", None)
     shown = CliRunner().invoke(main, ["lag", "--group", group_id, "--by", "task", "--warehouse", str(tmp_path)])
-    assert [line.split()[1:5:3] for line in shown.output.splitlines()[1:]] == [["0_1", "6"], ["0_0", "0"]]
+    assert [line.split()[1:5:3] for line in shown.stdout.splitlines()[1:]] == [["0_1", "6"], ["0_0", "0"]]
     assert (
         WarehouseReader(tmp_path).rows(f"SELECT lag FROM lag_history WHERE group_id = '{group_id}' AND lag > 0") != []
     )

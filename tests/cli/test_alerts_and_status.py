@@ -255,7 +255,7 @@ def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
     lines = run("status", "--warehouse", warehouse).output.splitlines()
     assert lines[1] == "job       has never run here"
     assert lines[3] == "alerts    1 firing"
-    assert [line.split()[0] for line in lines[-7:]] == [
+    assert [line.split()[0] for line in lines[-11:]] == [
         "groups",
         "group_events",
         "quarantine",
@@ -263,6 +263,10 @@ def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
         "alerts",
         "offset_commits",
         "group_records",
+        "lag",
+        "lag_history",
+        "log_ends",
+        "task_copies",
     ]
     printed = json.loads(run("status", "--json", "--warehouse", warehouse).stdout)
     assert (printed["job"], printed["groups"], len(printed["firing"])) == (None, {}, 1)

@@ -14,6 +14,7 @@ COMMANDS = (
     "list_groups",
     "describe",
     "lag",
+    "copies",
     "diff",
     "history",
     "sql",

@@ -26,6 +26,7 @@ _VERIFY_SECONDS = 60.0
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
 _OF_BATCHES = "group_type"  # event: of two changes within a batch it is the last one
+_CAUSE = "cause"
 _SHOWN = 300  # characters
 
 Offsets = Mapping[int, int]
@@ -152,10 +153,10 @@ def _stored(warehouse: Path, name: str) -> Rows:
 def _history(name: str, rows: Rows, first_kept: Offsets) -> Iterator[dict[str, Any]]:
     definition = table(name)
     for row in rows:
-        if row.get("kind") not in {_NOT_FROM_LOG, _OF_BATCHES} and row["offset"] >= first_kept.get(
-            row[str(definition.partition_column)], 0
-        ):
-            yield row
+        kept = first_kept.get(row[str(definition.partition_column)], 0)
+        if row.get("kind") != _NOT_FROM_LOG and row["offset"] >= kept:
+            # Of several epochs without an assignment the compacted log has the last one only.
+            yield {**row, _CAUSE: None} if kept and _CAUSE in row else row
 
 
 def _key(name: str, row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -154,7 +154,7 @@ def _history(name: str, rows: Rows, first_kept: Offsets) -> Iterator[dict[str, A
     definition = table(name)
     for row in rows:
         kept = first_kept.get(row[str(definition.partition_column)], 0)
-        if row.get("kind") != _NOT_FROM_LOG and row["offset"] >= kept:
+        if row.get("kind") not in {_NOT_FROM_LOG, _OF_BATCHES} and row["offset"] >= kept:
             # Of several epochs without an assignment the compacted log has the last one only.
             yield {**row, _CAUSE: None} if kept and _CAUSE in row else row
 

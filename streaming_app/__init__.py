@@ -11,6 +11,7 @@ from schemas import table_definitions  # its function `tables` would be replaced
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -63,15 +64,14 @@ def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
             raise _without_jar(error) or error from None
         rows.createOrReplaceTempView(definition.name)
     for view in table_definitions.views():
-        spark.sql(_create_view(view))
+        select = table_definitions.view_sql(view, "explode")
+        spark.sql(_create_view(view, select, spark.sql(select).columns))
 
 
-def _create_view(view: table_definitions.Table) -> str:
-    """Return the statement that creates a view, with a comment for each column."""
-    abouts = {"cluster": None, "group_id": None, **{column.name: column.about for column in view.columns}}
-    abouts |= {name: f"As in {view.view_of}." for name, about in abouts.items() if about is None}
-    columns = ", ".join(f"`{name}` COMMENT {_literal(about or '')}" for name, about in abouts.items())
-    select = table_definitions.view_sql(view, "explode")
+def _create_view(view: table_definitions.Table, select: str, names: Sequence[str]) -> str:
+    """Return the statement that creates a view of a query with columns of these `names`, with a comment for each."""
+    abouts = {column.name: column.about for column in view.columns}
+    columns = ", ".join(f"`{name}` COMMENT {_literal(abouts.get(name) or f'As in {view.view_of}.')}" for name in names)
     return f"CREATE OR REPLACE TEMPORARY VIEW {view.name} ({columns}) COMMENT {_literal(view.about)} AS {select}"
 
 

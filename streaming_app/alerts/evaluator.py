@@ -25,6 +25,7 @@ from streaming_app.alerts.rules.survey import survey_cluster
 from streaming_app.alerts.sink_worker import DeliveryCallback, SinkStatus
 from streaming_app.alerts.sinks.daily_summary import DailySummary
 from streaming_app.alerts.store import AlertStore
+from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.job_status import DifferingGroup, JobStatus
 
 _STOP = None
@@ -81,15 +82,17 @@ class AlertEvaluator:
         on_evaluated: Callable[[tuple[SinkStatus, ...]], None] = lambda _status: None,
         *,
         differing_groups: Callable[[], tuple[DifferingGroup, ...]] = tuple,
+        copies: Callable[[], Sequence[GroupCopies]] = tuple,
     ) -> None:
         """Restore the alerts from the table. Raises WarehouseError when it cannot be read.
 
         `make_notifier` gets the callback for the results of each attempt; `report` gets a line for the operator when
         something fails; `on_evaluated` is called after each evaluation with the status of the sinks;
-        `differing_groups` returns what the self-check reports.
+        `differing_groups` returns what the self-check reports, `copies` what is known of copies of tasks.
         """
         self._config, self._group_cache, self._store, self._job_status = config, group_cache, store, job_status
         self._report, self._on_evaluated, self._differing_groups = report, on_evaluated, differing_groups
+        self._copies = copies
         self._commits = 0
         self._unsaved: dict[tuple[str, ...], tuple[Alert, bool]] = {}
         stored = [self._without_removed_sinks(alert) for alert in store.alerts()]
@@ -185,6 +188,7 @@ class AlertEvaluator:
             descriptions_required=self._config.descriptions.required,
             open_alerts=self._state.open,
             differing_groups=self._differing_groups(),
+            copies=self._copies(),
         )
         changes = advance(
             self._state,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from streaming_app.alerts.durations import format_duration
 from streaming_app.alerts.rules.cluster_rules import CLUSTER_RULES
+from streaming_app.alerts.rules.copies_rules import COPIES_RULES
 from streaming_app.alerts.rules.description_rules import DESCRIPTION_RULES
 from streaming_app.alerts.rules.evaluate import AnyRule
 from streaming_app.alerts.rules.group_rules import GROUP_RULES
@@ -90,7 +91,15 @@ def _index() -> str:
 
 
 def _all_rules() -> tuple[AnyRule, ...]:
-    return (*GROUP_RULES, *REBALANCE_RULES, *DESCRIPTION_RULES, *CLUSTER_RULES, *JOB_RULES, *SELF_CHECK_RULES)
+    return (
+        *GROUP_RULES,
+        *REBALANCE_RULES,
+        *COPIES_RULES,
+        *DESCRIPTION_RULES,
+        *CLUSTER_RULES,
+        *JOB_RULES,
+        *SELF_CHECK_RULES,
+    )
 
 
 def _fires_after(rule: AnyRule) -> str:
@@ -155,7 +164,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 _PARTS: Mapping[str, Callable[[], str]] = {
     "index": _index,
-    "alerts-groups": lambda: _sections((*GROUP_RULES, *REBALANCE_RULES)),
+    "alerts-groups": lambda: _sections((*GROUP_RULES, *REBALANCE_RULES, *COPIES_RULES)),
     "alerts-descriptions": lambda: _sections((*DESCRIPTION_RULES, *CLUSTER_RULES)),
     "alerts-job": lambda: _sections((*JOB_RULES, *SELF_CHECK_RULES)),
     "states": _states,

@@ -20,6 +20,7 @@ from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.rules.alert import CRITICAL, INFO, WARNING
 from streaming_app.alerts.rules.evaluate import (
     RULES,
+    RULES_FOR_COPIES,
     RULES_FOR_DIFFERING_GROUPS,
     RULES_FOR_GROUPS,
     AnyRule,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 else:
     RuleSections = _make_sections("RuleSections", RULES.values(), partial=False)
     OverrideSections = _make_sections(
-        "OverrideSections", (*RULES_FOR_GROUPS, *RULES_FOR_DIFFERING_GROUPS), partial=True
+        "OverrideSections", (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_DIFFERING_GROUPS), partial=True
     )
 
 

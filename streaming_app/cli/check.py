@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import handle_errors, job_options, require_server
+from streaming_app.escapes import escape
 
 if TYPE_CHECKING:
     from streaming_app.checks.result import Result
@@ -41,7 +42,7 @@ def check(loaded: LoadedConfig, send_test: bool, as_json: bool) -> None:
     if as_json:
         _print_json(results)
     else:
-        click.echo(", ".join(f"{number} {status}" for status, number in counts.items()))
+        click.echo(escape(", ".join(f"{number} {status}" for status, number in counts.items())))
     raise SystemExit(1 if counts["failed"] else 0)
 
 
@@ -53,7 +54,7 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     from streaming_app.kafka.offsets_topic import client_properties  # noqa: PLC0415
 
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
-    yield from check_machine(settings.conf, settings.metrics.listen, lambda line: click.echo(line, err=True))
+    yield from check_machine(settings.conf, settings.metrics.listen, lambda line: click.echo(escape(line), err=True))
     yield from check_brokers(properties, settings.topic)
     yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)

@@ -77,7 +77,10 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     if as_json:
         click.echo(output.as_json(as_data))
     else:
-        click.echo("\n\n".join(text for rows in tables if (text := output.columns(rows))))
+        for number, rows in enumerate(filter(None, tables)):
+            if number:
+                click.echo("")
+            click.echo(output.columns(rows))
 
 
 def _covers(spell: Any, time: datetime) -> bool:  # noqa: ANN401 - a TaskSpell, which --help does not load

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from streaming_app.cli.options import broker_options, handle_errors, require_server
+from streaming_app.escapes import escape
 
 
 @click.command()
@@ -51,4 +52,4 @@ def init(bootstrap_server: str | None, command_config: Path | None, output: Path
             file.write(text)
     except FileExistsError:
         raise click.ClickException(f"{output} exists: give another --output, or remove it") from None
-    click.echo(f"Wrote {output}. Next: streams-groups check --config {output}")
+    click.echo(escape(f"Wrote {output}. Next: streams-groups check --config {output}"))

@@ -14,6 +14,7 @@ COMMANDS = (
     "list_groups",
     "describe",
     "lag",
+    "copies",
     "diff",
     "history",
     "sql",
@@ -29,7 +30,16 @@ COMMANDS = (
 """The modules of the commands. Each contains a command of the same name and imports its dependencies when it runs."""
 
 
-_FIRST_STEPS = """\
+@click.group(
+    invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(package_name="streams-groups", prog_name="streams-groups")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
+    if context.invoked_subcommand is None:
+        click.echo(
+            """\
 The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables. To begin:
 
   streams-groups demo
@@ -40,18 +50,9 @@ The state of every Kafka streams group, decoded from __consumer_offsets into Del
       the job; then, in the same directory of a second terminal: streams-groups list --state
 
 All commands: streams-groups --help
-"""
-
-
-@click.group(
-    invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
-)
-@click.version_option(package_name="streams-groups", prog_name="streams-groups")
-@click.pass_context
-def main(context: click.Context) -> None:
-    """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
-    if context.invoked_subcommand is None:
-        click.echo(_FIRST_STEPS, nl=False)
+""",
+            nl=False,
+        )
 
 
 for _name in COMMANDS:

@@ -34,6 +34,8 @@ def _to_location(text: str) -> Location:
         raise click.BadParameter(str(error)) from None
 
 
+_NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag
+
 _config = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -129,7 +131,8 @@ def warehouse_options(command: Command) -> Command:
         if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
             settings = _load(config, given, only=_SHARED & flags.keys()).settings
             flags |= {name: getattr(settings, name) for name in settings.model_fields_set}
-        if "bootstrap_server" in flags:
+        needed_for = getattr(configured, _NEEDED_FOR, None)
+        if "bootstrap_server" in flags and (needed_for is None or flags[needed_for]):
             require_server(flags["bootstrap_server"])
         return command(*args, **flags)
 
@@ -139,6 +142,16 @@ def warehouse_options(command: Command) -> Command:
 def broker_options(command: Command) -> Command:
     """Add --bootstrap-server and --command-config."""
     return _bootstrap_server(_command_config(command))
+
+
+def optional_broker_options(flag: str) -> Callable[[Command], Command]:
+    """Add the same to a command with `warehouse_options` that needs a broker only with this flag."""
+
+    def add_options(command: Command) -> Command:
+        setattr(command, _NEEDED_FOR, flag)
+        return broker_options(command)
+
+    return add_options
 
 
 def job_options(command: Command) -> Command:

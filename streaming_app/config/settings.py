@@ -18,7 +18,7 @@ from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.names import check_name
 from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location
-from streaming_app.verify.settings import SelfCheckSettings
+from streaming_app.verify.settings import SelfCheckSettings, TaskCopiesSettings
 
 _ADDRESS = re.compile(r"[^\s,:]+:\d+|\[[^\s,\]]+\]:\d+")
 
@@ -85,3 +85,4 @@ class Settings(BaseModel):
     self_check: SelfCheckSettings = SelfCheckSettings()
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()
+    task_copies: TaskCopiesSettings = TaskCopiesSettings()

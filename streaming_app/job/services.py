@@ -24,6 +24,7 @@ from streaming_app.alerts.summaries import DailySummaries, make_summary
 from streaming_app.errors import WarehouseError
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
+from streaming_app.job.task_copies import TaskCopies, make_task_copies
 from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
@@ -97,6 +98,7 @@ def background_services(
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
     heartbeat = Heartbeat(config, files, health, descriptions)
     silences = ActiveSilences(config.warehouse, config.cluster, report)
+    copies = _task_copies(config, group_cache, health, report)
     store = AlertStore(config.warehouse, config.cluster)
 
     def summary_at(now: datetime) -> DailySummary:
@@ -129,6 +131,7 @@ def background_services(
         report,
         on_evaluated,
         differing_groups=lambda: health.differing_groups,
+        copies=copies.statuses if copies else tuple,
     )
     times = {sink.name: sink.summary for sink in config.sinks if isinstance(sink, TextSettings) and sink.summary}
     record = _SmallFile(files, config.warehouse / "_jobs" / f"{config.cluster}.summaries.json")
@@ -153,6 +156,9 @@ def background_services(
         if lag is not None and not config.once:
             lag.start()
             at_exit.callback(lag.close)
+        if copies:
+            copies.start()
+            at_exit.callback(copies.close)
         services = BackgroundServices(group_cache, evaluator, descriptions, lag)
         at_exit.callback(services.stop_self_check)  # before the others end
         yield services
@@ -160,6 +166,15 @@ def background_services(
 
 def _no_lag() -> None:
     return None
+
+
+def _task_copies(
+    config: JobConfig, group_cache: GroupCache, health: Health, report: Callable[[str], None]
+) -> TaskCopies | None:
+    if config.once or not config.task_copies.enabled:
+        return None
+    properties = client_properties(config.bootstrap_server, config.command_config)
+    return make_task_copies(config, properties, group_cache.groups, lambda: health.status.caught_up, report)
 
 
 class _SmallFile(NamedTuple):

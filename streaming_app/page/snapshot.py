@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from schemas.table_definitions import tables, views
 from streaming_app.alerts.rules.alert import FIRING, PENDING, Alert
 from streaming_app.alerts.store import read_alerts
 from streaming_app.errors import WarehouseError
@@ -127,7 +126,7 @@ class Snapshot:
     alerts: tuple[Alert, ...] = ()
     """Those that are pending or firing, of groups, the cluster and the job."""
     has_lag: bool = False
-    """The tables hold the lag of groups."""
+    """The tables hold the lag of any group: the job may ask for the ends of the logs."""
     reader: WarehouseReader | None = None
     _by_key: dict[str, str] = field(default_factory=dict)
     _details: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -160,8 +159,6 @@ class Snapshot:
 
     def lag_rows(self, group_id: str) -> list[Row]:
         """Return the rows of `lag` of a group; none without that table. Raises WarehouseError."""
-        if not self.has_lag:
-            return []
         rows: list[Row] = self._detail(
             "lag",
             group_id,
@@ -174,8 +171,6 @@ class Snapshot:
 
         Raises WarehouseError.
         """
-        if not self.has_lag:
-            return []
         since = f"{begin.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         rows: list[Row] = self._detail(f"lag_history {since}", group_id, _LAG_HISTORY.replace("{since}", since))
         return rows
@@ -218,8 +213,7 @@ def read_snapshot(
     """Read what all views need. Raises WarehouseError."""
     literal = quote(cluster)
     alerts = read_alerts(reader, f"cluster = {literal} AND state IN ({quote(FIRING)}, {quote(PENDING)})")
-    has_lag = any(one.name == "lag" for one in (*tables(), *views()))
-    lag = _by_group(reader.rows(_LAG.replace("{rank}", _RANK).replace("{cluster}", literal))) if has_lag else {}
+    lag = _by_group(reader.rows(_LAG.replace("{rank}", _RANK).replace("{cluster}", literal)))
     tasks = _by_group(reader.rows(_TASKS.replace("{cluster}", literal)))
     firing: dict[str, list[Alert]] = {}
     for alert in sorted(alerts, key=_severity):
@@ -229,7 +223,7 @@ def read_snapshot(
         _summary(row, tasks.get(row["group_id"], {}), lag.get(row["group_id"], {}), firing.get(row["group_id"], ()))
         for row in reader.query(_GROUPS.replace("{cluster}", literal)).to_pylist()
     )
-    return Snapshot(cluster, tag, read_at, heartbeat, None, groups, tuple(alerts), has_lag, reader)
+    return Snapshot(cluster, tag, read_at, heartbeat, None, groups, tuple(alerts), bool(lag), reader)
 
 
 def _by_group(rows: list[dict[str, Any]]) -> dict[str, Row]:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from schemas.table_definitions import tables
 from streaming_app.errors import WarehouseError
 from streaming_app.page.snapshot import MAX_AGE, Snapshot, read_snapshot
 from streaming_app.queries.freshness import find_staleness
@@ -20,9 +19,8 @@ from streaming_app.tables.reader import WarehouseReader, open_table
 
 CHECK_SECONDS = 0.5
 """How long a snapshot is returned without asking whether the tables have changed."""
-_WATCHED = ("groups", "alerts", "group_events")
+_WATCHED = ("groups", "alerts", "group_events", "lag")
 """The tables whose versions are asked for: whatever the page shows changes with one of them."""
-_OPTIONAL = ("lag",)
 _REREAD_AFTER = 3.0  # times as long as a reading took: large tables that change all the time do not keep a core busy
 
 
@@ -95,12 +93,8 @@ class SnapshotSource:
 
     def _table_versions(self) -> tuple[tuple[str, str, int], ...]:
         """Return the id and the version of each table that is watched. Raises WarehouseError."""
-        opened = [(name, open_table(self._location / name)) for name in (*_WATCHED, *self._optional())]
+        opened = [(name, open_table(self._location / name)) for name in _WATCHED]
         return tuple((name, str(table.metadata().id), table.version()) for name, table in opened)
-
-    def _optional(self) -> tuple[str, ...]:
-        defined = {one.name for one in tables()}
-        return tuple(name for name in _OPTIONAL if name in defined)
 
 
 def _tag(versions: object, heartbeat: HeartbeatRecord | None, cluster: str, now: datetime) -> str:

@@ -43,6 +43,7 @@ _TABLE_PROPERTIES = {
     "lag": _REPLACED,
     "lag_history": _BY_DELTA_RS,
     "log_ends": _REPLACED,
+    "task_copies": _REPLACED,
 }
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
 # Group ids are in some of the SQL text below, and whoever may join a group chooses its id. Spark would replace `${...}`

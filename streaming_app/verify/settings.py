@@ -1,4 +1,4 @@
-"""The section `self_check` of the configuration: its keys and their valid values."""
+"""The sections `self_check` and `task_copies` of the configuration: their keys and their valid values."""
 
 from __future__ import annotations
 
@@ -16,3 +16,14 @@ class SelfCheckSettings(BaseModel):
     """Whether the running job compares its tables with the brokers; never with `--once`."""
     interval: PositiveDuration = 3600.0
     """Time between two comparisons of all groups; one also follows each start, once the job has caught up."""
+
+
+class TaskCopiesSettings(BaseModel):
+    """The section `task_copies`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    enabled: bool = True
+    """Whether the running job asks the brokers for the copies of tasks; never with `--once`."""
+    interval: PositiveDuration = 60.0
+    """Time between two passes. Clients report their offsets every `task.offset.interval.ms`, by default 60 s."""

@@ -36,6 +36,9 @@ def test_a_warehouse_whose_first_job_starts_has_no_tables_yet(tmp_path: Path) ->
     [
         ["describe"],
         ["describe", "--group", "g", "--all-groups"],
+        ["describe", "--group", "g", "--description", "--bootstrap-server", "h:1"],
+        ["describe", "--group", "g", "--topology", "--description"],
+        ["describe", "--all-groups", "--topology", "--description", "--bootstrap-server", "h:1"],
         ["run"],
         ["run", "--bootstrap-server", "no port"],
         ["run", "--bootstrap-server", "h:1", "--conf", "nonsense"],

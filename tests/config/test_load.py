@@ -68,6 +68,8 @@ KEYS = [
     Key(("lag", "history_days"), 1.0, "2.0"),
     Key(("lag", "allowed"), 1, "2"),
     Key(("lag", "allowed_by_group"), {"file": 1}, '{"variable": 2}'),
+    Key(("task_copies", "enabled"), json.loads("false"), "true"),
+    Key(("task_copies", "interval"), 1.0, "2.0"),
 ]
 
 

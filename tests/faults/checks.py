@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+from deltalake import DeltaTable
+
 from offsets_decoder import decode
 from schemas.table_definitions import history_tables, table, tables
 from streaming_app.groups.group import RECORD_TYPES
-from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.reader import WarehouseReader, _to_python
 from streaming_app.verify.verification import SystemClock, verify
 from streaming_app.verify.warehouse_tables import WarehouseTables
 from tests.faults.afresh import Rows, read_afresh
@@ -41,7 +44,7 @@ def check(harness: FaultHarness) -> list[Finding]:
     log = _read_log(harness)
     findings += _losses(harness.warehouse, log)
     findings += _compare_offsets(harness.warehouse, log)
-    fresh = read_afresh(log)
+    fresh = {name: as_stored(harness.warehouse, name, rows) for name, rows in read_afresh(log).items()}
     findings += _compare_histories(harness.warehouse, fresh, harness.cleaned_offsets())
     if not harness.compacting:
         findings += _compare_rows(harness.warehouse, fresh["groups"])
@@ -130,6 +133,15 @@ def _compare_histories(warehouse: Path, fresh: Mapping[str, Rows], first_kept: O
             elif rows[key] != expected[key]:
                 differing = [name for name, value in rows[key].items() if value != expected[key][name]]
                 yield Finding(DIFFERENCE, f"{definition.name} {key}: {differing}: {rows[key]} for {expected[key]}")
+
+
+def as_stored(warehouse: Path, name: str, rows: Rows) -> Rows:
+    """Return rows as they are read from a table: maps are dicts, for example."""
+    schema = pa.schema(DeltaTable(warehouse / name).schema().to_arrow())
+    return [
+        {column: _to_python(value, schema.field(column).type) for column, value in row.items()}
+        for row in pa.Table.from_pylist(rows, schema).to_pylist()
+    ]
 
 
 def _stored(warehouse: Path, name: str) -> Rows:

@@ -23,6 +23,7 @@ from streaming_app.alerts.rules.lifecycle import AlertState, advance
 from streaming_app.alerts.rules.rule import EvaluationContext
 from streaming_app.alerts.rules.survey import survey_cluster
 from streaming_app.alerts.settings import AlertSettings
+from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import to_row
@@ -83,6 +84,8 @@ class _Job:
         self.state = AlertState.from_alerts(tables.alerts.values())
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
+        self._copies: dict[str, GroupCopies] = {}
+        self._copies_read = 0
 
     def step(self, records: list[tuple[str, LogRecord]], at: float, earliest: float | None) -> None:
         """Read these records, which were written since `earliest`, and evaluate the rules."""
@@ -104,6 +107,7 @@ class _Job:
             self._snapshots[group_id] = correct_snapshot(snapshot, self._snapshots.get(group_id), bounds)
         self._histories.prune(self._snapshots, now)
         self._read_plugin(at)
+        self._read_copies(at)
         self._evaluate(now)
         for group_id in [g for g in changed if self._snapshots[g].corrected.state == "Dead"]:
             del self._snapshots[group_id]
@@ -114,6 +118,11 @@ class _Job:
             if alert.state != FIRING:
                 settings = self._rule_settings_of(alert.group_id)[alert.rule]
                 yield alert.pending_since + timedelta(seconds=settings.for_seconds)
+
+    def next_copies(self) -> float | None:
+        """Return when the brokers say something of copies that was not read yet."""
+        left = self._simulation.copies[self._copies_read :]
+        return left[0][0] if left else None
 
     def _fold(self, records: list[tuple[str, LogRecord]], at: float) -> dict[str, tuple[list[Event], list[Event]]]:
         changed: dict[str, tuple[list[Event], list[Event]]] = {}
@@ -143,6 +152,16 @@ class _Job:
         elif known:
             self._descriptions.plugin_absent(_time(at))
 
+    def _read_copies(self, at: float) -> None:
+        """Take what the brokers said of copies, as `job.task_copies` does."""
+        for time, group_id, copies, standbys in self._simulation.copies[self._copies_read :]:
+            if time > at:
+                break
+            self._copies_read += 1
+            snapshot = self._snapshots.get(group_id)
+            if snapshot and snapshot.corrected.state == "Stable":
+                self._copies[group_id] = next_status(copies, standbys, self._copies.get(group_id), _time(time))
+
     def _evaluate(self, now: datetime) -> None:
         groups: list[GroupSnapshot] = [one.corrected for one in self._snapshots.values()]
         survey = survey_cluster(groups, now)
@@ -153,6 +172,7 @@ class _Job:
             descriptions_since=self._descriptions.since(survey),
             descriptions_required=self._descriptions.required,
             open_alerts=self.state.open,
+            copies=[one for group_id, one in self._copies.items() if group_id in self._snapshots],
         )
         changes = advance(
             self.state,
@@ -207,6 +227,8 @@ def _next_step(at: float, job: _Job, next_record: float | None, last_record: flo
     candidates = [at + _QUIET_STEP, *((due - START).total_seconds() for due in job.due())]
     if next_record is not None:
         candidates.append(next_record)
+    if (next_copies := job.next_copies()) is not None:
+        candidates.append(next_copies)
     soonest = max(at + STEP, min(candidates))
     return -(-soonest // STEP) * STEP
 

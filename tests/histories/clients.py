@@ -14,6 +14,7 @@ from itertools import count
 from typing import NamedTuple
 
 from streaming_app.groups.state import LogRecord
+from streaming_app.groups.task_copies import TaskCopy
 from tests.histories.coordinator import ASSIGNMENT_INTERVAL, INITIAL_REBALANCE_DELAY, Group, Write
 from tests.histories.members import STABLE, Member
 
@@ -68,6 +69,8 @@ class Clients:
         self.topic_changes: list[tuple[float, dict[str, int]]] = [(0.0, dict(topics))]
         self.job_downtimes: list[tuple[float, float]] = []
         self.plugin_configs: list[tuple[float, bool]] = []
+        self.copies: list[tuple[float, str, list[TaskCopy], int]] = []
+        """When the brokers were asked for the copies of a group's tasks, what they said, and its standby replicas."""
         self.now = 0.0
         self._groups: dict[str, Group] = {}
         self._instances: dict[str, Instance] = {}

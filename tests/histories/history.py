@@ -96,6 +96,22 @@ def replace_pods(old: Iterable[str], new: Iterable[str], at: float, every: float
     return operations
 
 
+def copies(at: float, until: float, **reported: Any) -> Operations:
+    """Let the job ask for the copies of tasks, once a minute."""
+    times = range(round(at), round(until), 60)
+    return [Operation(float(time), "report_copies", dict(reported)) for time in times]
+
+
+def restored(instance: str, at: float, seconds: float, lag: int) -> Operations:
+    """Let the standbys of an instance restore so many offsets in this time, as the job sees it."""
+    steps = range(0, round(seconds), 60)
+    lags = [round(lag * (1 - step / seconds)) for step in steps]
+    return [
+        Operation(at + step, "report_copies", {"lags": {instance: left}})
+        for step, left in zip(steps, lags, strict=True)
+    ]
+
+
 def crash_loop(
     name: str,
     at: float,

@@ -8,12 +8,14 @@ from tests.histories.history import (
     HOUR,
     MINUTE,
     STATIC,
+    copies,
     crash_loop,
     do,
     incident,
     names,
     restarts,
     start,
+    steady,
     stop,
 )
 
@@ -283,5 +285,28 @@ INCIDENTS = (
         stop(names(2), BEGINS - 300),
         do(BEGINS - 200, "clean_up_description"),
         start(names(2), BEGINS, pushes=False),
+    ),
+    # Copies of tasks
+    incident(
+        "The disk of one of three hosts is too slow: its standbys fall behind",
+        "GroupStandbyBehind",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        copies(BEGINS - 600, BEGINS),
+        *(do(BEGINS + n * 60, "report_copies", lags={"i1": 11_000 + n * 5_000}) for n in range(60)),
+    ),
+    incident(
+        "Standby replicas are configured, and the assignor finds no place for them",
+        "GroupTaskWithoutCopy",
+        steady(3),
+        do(BEGINS, "configure", num_standby_replicas="1"),
+        copies(BEGINS + 60, BEGINS + HOUR, has_standbys=False),
+    ),
+    incident(
+        "One of four instances keeps all tasks",
+        "GroupTaskSkew",
+        steady(4),
+        copies(BEGINS - 600, BEGINS),
+        copies(BEGINS, BEGINS + HOUR, held_by="i2"),
     ),
 )

@@ -10,9 +10,11 @@ from tests.histories.history import (
     MINUTE,
     STATIC,
     Operations,
+    copies,
     do,
     names,
     ordinary,
+    restored,
     roll,
     start,
     steady,
@@ -198,5 +200,34 @@ ORDINARY = (
         steady(6),
         roll(names(6), BEGINS, 60, 30),
         settings={"overrides": [{"groups": ".*", "rules": {"StreamsGroupEmpty": {"for": "5m"}}}]},
+    ),
+    # Copies of tasks
+    ordinary(
+        "Rolling restart of 3 instances with standbys, which restore 2,000,000 offsets in 20 minutes each",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        copies(BEGINS - 600, BEGINS),
+        *(
+            [*roll([name], BEGINS + n * 1500, 60, 30), *restored(name, BEGINS + n * 1500 + 120, 1200, 2_000_000)]
+            for n, name in enumerate(names(3))
+        ),
+        copies(BEGINS + 3 * 1500, BEGINS + 2 * HOUR),
+    ),
+    ordinary(
+        "A burst of writes that standbys need five minutes to follow, every hour",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        *(
+            [*copies(n * HOUR, n * HOUR + 300, lags={"i1": 80_000}), *copies(n * HOUR + 300, (n + 1) * HOUR)]
+            for n in range(1, 5)
+        ),
+    ),
+    ordinary(
+        "An application with standbys is scaled in to one instance over night",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        copies(BEGINS - 600, BEGINS),
+        stop(names(3)[1:], BEGINS),
+        copies(BEGINS + 60, BEGINS + 3 * HOUR),
     ),
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from streaming_app.groups.task_copies import TaskCopy
 from tests.histories.clients import Clients, Instance, phase_of
-from tests.histories.members import STABLE
+from tests.histories.members import STABLE, Member
 
 
 class Operation(NamedTuple):
@@ -168,9 +169,45 @@ class Simulation(Clients):
         """Let the coordinator no longer remove members that do not revoke their tasks."""
         self._groups[group].enforces_rebalance_timeout = False
 
+    def report_copies(
+        self,
+        group: str = "app",
+        *,
+        lags: Mapping[str, int] | None = None,
+        has_standbys: bool = True,
+        held_by: str | None = None,
+    ) -> None:
+        """Let the job ask for the copies of a group's tasks, each of which has a standby at the next instance.
+
+        `lags` says how far the standbys at some instances are behind; with `held_by` all tasks are active at one.
+        """
+        found, members = self._groups[group], list(self._groups[group].members.values())
+        if not members:
+            return
+        copies = []
+        for partition in range(found.topics[found.sources[0]]):
+            at = next((n for n, one in enumerate(members) if ("0", partition) in one.tasks), 0)
+            if held_by is not None:
+                at = next(n for n, one in enumerate(members) if _instance_of(one) == held_by)
+            places = [(members[at], "active", None)]
+            standby = next(
+                (one for one in members[at + 1 :] + members[:at] if one.process != members[at].process), None
+            )
+            if standby and has_standbys:
+                places.append((standby, "standby", (lags or {}).get(_instance_of(standby), 0)))
+            copies += [
+                TaskCopy(group, one.member_id, one.process, one.host, role, "0", partition, stateful=True, lag=lag)
+                for one, role, lag in places
+            ]
+        self.copies.append((self.now, group, copies, int(found.configs["num.standby.replicas"])))
+
     def job_down(self, seconds: float) -> None:
         """Stop the job that watches, and start it again after so many seconds."""
         self.job_downtimes.append((self.now, self.now + seconds))
+
+
+def _instance_of(member: Member) -> str:
+    return member.process.rpartition("-")[0] or member.process
 
 
 def _address(name: str) -> str:

@@ -35,11 +35,13 @@ def run_job(
 def run_once(spark: SparkSession, server: str, warehouse: object, **settings: Any) -> list[str]:
     """Do the same in this process, in an existing session; return the lines that the job reports.
 
-    Without the lag, unless a test asks for it: it would be a connection more for each.
+    It reads no committed offsets, and does not determine the lag, unless `settings` say so: most tests are about streams
+    groups.
     """
     lines: list[str] = []
-    given = {"bootstrap_server": server, "warehouse": warehouse, "once": True, "lag": {"enabled": False}, **settings}
-    config = JobConfig.model_validate(given)
+    without = {"offsets": {"enabled": False}, "lag": {"enabled": False}}
+    values = {"bootstrap_server": server, "warehouse": warehouse, "once": True, **without, **settings}
+    config = JobConfig.model_validate(values)
     with TemporaryDirectory() as directory:
         run_with(spark, config, lines.append, Event(), Path(directory) / "spark.log")
     return lines

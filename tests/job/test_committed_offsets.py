@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ from tests.job.other_groups import GroupMember
 
 pytestmark = pytest.mark.broker
 Run = Callable[..., str]
+
+
+@pytest.fixture
+def read(run: Run) -> Run:
+    """Runs the job once, with committed offsets."""
+    return partial(run, "__consumer_offsets", offsets={"enabled": True})
 
 
 @contextmanager
@@ -77,7 +84,7 @@ def topic_id(client: StreamsGroupClient, topic: str) -> str:
 
 
 def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Run, tmp_path: Path
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
 ) -> None:
     topic, other = unique("in"), unique("gone")
     classic, consumer, streams, plain, transactional, share = map(
@@ -105,7 +112,7 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     with consuming(broker, classic, topic) as old:
         old.commit({first: OffsetAndMetadata(8, "é", -1)})
         before = time.time()
-        run("__consumer_offsets")
+        read()
         listed = {group["group_id"]: group for group in client.admin.list_groups()}
     for group in (classic, consumer, streams, plain):
         assert offsets_of(tmp_path, group) == broker_offsets(client, group) != {}
@@ -134,25 +141,25 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     new.leave()
     client.delete_topic(other)
     client.delete_group(plain)
-    run("__consumer_offsets")
+    read()
     assert offsets_of(tmp_path, plain) == {}
     state = f"SELECT group_id, state FROM all_groups WHERE group_id IN ({quote(plain)}, {quote(consumer)})"
     assert WarehouseReader(tmp_path).rows(state) == [{"group_id": consumer, "state": "Empty"}]
 
 
 def test_a_topic_that_is_deleted_and_created_again_has_the_offsets_of_the_new_one(
-    client: StreamsGroupClient, unique: Callable[[str], str], run: Run, tmp_path: Path
+    client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
 ) -> None:
     topic, group = unique("in"), unique("group")
     client.create_topic(topic, 2)
     old_id = topic_id(client, topic)
     commit(client, group, {(topic, 0): 500, (topic, 1): 600})
-    run("__consumer_offsets")
+    read()
     assert offsets_of(tmp_path, group) == {(topic, 0): 500, (topic, 1): 600}
     client.delete_topic(topic)
     client.create_topic(topic, 1)
     commit(client, group, {(topic, 0): 2})
-    run("__consumer_offsets")
+    read()
     rows = WarehouseReader(tmp_path).rows(f"SELECT * FROM offsets WHERE group_id = {quote(group)}")
     found = {row["partition"]: (row["topic_id"], row["committed_offset"]) for row in rows}
     assert found[0] == (topic_id(client, topic), 2)
@@ -161,31 +168,31 @@ def test_a_topic_that_is_deleted_and_created_again_has_the_offsets_of_the_new_on
 
 
 def test_the_change_from_classic_to_streams_and_back_is_an_event_each(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Run, tmp_path: Path
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
 ) -> None:
     topic, group = unique("in"), unique("app")
     client.create_topic(topic, 1)
     with consuming(broker, group, topic) as old:
         old.commit({TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1)})
-    run("__consumer_offsets")
+    read()
     app = SimulatedMember(client, group, topology(subtopology("0", source_topics=[topic])))
     app.join()
     settle([app])
     app.leave()
-    run("__consumer_offsets")
+    read()
     with consuming(broker, group, topic):
-        run("__consumer_offsets")
+        read()
     query = f"SELECT old, new FROM group_events WHERE kind = 'group_type' AND group_id = {quote(group)} ORDER BY at"
     changes = [{"old": "classic", "new": "streams"}, {"old": "streams", "new": "classic"}]
     assert WarehouseReader(tmp_path).rows(query) == changes
     assert offsets_of(tmp_path, group) == {(topic, 0): 0}
-    run("__consumer_offsets", reset=True)
+    read(reset=True)
     assert WarehouseReader(tmp_path).rows(query) == changes
     types = WarehouseReader(tmp_path).rows(f"SELECT group_type FROM all_groups WHERE group_id = {quote(group)}")
     assert types == [{"group_type": "classic"}]
 
 
-def test_without_offsets_nothing_is_read_a_second_time(run: Run, tmp_path: Path) -> None:
+def test_without_offsets_nothing_is_read_a_second_time(run: Callable[..., str], tmp_path: Path) -> None:
     run("__consumer_offsets", offsets={"enabled": False})
     assert not commits_checkpoint_location(tmp_path, "default").path.exists()
     counted: list[dict[str, Any]] = WarehouseReader(tmp_path).rows("SELECT count(*) AS n FROM offset_commits")

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from schemas.table_definitions import tables
 from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
@@ -19,7 +18,6 @@ from tests.hostile import STORED
 from tests.warehouses import arrow_schema, make_warehouse
 
 Row = dict[str, Any]
-HAS_LAG = any(one.name == "lag" for one in tables())
 RICH = "orders-enrichment"
 HOSTILE = ("<script>alert(1)</script><b>", "${spark.sql.session.timeZone}", STORED, "ab'\\${x}🎉" * 2_700, "")
 _MEMBER_DEFAULTS = {
@@ -42,9 +40,8 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "alerts", list(_alerts(now)))
     append(path, "group_events", list(_events(now)))
     append(path, "topologies", list(_topologies(now)))
-    if HAS_LAG:
-        append(path, "lag", list(_lag(now)))
-        append(path, "lag_history", list(_lag_history(now)))
+    append(path, "lag", list(_lag(now)))
+    append(path, "lag_history", list(_lag_history(now)))
     beat(path, now)
     return path
 

@@ -31,6 +31,8 @@ def take(browser: Browser, url: str, directory: Path) -> list[Path]:
             seen.page.wait_for_timeout(300)
             taken.append(directory / f"page-overview{_suffix(scheme)}.png")
             seen.page.screenshot(path=taken[-1])
+            if scheme == "dark":
+                continue
             seen.open(f"/group?id={RICH}&range=24h")
             seen.wait_for_picture()
             seen.page.wait_for_timeout(300)

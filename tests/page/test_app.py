@@ -20,7 +20,7 @@ from streaming_app.page.broker_description import Descriptions
 from streaming_app.page.settings import PageSettings
 from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
 from streaming_app.page.words import group_query, short_name
-from tests.page.sample import HAS_LAG, HOSTILE, RICH, beat, group, replace_group
+from tests.page.sample import HOSTILE, RICH, beat, group, replace_group
 from tests.waiting import wait_until
 
 LOCAL = "http://localhost"
@@ -70,7 +70,6 @@ def test_a_group_shows_its_topology_tasks_members_history_and_changes(client: Te
         assert expected in html.unescape(text)
 
 
-@pytest.mark.skipif(not HAS_LAG, reason="this release has no table lag")
 def test_the_lag_is_shown_where_the_tables_hold_it(client: TestClient) -> None:
     overview = client.get("/").text
     assert "29,705" in overview

@@ -22,6 +22,7 @@ from functools import cache
 
 from streaming_app.alerts.rules.alert import AlertKey, Finding
 from streaming_app.alerts.rules.cluster_rules import CLUSTER_RULES
+from streaming_app.alerts.rules.copies_rules import COPIES_RULES
 from streaming_app.alerts.rules.description_rules import DESCRIPTION_RULES
 from streaming_app.alerts.rules.group_rules import GROUP_RULES
 from streaming_app.alerts.rules.job_rules import JOB_RULES
@@ -36,6 +37,7 @@ from streaming_app.alerts.rules.rule import (
     Snapshot,
 )
 from streaming_app.alerts.rules.self_check_rules import SELF_CHECK_RULES
+from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DifferingGroup, JobStatus
 
@@ -43,12 +45,14 @@ RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*GROUP_RULES, *REBALANCE_RULES, *DESC
 RULES_FOR_CLUSTER: tuple[ClusterRule, ...] = CLUSTER_RULES
 RULES_FOR_JOB: tuple[Rule[JobStatus], ...] = JOB_RULES
 RULES_FOR_DIFFERING_GROUPS: tuple[Rule[DifferingGroup], ...] = SELF_CHECK_RULES
-AnyRule = Rule[GroupSnapshot] | ClusterRule | Rule[JobStatus] | Rule[DifferingGroup]
+RULES_FOR_COPIES: tuple[Rule[GroupCopies], ...] = COPIES_RULES
+AnyRule = Rule[GroupSnapshot] | ClusterRule | Rule[JobStatus] | Rule[DifferingGroup] | Rule[GroupCopies]
 RULES: Mapping[str, AnyRule] = {
     **{rule.name: rule for rule in RULES_FOR_GROUPS},
     **{rule.name: rule for rule in RULES_FOR_CLUSTER},
     **{rule.name: rule for rule in RULES_FOR_JOB},
     **{rule.name: rule for rule in RULES_FOR_DIFFERING_GROUPS},
+    **{rule.name: rule for rule in RULES_FOR_COPIES},
 }
 
 RuleSettingsLookup = Callable[[str | None], Mapping[str, RuleSettings]]
@@ -79,6 +83,8 @@ def evaluate(
     _replace_by_cluster_findings(findings, context, rule_settings_of)
     for differing in context.differing_groups:
         findings.update(_find(RULES_FOR_DIFFERING_GROUPS, differing, differing.group_id, context, rule_settings_of))
+    for copies in context.copies:
+        findings.update(_find(RULES_FOR_COPIES, copies, copies.group_id, context, rule_settings_of))
     if job is not None:
         findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
     return findings

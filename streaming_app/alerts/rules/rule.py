@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 from streaming_app.alerts.rules.alert import WARNING, AlertKey, Finding
 from streaming_app.alerts.rules.history import GroupHistory
 from streaming_app.alerts.rules.survey import NO_SURVEY, ClusterSurvey
+from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DifferingGroup
 
@@ -40,6 +41,8 @@ class EvaluationContext:
     """The alerts that are pending or firing."""
     differing_groups: Sequence[DifferingGroup] = ()
     """The groups that the self-check reports; they need not be in the tables."""
+    copies: Sequence[GroupCopies] = ()
+    """The copies of the tasks of each group that the brokers described lately."""
 
 
 class Threshold(NamedTuple):

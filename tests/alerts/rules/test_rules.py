@@ -13,6 +13,7 @@ from streaming_app.alerts.rules.alert import AlertKey, Finding
 from streaming_app.alerts.rules.evaluate import (
     RULES,
     RULES_FOR_CLUSTER,
+    RULES_FOR_COPIES,
     RULES_FOR_DIFFERING_GROUPS,
     RULES_FOR_GROUPS,
     RULES_FOR_JOB,
@@ -205,8 +206,9 @@ JOB_DIFFERENCES = [(rule, wrong) for rule, cases in WRONG_JOB.items() for wrong,
 
 def test_every_rule_has_a_case() -> None:
     in_other_tests = {"StreamsGroupRebalanceStorm", "StreamsGroupUnavailable", "StreamsGroupsDescriptionsMissing"}
+    in_other_tests |= {rule.name for rule in RULES_FOR_COPIES}
     assert {*WRONG, *WRONG_JOB, *in_other_tests, SELF_CHECK} == {*RULES}
-    kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS)
+    kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS, RULES_FOR_COPIES)
     assert len(RULES) == sum(map(len, kinds))
 
 
@@ -407,7 +409,7 @@ def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_is_documented(name: str) -> None:
     rule = RULES[name]
-    assert name.startswith("StreamsGroups") == (rule not in RULES_FOR_GROUPS)
+    assert name.startswith("StreamsGroups") == (rule not in (*RULES_FOR_GROUPS, *RULES_FOR_COPIES))
     assert rule.severity in {"info", "warning", "critical"}
     assert rule.meaning.endswith(".")
     assert rule.queries

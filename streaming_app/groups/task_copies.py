@@ -1,0 +1,225 @@
+"""Copies of tasks: which there are, how far behind, and which process may be stopped without a restore. Pure.
+
+Theory of operation
+-------------------
+Clients report to the coordinator, in their heartbeats, how much of its changelogs each of their tasks has, and where
+these end (`TaskOffsets`, `TaskEndOffsets` of StreamsGroupDescribe; Kafka 4.4). The coordinator keeps it in memory only,
+so after it has moved nothing is known until the next reports, and it says -1, or nothing, for what a client does not
+know. A task with several changelogs of which one is unknown is reported as 0. So 0 of more is unknown, too.
+
+A process may be stopped if every stateful task that it has would go on elsewhere without a restore: another process has
+the task active, or has a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left
+temporarily do not count: nobody runs them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from streaming_app.groups.group import ROLES
+from streaming_app.groups.snapshot import AWAY_EPOCH
+
+ACTIVE, STANDBY = "active", "standby"
+DEFAULT_ACCEPTABLE_LAG = 10_000
+"""Kafka's default of `acceptable.recovery.lag`."""
+
+TaskId = tuple[str, int]
+"""Subtopology, partition."""
+
+
+class TaskCopy(NamedTuple):
+    """A row of `task_copies`, without the cluster."""
+
+    group_id: str
+    member_id: str
+    process_id: str | None
+    client_host: str | None
+    role: str
+    subtopology_id: str
+    partition: int
+    stateful: bool = False
+    task_offset: int | None = None
+    task_end_offset: int | None = None
+    lag: int | None = None
+    acceptable_lag: int | None = None
+    reported_at: datetime | None = None
+
+    @property
+    def task(self) -> TaskId:
+        """The task."""
+        return self.subtopology_id, self.partition
+
+    @property
+    def key(self) -> tuple[str, str, str, str, int]:
+        """What identifies the row within its cluster."""
+        return self.group_id, self.member_id, self.role, self.subtopology_id, self.partition
+
+
+def format_task(task: TaskId) -> str:
+    """Return a task in the notation of Kafka's logs: `0_3`."""
+    return f"{task[0]}_{task[1]}"
+
+
+def known_offset(offset: int | None) -> int | None:
+    """Return an offset that a client reported; None for the values that stand for an unknown one."""
+    return None if offset is None or offset < 0 else offset
+
+
+def lag_of(offset: int | None, end_offset: int | None) -> int | None:
+    """Return how far behind a copy is, never negative; None if it is not known."""
+    if offset is None or end_offset is None or offset == 0 < end_offset:
+        return None
+    return max(0, end_offset - offset)
+
+
+def copies_of_description(described: Mapping[str, Any], acceptable_lag: int | None = None) -> list[TaskCopy]:
+    """Return the copies in a group of a StreamsGroupDescribe response."""
+    topology = described["topology"] or {}
+    stateful = {one["subtopology_id"] for one in topology.get("subtopologies") or () if one["state_changelog_topics"]}
+    copies = []
+    for member in described["members"]:
+        offsets, ends = _by_task(member["task_offsets"]), _by_task(member["task_end_offsets"])
+        for role in ROLES:
+            for tasks in member["assignment"][f"{role}_tasks"]:
+                for partition in tasks["partitions"]:
+                    task = (tasks["subtopology_id"], partition)
+                    offset, end = known_offset(offsets.get(task)), known_offset(ends.get(task))
+                    copies.append(
+                        TaskCopy(
+                            described["group_id"],
+                            member["member_id"],
+                            member["process_id"],
+                            _host(member["client_host"]),
+                            role,
+                            *task,
+                            task[0] in stateful or offset is not None,
+                            offset,
+                            end,
+                            lag_of(offset, end),
+                            acceptable_lag,
+                        )
+                    )
+    return _with_state_of_tasks(copies)
+
+
+def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
+    """Return the copies in a row of `groups`, of which the log has everything but the offsets."""
+    members = {member["member_id"]: member for member in row["members"] or ()}
+    stateful = {one["subtopology_id"] for one in row["subtopologies"] or () if one["state_changelog_topics"]}
+    return [
+        TaskCopy(
+            row["group_id"],
+            task["member_id"],
+            members[task["member_id"]]["process_id"],
+            _host(members[task["member_id"]]["client_host"]),
+            task["role"],
+            task["subtopology_id"],
+            task["partition"],
+            task["subtopology_id"] in stateful,
+        )
+        for task in row["assignments"] or ()
+        if task["current"] and task["member_id"] in members
+    ]
+
+
+def away_members(row: Mapping[str, Any]) -> frozenset[str]:
+    """Return the static members of a row of `groups` that left temporarily: they own tasks and run none."""
+    return frozenset(member["member_id"] for member in row["members"] or () if member["member_epoch"] == AWAY_EPOCH)
+
+
+def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy]) -> list[TaskCopy]:
+    """Return the copies with the offsets that are known of the same tasks of the same members, in whatever role."""
+    by_place = {(one.group_id, one.member_id, one.task): one for one in known}
+    found = []
+    for copy in copies:
+        one = by_place.get((copy.group_id, copy.member_id, copy.task))
+        found.append(
+            one._replace(role=copy.role, process_id=copy.process_id, client_host=copy.client_host) if one else copy
+        )
+    return _with_state_of_tasks(found)
+
+
+def with_report_times(copies: Iterable[TaskCopy], before: Iterable[TaskCopy], now: datetime) -> list[TaskCopy]:
+    """Return the copies with the time at which their offsets were new: of those `before` if these had the same."""
+    earlier = {copy.key: copy for copy in before}
+    return [copy._replace(reported_at=_reported_at(copy, earlier.get(copy.key), now)) for copy in copies]
+
+
+def _reported_at(copy: TaskCopy, before: TaskCopy | None, now: datetime) -> datetime | None:
+    offsets = (copy.task_offset, copy.task_end_offset)
+    if offsets == (None, None):
+        return None
+    return before.reported_at if before and offsets == (before.task_offset, before.task_end_offset) else now
+
+
+def _with_state_of_tasks(copies: list[TaskCopy]) -> list[TaskCopy]:
+    """Return the copies, all of a task stateful if one is: only some clients may have reported offsets."""
+    stateful = {(copy.group_id, copy.task) for copy in copies if copy.stateful}
+    return [copy._replace(stateful=(copy.group_id, copy.task) in stateful) for copy in copies]
+
+
+def _by_task(offsets: Iterable[Mapping[str, Any]]) -> dict[TaskId, int]:
+    return {(one["subtopology_id"], one["partition"]): one["offset"] for one in offsets}
+
+
+def _host(client_host: str | None) -> str | None:
+    return client_host and client_host.lstrip("/")
+
+
+# Whether a process may be stopped
+
+
+@dataclass(frozen=True)
+class StopCheck:
+    """Whether a process may be stopped now without a restore."""
+
+    process_id: str | None
+    client_host: str | None
+    tasks: int
+    """How many copies of tasks it has."""
+    obstacles: tuple[str, ...]
+    """Why not, one for each task that would be restored."""
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether nothing would be restored."""
+        return not self.obstacles
+
+
+def check_stops(
+    copies: Iterable[TaskCopy], acceptable_lag: int = DEFAULT_ACCEPTABLE_LAG, away: Collection[str] = ()
+) -> list[StopCheck]:
+    """Return a check for each process of a group, by host and process; `away` are members that left temporarily."""
+    by_process: defaultdict[tuple[str, str], list[TaskCopy]] = defaultdict(list)
+    by_task: defaultdict[TaskId, list[TaskCopy]] = defaultdict(list)
+    for copy in copies:
+        by_process[copy.client_host or "", copy.process_id or ""].append(copy)
+        if copy.member_id not in away:
+            by_task[copy.task].append(copy)
+    return [
+        StopCheck(
+            own[0].process_id,
+            own[0].client_host,
+            len(own),
+            tuple(_obstacles(own, by_task, acceptable_lag)),
+        )
+        for _, own in sorted(by_process.items())
+    ]
+
+
+def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]], acceptable: int) -> Iterator[str]:
+    for task, copy in sorted({copy.task: copy for copy in own if copy.stateful}.items()):
+        others = [one for one in by_task.get(task, ()) if one.process_id != copy.process_id]
+        if any(one.role == ACTIVE or (one.lag is not None and one.lag <= acceptable) for one in others):
+            continue
+        name, lags = format_task(task), [one.lag for one in others if one.lag is not None]
+        if not others:
+            yield f"{name} has no other copy"
+        elif lags:
+            yield f"{name}: the best other copy is {min(lags):,} behind, more than {acceptable:,}"
+        else:
+            yield f"{name}: how far behind the other {'copies are' if len(others) > 1 else 'copy is'} is not known"

@@ -1,0 +1,309 @@
+"""Asks the brokers at intervals for the copies of tasks, and keeps the table `task_copies`, in a thread of its own.
+
+Theory of operation
+-------------------
+Only groups that run are asked for. A group in which nothing can be restored is asked for again only when it has
+changed, as its copies are in the log; so a cluster of stateless groups costs nothing. The pause after a pass is at
+least four times as long as the pass took, so that describing many groups does not slow the stream down. The table is
+written only if something has changed.
+
+A group that the principal may not describe has its copies from the log, without offsets; one that could not be
+described for another reason keeps what was known of it. An error never ends the thread: it is reported in one line, and
+not again until a pass has succeeded. The job's first pass waits until it has caught up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from streaming_app.errors import UserError
+from streaming_app.groups.copies_status import GroupCopies, next_status
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.task_copies import TaskCopy, copies_of_description, copies_of_row, with_report_times
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.errors import GroupError
+from streaming_app.kafka.group_descriptions import AUTHORIZATION_CODES, Descriptions, acceptable_lags, describe_each
+from streaming_app.kafka.security import security_settings
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.task_copies_table import TaskCopiesTable
+from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
+
+if TYPE_CHECKING:
+    from streaming_app.config.job_config import JobConfig
+
+_POLL_SECONDS = 1.0
+_PAUSE_FACTOR = 4  # times what the last pass took
+_CONFIGS_FOR = timedelta(hours=1)
+_GROUPS_PER_QUERY = 1_000
+_CLOSE_SECONDS = 2.0
+_BOOTSTRAP_MS = 10_000
+_RUNS = frozenset({"Assigning", "Reconciling", "Stable"})
+_STABLE = "Stable"
+
+_Version = tuple[int | None, int | None, int | None, int]
+"""What changes when a group's tasks may have moved."""
+
+
+class Brokers(Protocol):
+    """What the poller asks the brokers."""
+
+    def describe(self, group_ids: Sequence[str]) -> Descriptions:
+        """Describe these groups. Raises one of the errors of `StreamsGroupClient` if none can be."""
+
+    def acceptable_lags(self, group_ids: Sequence[str]) -> Mapping[str, int]:
+        """Return the acceptable recovery lag of those groups whose configs may be read. Raises the same."""
+
+
+class Rows(Protocol):
+    """What the poller reads from the log's tables."""
+
+    def groups(self, group_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return the rows of these groups by id, with the columns that `copies_of_row` reads."""
+
+
+class Table(Protocol):
+    """The table `task_copies`."""
+
+    def read(self) -> list[TaskCopy]:
+        """Return the rows of the cluster."""
+
+    def replace(self, copies: Sequence[TaskCopy]) -> None:
+        """Replace them."""
+
+
+@dataclass
+class _Group:
+    """What is known of a group."""
+
+    copies: list[TaskCopy] = field(default_factory=list)
+    version: _Version | None = None
+    is_stateless: bool = False
+    status: GroupCopies | None = None
+    acceptable_lag: int | None = None
+    configs_read_at: datetime | None = None
+    standby_replicas: int | None = None
+
+
+class TaskCopies:
+    """Polls from `start` to `close`; `statuses` is for the alerts."""
+
+    def __init__(  # noqa: PLR0913 - each is one thing it needs
+        self,
+        interval: float,
+        connect: Callable[[], AbstractContextManager[Brokers]],
+        groups: Callable[[], Mapping[str, GroupSnapshot]],
+        rows: Rows,
+        table: Table,
+        *,
+        is_ready: Callable[[], bool],
+        report: Callable[[str], None],
+        describe_error: Callable[[Exception], str] = str,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        """`interval` is in seconds; `report` gets lines for the operator."""
+        self._interval, self._connect, self._snapshots, self._rows, self._table = interval, connect, groups, rows, table
+        self._is_ready, self._report, self._describe_error, self._now = is_ready, report, describe_error, now
+        self._known: dict[str, _Group] = {}
+        self._stored: list[TaskCopy] | None = None
+        self._reported: set[str] = set()
+        self._statuses: tuple[GroupCopies, ...] = ()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="task-copies", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop. A request that brokers have not answered is left to the thread, which writes nothing any more."""
+        self._stop.set()
+        self._thread.join(_CLOSE_SECONDS)
+
+    def statuses(self) -> tuple[GroupCopies, ...]:
+        """Return the status of each group that runs, as of the last pass."""
+        return self._statuses
+
+    def _run(self) -> None:
+        due_at = time.monotonic()
+        while not self._stop.wait(_POLL_SECONDS):
+            if time.monotonic() < due_at or not self._is_ready():
+                continue
+            began = time.monotonic()
+            try:
+                self.poll()
+            except Exception as error:  # noqa: BLE001 - an error in one pass must not end the thread
+                if not self._stop.is_set():
+                    self._report_once(f"task copies: {self._describe_error(error)}")
+            ended = time.monotonic()
+            due_at = ended + max(self._interval, _PAUSE_FACTOR * (ended - began))
+
+    def poll(self) -> None:
+        """Make one pass. Raises the errors of brokers and tables."""
+        if self._stored is None:
+            self._stored = self._table.read()
+            for copy in self._stored:
+                self._known.setdefault(copy.group_id, _Group()).copies.append(copy)
+        now = self._now()
+        running = {
+            group_id: group
+            for group_id, group in self._snapshots().items()
+            if group.state in _RUNS and group.group_type == "streams" and group.member_count
+        }
+        for group_id in self._known.keys() - running.keys():
+            del self._known[group_id]
+        wanted = [group_id for group_id, snapshot in running.items() if self._is_wanted(group_id, snapshot)]
+        if wanted:
+            with self._connect() as brokers:
+                self._ask(brokers, wanted, running, now)
+        self._statuses = tuple(group.status for group in self._known.values() if group.status)
+        self._write()
+
+    def _is_wanted(self, group_id: str, snapshot: GroupSnapshot) -> bool:
+        known = self._known.get(group_id)
+        return known is None or not known.is_stateless or known.version != _version(snapshot)
+
+    def _ask(
+        self, brokers: Brokers, wanted: Sequence[str], running: Mapping[str, GroupSnapshot], now: datetime
+    ) -> None:
+        described = brokers.describe(wanted)
+        denied = {g: error for g, error in described.failures.items() if error.code in AUTHORIZATION_CODES}
+        self._read_configs(brokers, [group["group_id"] for group in described.groups], running, now)
+        before: dict[str, list[TaskCopy]] = {}
+        for copy in self._stored or ():
+            before.setdefault(copy.group_id, []).append(copy)
+        for group in described.groups:
+            group_id = group["group_id"]
+            known = self._known[group_id]
+            copies = copies_of_description(group, known.acceptable_lag)
+            self._set(group_id, with_report_times(copies, before.get(group_id, ()), now), running[group_id], now)
+        self._use_log(denied, running, now)
+        self._report_denied(denied)
+
+    def _set(self, group_id: str, copies: list[TaskCopy], snapshot: GroupSnapshot, now: datetime) -> None:
+        known = self._known.setdefault(group_id, _Group())
+        known.copies, known.version = copies, _version(snapshot)
+        known.is_stateless = not any(copy.stateful for copy in copies)
+        if snapshot.state == _STABLE:  # else tasks move, and what was known of them lasts
+            known.status = next_status(copies, known.standby_replicas, known.status, now)
+
+    def _read_configs(
+        self, brokers: Brokers, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot], now: datetime
+    ) -> None:
+        """Read what is asked of groups: standbys, of which the log has the number, and the acceptable lag."""
+        new, old = [], []
+        for group_id in group_ids:
+            known = self._known.setdefault(group_id, _Group())
+            if known.version is None or known.version[0] != running[group_id].group_epoch:
+                new.append(group_id)
+            if known.configs_read_at is None or now - known.configs_read_at > _CONFIGS_FOR:
+                old.append(group_id)
+        for row in self._rows.groups(new).values():
+            replicas = dict(row["assignment_configs"] or {}).get("num.standby.replicas", "")
+            self._known[row["group_id"]].standby_replicas = int(replicas) if replicas.isdecimal() else None
+        lags = brokers.acceptable_lags(old) if old else {}
+        for group_id in old:
+            known = self._known[group_id]
+            known.configs_read_at, known.acceptable_lag = now, lags.get(group_id)
+
+    def _use_log(self, group_ids: Collection[str], running: Mapping[str, GroupSnapshot], now: datetime) -> None:
+        """Let the log say which copies there are in groups that may not be described."""
+        changed = [g for g in group_ids if g not in self._known or self._known[g].version != _version(running[g])]
+        for group_id, row in self._rows.groups(changed).items():
+            self._set(group_id, copies_of_row(row), running[group_id], now)
+
+    def _report_denied(self, denied: Mapping[str, GroupError]) -> None:
+        if denied:
+            first = min(denied)
+            self._report_once(
+                f"task copies: how far behind the copies of {len(denied):,} group{'' if len(denied) == 1 else 's'} are "
+                f"is not known, such as {first!r}: {denied[first]}; the job's principal needs Describe on the groups "
+                "and on their topics"
+            )
+        else:
+            self._reported.clear()
+
+    def _write(self) -> None:
+        copies = sorted((copy for group in self._known.values() for copy in group.copies), key=lambda one: one.key)
+        if not self._stop.is_set() and copies != sorted(self._stored or (), key=lambda one: one.key):
+            self._table.replace(copies)
+            self._stored = copies
+
+    def _report_once(self, line: str) -> None:
+        if line not in self._reported:
+            self._reported = {line}
+            self._report(line)
+
+
+def _version(snapshot: GroupSnapshot) -> _Version:
+    return snapshot.group_epoch, snapshot.assignment_epoch, snapshot.topology_epoch, snapshot.last_offset
+
+
+class GroupRows:
+    """The rows of groups in the tables that the log gives."""
+
+    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+        self._warehouse, self._own = warehouse, f"cluster = {quote(cluster)}"
+
+    def groups(self, group_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the rows of these groups by id. Raises WarehouseError when the table cannot be read."""
+        if not group_ids:
+            return {}
+        reader = WarehouseReader(self._warehouse)
+        found: dict[str, Mapping[str, Any]] = {}
+        for start in range(0, len(group_ids), _GROUPS_PER_QUERY):
+            names = ", ".join(map(quote, group_ids[start : start + _GROUPS_PER_QUERY]))
+            rows = reader.rows(
+                "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
+                f"WHERE {self._own} AND group_id IN ({names})"
+            )
+            found.update({row["group_id"]: row for row in rows})
+        return found
+
+
+class ClientBrokers:
+    """The brokers of a `StreamsGroupClient`."""
+
+    def __init__(self, client: StreamsGroupClient) -> None:
+        self.describe: Callable[[Sequence[str]], Descriptions] = partial(describe_each, client)
+        self.acceptable_lags: Callable[[Sequence[str]], Mapping[str, int]] = partial(acceptable_lags, client)
+
+
+def make_task_copies(
+    config: JobConfig,
+    properties: Mapping[str, str],
+    groups: Callable[[], Mapping[str, GroupSnapshot]],
+    is_ready: Callable[[], bool],
+    report: Callable[[str], None],
+) -> TaskCopies:
+    """Return the poller of a job; `properties` are Kafka client properties."""
+
+    @contextmanager
+    def connect() -> Iterator[ClientBrokers]:
+        settings = security_settings(properties)
+        with StreamsGroupClient(config.bootstrap_server, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings) as client:
+            yield ClientBrokers(client)
+
+    def describe(error: Exception) -> str:
+        if isinstance(error, UserError) or not isinstance(error, REQUEST_ERRORS):
+            return str(error) or type(error).__name__
+        return error_message(error, config.bootstrap_server, properties)
+
+    return TaskCopies(
+        config.task_copies.interval,
+        connect,
+        groups,
+        GroupRows(config.warehouse, config.cluster),
+        TaskCopiesTable(config.warehouse, config.cluster),
+        is_ready=is_ready,
+        report=report,
+        describe_error=describe,
+    )

@@ -1,0 +1,124 @@
+"""`copies`: where the copies of tasks are, and which processes may be stopped."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from deltalake import write_deltalake
+
+from streaming_app.cli.main import main
+from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.tables.task_copies_table import TaskCopiesTable
+from tests.heartbeats import write_heartbeat
+from tests.hostile import STORED, effective_characters
+from tests.warehouses import arrow_schema, make_warehouse
+
+NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
+SUBTOPOLOGY = {
+    **{name: [] for name in ("source_topics", "source_topic_regex", "repartition_sink_topics")},
+    **{name: [] for name in ("repartition_source_topics", "copartition_groups")},
+    "topology_epoch": 0,
+    "subtopology_id": "0",
+    "state_changelog_topics": [{"name": "c", "partitions": 0, "replication_factor": 0, "topic_configs": []}],
+}
+
+
+def row(group_id: str, state: str = "Stable", **tasks: list[tuple[str, int]]) -> dict[str, Any]:
+    """The row of a group with a member for each name in `tasks`."""
+    return {
+        "cluster": "default",
+        "group_id": group_id,
+        "state": state,
+        "members": [
+            {"member_id": f"m-{name}", "process_id": f"p-{name}", "client_host": f"/{name}", "member_epoch": 4}
+            for name in tasks
+        ],
+        "assignments": [
+            {"member_id": f"m-{name}", "role": role, "subtopology_id": "0", "partition": partition, "current": True}
+            for name, own in tasks.items()
+            for role, partition in own
+        ],
+        "subtopologies": [SUBTOPOLOGY],
+    }
+
+
+def offsets(group_id: str, member: str, partition: int, lag: int, **values: Any) -> TaskCopy:
+    copy = TaskCopy(group_id, f"m-{member}", f"p-{member}", member, "standby", "0", partition, stateful=True, lag=lag)
+    return copy._replace(task_offset=100, task_end_offset=100 + lag, reported_at=NOW, **values)
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
+    a, b = [("active", 0), ("standby", 1)], [("active", 1), ("standby", 0)]
+    rows = [
+        row("orders", a=a, b=b),
+        row("strict", a=a, b=b),
+        row("moving", "Reconciling", a=a, b=b),
+        row("unknown", a=a, b=b),
+        row("idle", "Empty"),
+        row(STORED, **{STORED: a}),
+    ]
+    write_deltalake(path / "groups", pa.Table.from_pylist(rows, schema=arrow_schema("groups")), mode="append")
+    own = [offsets(name, "a", 1, 9_000) for name in ("orders", "moving")]
+    own += [offsets(name, "b", 0, 20_000) for name in ("orders", "moving")]
+    own += [offsets("strict", "a", 1, 60, acceptable_lag=50), offsets("strict", "b", 0, 40, acceptable_lag=50)]
+    TaskCopiesTable(path, "default").replace(own)
+    write_heartbeat(path)
+    return path
+
+
+def run(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["copies", *arguments, "--warehouse", str(warehouse)])
+
+
+def test_copies_are_listed_by_task_and_processes_with_the_reason_why_they_may_not_stop(warehouse: Path) -> None:
+    result = run(warehouse, "--group", "orders")
+    assert (result.exit_code, result.stderr) == (0, "")
+    header, *lines = result.stdout.splitlines()
+    assert header.split() == ["GROUP", "TASK", "ROLE", "STATEFUL", "HOST", "PROCESS", "MEMBER", "LAG", "REPORTED"]
+    assert [line.split()[1:9] for line in lines[:2]] == [
+        ["0_0", "ACTIVE", "yes", "a", "p-a", "m-a", "-", "-"],
+        ["0_0", "STANDBY", "yes", "b", "p-b", "m-b", "20000", "2026-11-22T09:00:00.000Z"],
+    ]
+    assert lines[4:6] == ["", "PROCESS HOST COPIES MAY-STOP WHY"]
+    assert lines[6].split()[:4] == ["p-a", "a", "2", "no"]
+    assert lines[6].endswith("0_0: the best other copy is 20,000 behind, more than 10,000")
+    assert lines[7].split() == ["p-b", "b", "2", "yes", "-"]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "may_stop"),
+    [
+        ("orders", {"p-a": False, "p-b": True}),
+        ("strict", {"p-a": True, "p-b": False}),
+        ("moving", {"p-a": None, "p-b": None}),
+        ("unknown", {"p-a": False, "p-b": False}),
+        ("idle", {}),
+    ],
+)
+def test_json_says_which_processes_may_stop(warehouse: Path, group_id: str, may_stop: dict[str, bool | None]) -> None:
+    printed = json.loads(run(warehouse, "--group", group_id, "--json").stdout)
+    assert {one["process_id"]: one["may_stop"] for one in printed["processes"]} == may_stop
+    assert printed["acceptable_recovery_lag_is_default"] == (group_id != "strict")
+
+
+def test_a_rebalance_and_unknown_offsets_are_said(warehouse: Path) -> None:
+    assert run(warehouse, "--group", "moving").stdout.count("not now") == 2
+    assert "the group is Reconciling" in run(warehouse, "--group", "moving").stdout
+    unknown = run(warehouse, "--group", "unknown")
+    assert unknown.stderr.startswith("How far behind copies are is not known: the job asks the brokers")
+    assert unknown.stderr.count("\n") == 1
+    assert run(warehouse, "--group", "idle").stdout == "idle is Empty: no member has a task.\n"
+
+
+def test_an_unknown_group_is_one_line_and_hostile_names_are_text(warehouse: Path) -> None:
+    result = run(warehouse, "--group", "nope")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert effective_characters(run(warehouse, "--group", STORED).output) == set()

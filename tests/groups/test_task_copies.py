@@ -1,0 +1,143 @@
+"""Copies of tasks: how far behind, since when, and which process may be stopped."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.task_copies import (
+    TaskCopy,
+    away_members,
+    check_stops,
+    copies_of_description,
+    copies_of_row,
+    lag_of,
+    with_offsets,
+    with_report_times,
+)
+
+NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
+
+
+def copy(process: str, role: str, partition: int = 0, lag: int | None = None, **values: Any) -> TaskCopy:
+    made = TaskCopy("g", f"m-{process}", process, f"host-{process}", role, "0", partition, stateful=True, lag=lag)
+    return made._replace(**values)
+
+
+def described(*members: dict[str, Any], changelogs: tuple[str, ...] = ("c",)) -> dict[str, Any]:
+    subtopology = {"subtopology_id": "0", "state_changelog_topics": [{"name": name} for name in changelogs]}
+    return {"group_id": "g", "topology": {"epoch": 0, "subtopologies": [subtopology]}, "members": list(members)}
+
+
+def member(name: str, offsets: dict[int, int], ends: dict[int, int], **roles: list[int]) -> dict[str, Any]:
+    def reported(values: dict[int, int]) -> list[dict[str, Any]]:
+        return [{"subtopology_id": "0", "partition": key, "offset": value} for key, value in values.items()]
+
+    def tasks(role: str) -> list[dict[str, Any]]:
+        return [{"subtopology_id": "0", "partitions": roles[role]}] if role in roles else []
+
+    return {
+        "member_id": name,
+        "process_id": f"p-{name}",
+        "client_host": "/10.0.0.1",
+        "task_offsets": reported(offsets),
+        "task_end_offsets": reported(ends),
+        "assignment": {f"{role}_tasks": tasks(role) for role in ("active", "standby", "warmup")},
+    }
+
+
+@pytest.mark.parametrize(
+    ("offset", "end", "lag"),
+    [(40, 100, 60), (100, 100, 0), (120, 100, 0), (0, 100, None), (0, 0, 0), (None, 100, None), (40, None, None)],
+)
+def test_a_lag_is_never_negative_and_null_where_it_is_not_known(
+    offset: int | None, end: int | None, lag: int | None
+) -> None:
+    assert lag_of(offset, end) == lag
+
+
+def test_the_copies_of_a_description_have_what_clients_reported_and_null_for_the_rest() -> None:
+    group = described(
+        member("a", {0: 100, 1: -1}, {0: 100, 1: -1}, active=[0, 1]), member("b", {0: 40}, {0: 100}, standby=[0])
+    )
+    found = {(one.member_id, one.role, one.partition): one for one in copies_of_description(group, 50)}
+    expected = TaskCopy("g", "b", "p-b", "10.0.0.1", "standby", "0", 0, stateful=True, acceptable_lag=50)
+    assert found["b", "standby", 0] == expected._replace(task_offset=40, task_end_offset=100, lag=60)
+    assert (found["a", "active", 0].lag, found["a", "active", 1].task_offset) == (0, None)
+    assert len(found) == 3
+
+
+def test_a_task_is_stateful_by_its_changelogs_or_by_a_copy_that_has_an_offset() -> None:
+    stateless = copies_of_description(described(member("a", {}, {}, active=[0, 1]), changelogs=()))
+    assert {one.stateful for one in stateless} == {False}
+    group = described(member("a", {}, {}, active=[0, 1]), member("b", {0: 4}, {0: 4}, standby=[0]), changelogs=())
+    assert [one.partition for one in copies_of_description(group) if one.stateful] == [0, 0]
+
+
+def test_a_description_without_a_topology_has_no_state() -> None:
+    assert not copies_of_description({**described(member("a", {}, {}, active=[0])), "topology": None})[0].stateful
+
+
+def test_a_report_keeps_its_time_while_its_offsets_stay() -> None:
+    old = copy("a", "standby", task_offset=4, task_end_offset=9, reported_at=NOW - timedelta(hours=1))
+    moved, unknown = old._replace(partition=1), copy("a", "standby", 2)
+    new = [old._replace(reported_at=None), moved._replace(task_offset=5, reported_at=None), unknown]
+    times = [one.reported_at for one in with_report_times(new, [old, moved], NOW)]
+    assert times == [NOW - timedelta(hours=1), NOW, None]
+
+
+def test_the_log_has_the_copies_and_the_brokers_their_offsets() -> None:
+    row = {
+        "group_id": "g",
+        "members": [
+            {"member_id": "m-a", "process_id": "a", "client_host": "/host-a", "member_epoch": 5},
+            {"member_id": "m-b", "process_id": "b", "client_host": "/host-b", "member_epoch": -2},
+        ],
+        "subtopologies": [{"subtopology_id": "0", "state_changelog_topics": [{"name": "c"}]}],
+        "assignments": [
+            {"member_id": "m-a", "role": "active", "subtopology_id": "0", "partition": 0, "current": True},
+            {"member_id": "m-a", "role": "active", "subtopology_id": "0", "partition": 1, "current": False},
+            {"member_id": "m-b", "role": "standby", "subtopology_id": "0", "partition": 0, "current": True},
+            {"member_id": "gone", "role": "standby", "subtopology_id": "0", "partition": 0, "current": True},
+        ],
+    }
+    copies = copies_of_row(row)
+    assert copies == [copy("a", "active"), copy("b", "standby")]
+    assert away_members(row) == {"m-b"}
+    stored = [copy("b", "warmup", lag=7, task_offset=1, task_end_offset=8)]
+    assert with_offsets(copies, stored) == [copy("a", "active"), stored[0]._replace(role="standby")]
+
+
+@pytest.mark.parametrize(
+    ("copies", "obstacles"),
+    [
+        ([copy("a", "active")], {"a": ["0_0 has no other copy"]}),
+        ([copy("a", "active"), copy("a", "standby", lag=0)], {"a": ["0_0 has no other copy"]}),
+        ([copy("a", "active"), copy("b", "standby", lag=10)], {"a": [], "b": []}),
+        (
+            [copy("a", "active"), copy("b", "standby", lag=11)],
+            {"a": ["0_0: the best other copy is 11 behind, more than 10"], "b": []},
+        ),
+        (
+            [copy("a", "active"), copy("b", "standby"), copy("c", "warmup")],
+            {"a": ["0_0: how far behind the other copies are is not known"], "b": [], "c": []},
+        ),
+        ([copy("a", "active"), copy("b", "standby"), copy("c", "warmup", lag=1)], {"a": [], "b": [], "c": []}),
+        ([copy("a", "active", stateful=False)], {"a": []}),
+        ([copy("a", "standby", lag=0)], {"a": ["0_0 has no other copy"]}),
+    ],
+    ids=["alone", "same process", "near", "far", "unknown", "one is near", "stateless", "no active"],
+)
+def test_a_process_may_stop_if_every_stateful_task_goes_on_elsewhere_without_a_restore(
+    copies: list[TaskCopy], obstacles: dict[str, list[str]]
+) -> None:
+    found = {check.process_id: list(check.obstacles) for check in check_stops(copies, 10)}
+    assert found == obstacles
+
+
+def test_a_copy_of_a_member_that_left_temporarily_does_not_count() -> None:
+    copies = [copy("a", "active"), copy("b", "standby", lag=0)]
+    first, second = check_stops(copies, 10, away={"m-b"})
+    assert (first.may_stop, second.may_stop) == (False, True)

@@ -1,0 +1,230 @@
+"""What the poller asks the brokers for, and what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.job.task_copies import TaskCopies
+from streaming_app.kafka.errors import GroupError
+from streaming_app.kafka.group_descriptions import Descriptions
+from tests.alerts.rules.healthy_group import healthy_group
+from tests.waiting import wait_until
+
+NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
+
+
+def tasks(*partitions: int) -> list[dict[str, Any]]:
+    return [{"subtopology_id": "0", "partitions": list(partitions)}]
+
+
+def offset(value: int) -> list[dict[str, Any]]:
+    return [{"subtopology_id": "0", "partition": 0, "offset": value}]
+
+
+class FakeBrokers:
+    """Describes groups with an active copy and a standby of one task."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.configs_asked: list[list[str]] = []
+        self.failures: dict[str, GroupError] = {}
+        self.error: Exception | None = None
+        self.standby_offset = 40
+        self.stateless: set[str] = set()
+
+    def describe(self, group_ids: Sequence[str]) -> Descriptions:
+        if self.error:
+            raise self.error
+        self.asked.append(sorted(group_ids))
+        groups = [self._group(group_id) for group_id in group_ids if group_id not in self.failures]
+        return Descriptions(groups, {g: error for g, error in self.failures.items() if g in group_ids})
+
+    def acceptable_lags(self, group_ids: Sequence[str]) -> Mapping[str, int]:
+        self.configs_asked.append(list(group_ids))
+        return dict.fromkeys(group_ids, 50)
+
+    def _group(self, group_id: str) -> dict[str, Any]:
+        changelogs = [] if group_id in self.stateless else [{"name": "c"}]
+        reported = [] if group_id in self.stateless else offset(self.standby_offset)
+        none = {"standby_tasks": [], "warmup_tasks": []}
+        members = [
+            ("a", [], {"active_tasks": tasks(0), **none}),
+            ("b", reported, {**none, "active_tasks": [], "standby_tasks": tasks(0)}),
+        ]
+        return {
+            "group_id": group_id,
+            "topology": {"subtopologies": [{"subtopology_id": "0", "state_changelog_topics": changelogs}]},
+            "members": [
+                {
+                    "member_id": name,
+                    "process_id": f"p-{name}",
+                    "client_host": f"/{name}",
+                    "task_offsets": known,
+                    "task_end_offsets": offset(100) if known else [],
+                    "assignment": assignment,
+                }
+                for name, known, assignment in members
+            ],
+        }
+
+
+class FakeTable:
+    def __init__(self, *rows: TaskCopy) -> None:
+        self.rows = list(rows)
+        self.writes = 0
+
+    def read(self) -> list[TaskCopy]:
+        return self.rows
+
+    def replace(self, copies: Sequence[TaskCopy]) -> None:
+        self.rows, self.writes = list(copies), self.writes + 1
+
+
+class FakeRows:
+    def groups(self, group_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        return {group_id: self._row(group_id) for group_id in group_ids}
+
+    def _row(self, group_id: str) -> dict[str, Any]:
+        task = {"member_id": "a", "role": "active", "subtopology_id": "0", "partition": 0, "current": True}
+        return {
+            "group_id": group_id,
+            "assignment_configs": {"num.standby.replicas": "1"},
+            "members": [{"member_id": "a", "process_id": "p-a", "client_host": "/a", "member_epoch": 3}],
+            "assignments": [task],
+            "subtopologies": [{"subtopology_id": "0", "state_changelog_topics": [{"name": "c"}]}],
+        }
+
+
+class Harness:
+    def __init__(self, *stored: TaskCopy, interval: float = 60) -> None:
+        self.now = NOW
+        self.brokers, self.table, self.lines = FakeBrokers(), FakeTable(*stored), []
+        self.groups: dict[str, GroupSnapshot] = {"g": replace(healthy_group(NOW), group_id="g")}
+        self.is_ready = True
+        self.lines: list[str]
+        self.poller = TaskCopies(
+            interval,
+            self._connect,
+            lambda: self.groups,
+            FakeRows(),
+            self.table,
+            is_ready=lambda: self.is_ready,
+            report=self.lines.append,
+            now=lambda: self.now,
+        )
+
+    @contextmanager
+    def _connect(self) -> Iterator[FakeBrokers]:
+        yield self.brokers
+
+    def poll(self, minutes: float = 1) -> None:
+        self.now += timedelta(minutes=minutes)
+        self.poller.poll()
+
+
+def test_the_table_is_written_only_when_something_has_changed() -> None:
+    harness = Harness()
+    harness.poll()
+    harness.poll()
+    assert harness.table.writes == 1
+    active, standby = harness.table.rows
+    assert (active.lag, active.reported_at, standby.lag, standby.acceptable_lag) == (None, None, 60, 50)
+    assert standby.reported_at == NOW + timedelta(minutes=1)
+    harness.brokers.standby_offset = 90
+    harness.poll()
+    assert (harness.table.writes, harness.table.rows[1].lag) == (2, 10)
+    assert harness.table.rows[1].reported_at == NOW + timedelta(minutes=3)
+
+
+def test_after_a_restart_nothing_is_written_again_and_reports_keep_their_time() -> None:
+    before = Harness()
+    before.poll()
+    after = Harness(*before.table.rows)
+    after.poll(9)
+    assert (after.table.writes, after.table.rows[1].reported_at) == (0, NOW + timedelta(minutes=1))
+
+
+def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_are_removed() -> None:
+    harness = Harness()
+    harness.poll()
+    harness.groups["g"] = replace(harness.groups["g"], state="Empty", member_count=0)
+    harness.groups["n"] = replace(harness.groups["g"], group_id="n", state="NotReady", member_count=1)
+    harness.poll()
+    assert (harness.brokers.asked, harness.table.rows) == ([["g"]], [])
+
+
+def test_a_stateless_group_is_asked_for_again_only_when_it_has_changed() -> None:
+    harness = Harness()
+    harness.groups["s"] = replace(harness.groups["g"], group_id="s")
+    harness.brokers.stateless = {"s"}
+    harness.poll()
+    harness.poll()
+    harness.groups["s"] = replace(harness.groups["s"], assignment_epoch=8)
+    harness.poll()
+    assert harness.brokers.asked == [["g", "s"], ["g"], ["g", "s"]]
+    assert len(harness.table.rows) == 4
+
+
+def test_configs_are_read_once_an_hour() -> None:
+    harness = Harness()
+    for minutes in (1, 30, 31):
+        harness.poll(minutes)
+    assert len(harness.brokers.configs_asked) == 2
+
+
+def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_line_says_so() -> None:
+    harness = Harness()
+    harness.brokers.failures = {"g": GroupError(30, "not authorized")}
+    harness.poll()
+    harness.poll()
+    (row,) = harness.table.rows
+    assert (row.process_id, row.role, row.task_offset, row.reported_at) == ("p-a", "active", None, None)
+    (line,) = harness.lines
+    assert "'g': GROUP_AUTHORIZATION_FAILED: not authorized; the job's principal needs Describe" in line
+
+
+def test_what_is_known_of_a_group_stays_while_its_coordinator_does_not_answer() -> None:
+    harness = Harness()
+    harness.poll()
+    harness.brokers.failures = {"g": GroupError(15)}
+    harness.poll()
+    assert (harness.table.writes, len(harness.table.rows), harness.lines) == (1, 2, [])
+
+
+def test_what_is_behind_lasts_while_the_group_rebalances() -> None:
+    harness = Harness()
+    harness.poll()
+    (status,) = harness.poller.statuses()
+    assert (status.standby_replicas, status.behind[0].since) == (1, NOW + timedelta(minutes=1))
+    harness.groups["g"] = replace(harness.groups["g"], state="Reconciling")
+    harness.brokers.standby_offset = 100
+    harness.poll()
+    assert harness.poller.statuses() == (status,)
+    harness.groups["g"] = replace(harness.groups["g"], state="Stable")
+    harness.poll()
+    assert harness.poller.statuses()[0].behind == ()
+
+
+def test_an_error_is_reported_once_and_does_not_end_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming_app.job.task_copies._POLL_SECONDS", 0.01)
+    harness = Harness(interval=0.01)
+    harness.brokers.error = OSError("no broker answers")
+    harness.is_ready = False
+    harness.poller.start()
+    try:
+        assert not wait_until(lambda: harness.lines != [], 0.2)
+        harness.is_ready = True
+        assert wait_until(lambda: harness.lines == ["task copies: no broker answers"])
+        harness.brokers.error = None
+        assert wait_until(lambda: harness.table.writes == 1)
+    finally:
+        harness.poller.close()
+    assert harness.lines == ["task copies: no broker answers"]

@@ -1,0 +1,195 @@
+"""The page in a real browser: no request elsewhere, nothing that the policy forbids, accessible, live, by keyboard."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from streaming_app.page.words import group_query
+from tests.page import screenshots
+from tests.page.browser import view
+from tests.page.sample import HOSTILE, RICH, group, replace_group, write_sample
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+def _numbers(text: str | None) -> list[float]:
+    return [float(one) for one in re.findall(r"-?[\d.]+", text or "")]
+
+
+VIEWS = {"overview": "/", "group": f"/group?id={RICH}", "alerts": "/alerts", "error": "/no-such-page"}
+
+
+@pytest.fixture(scope="module")
+def url(serve_page: Callable[..., str], sample_template: Path) -> str:
+    return serve_page(sample_template)
+
+
+def test_the_pictures_of_the_documentation_can_be_taken(
+    chromium: Browser, serve_page: Callable[..., str], tmp_path: Path
+) -> None:
+    taken = screenshots.take(chromium, serve_page(screenshots.write_clean_sample(tmp_path)), tmp_path)
+    assert {file.name for file in taken} == {file.name for file in screenshots.FIGURES.glob("page-*.png")}
+    assert all(file.stat().st_size > 20_000 for file in taken)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_any_view(chromium: Browser, url: str, scheme: str) -> None:
+    with view(chromium, url, color_scheme=scheme) as seen:
+        for name, path in VIEWS.items():
+            seen.open(path)
+            if name == "group":
+                seen.wait_for_picture()
+                seen.page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+            assert seen.axe() == [], name
+            seen.problems = [one for one in seen.problems if "404" not in one]  # of the error page
+
+
+def test_the_picture_is_drawn_and_followed_by_keyboard(chromium: Browser, url: str) -> None:
+    with view(chromium, url) as seen:
+        seen.open(f"/group?id={RICH}")
+        seen.wait_for_picture()
+        titles = seen.page.locator("#picture .node .title").all_text_contents()
+        assert {"orders", "Subtopology 1", "…totals-repartition", "audit-.*"} <= {title.strip() for title in titles}
+        orders = seen.page.locator("#picture .node", has_text="orders topic")
+        orders.focus()
+        seen.page.keyboard.press("ArrowRight")
+        assert "Subtopology 0" in seen.page.evaluate("document.activeElement.textContent")
+        seen.page.keyboard.press("Enter")
+        assert "by-customer-repartition" in seen.page.locator(".picture-facts").inner_text()
+        assert seen.page.locator("#picture .node.dim", has_text="refunds").count() == 1
+        seen.page.keyboard.press("+")
+        address = seen.page.url
+        transform = _numbers(seen.page.locator("#picture svg > g").get_attribute("transform"))
+        seen.page.goto("about:blank")
+        seen.page.goto(address)
+        seen.wait_for_picture()
+        expect(seen.page.locator("#picture .node.selected .title")).to_have_text("Subtopology 0")
+        reopened = _numbers(seen.page.locator("#picture svg > g").get_attribute("transform"))
+        assert reopened == pytest.approx(transform, abs=0.01)
+
+
+def test_the_picture_is_searched_reduced_and_saved(chromium: Browser, url: str) -> None:
+    with view(chromium, url) as seen:
+        seen.open(f"/group?id={RICH}")
+        seen.wait_for_picture()
+        every = seen.page.locator("#picture .node").count()
+        seen.page.get_by_label("Find in the picture").fill("refund")
+        assert seen.page.locator("#picture .node.match").count() == 2
+        seen.page.get_by_role("button", name="Stores").click()
+        expect(seen.page.locator("#picture .node")).to_have_count(every - 4)
+        with seen.page.expect_download() as download:
+            seen.page.get_by_role("button", name="Download SVG").click()
+        saved = Path(download.value.path()).read_text("utf-8")
+        assert "Subtopology 1" in saved
+        assert "fill=" in saved
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_shown_and_drawn_as_text(chromium: Browser, url: str, name: str) -> None:
+    with view(chromium, url) as seen:
+        seen.open(f"/group?{group_query(name)}")
+        seen.wait_for_picture()
+        assert seen.page.locator("#picture .node").count() == 4
+        assert seen.page.locator("b:has-text('alert'), #picture script").count() == 0
+        assert seen.width_overflow() <= 0
+
+
+def test_every_control_is_reached_by_tab(chromium: Browser, url: str) -> None:
+    with view(chromium, url) as seen:
+        seen.open("/")
+        controls = seen.page.locator("a[href], input:not([type=hidden]), select, [tabindex='0']").count()
+        reached = set()
+        for _ in range(controls + 5):
+            seen.page.keyboard.press("Tab")
+            reached.add(seen.page.evaluate("[...document.querySelectorAll('*')].indexOf(document.activeElement)"))
+            outline = seen.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline != "none" or seen.page.evaluate("document.activeElement === document.body")
+        assert len(reached) >= controls
+
+
+@pytest.mark.parametrize("width", [320, 768, 3840])
+def test_no_view_is_wider_than_the_window(chromium: Browser, url: str, width: int) -> None:
+    """320 pixels are those of a window of 1,280 at 400 %."""
+    with view(chromium, url, viewport={"width": width, "height": 640}) as seen:
+        for path in list(VIEWS.values())[:3]:
+            seen.open(path)
+            assert seen.width_overflow() <= 0, path
+
+
+def test_without_javascript_all_but_the_drawing_is_there(chromium: Browser, url: str) -> None:
+    with view(chromium, url, java_script_enabled=False) as seen:
+        seen.open("/")
+        seen.page.get_by_label("Group", exact=True).fill("orders")
+        seen.page.get_by_role("button", name="Filter").click()
+        seen.page.get_by_role("link", name=RICH).click()
+        text = seen.page.inner_text("main")
+        for expected in (
+            "Subtopology",
+            "by-customer-repartition",
+            "Task",
+            "orders-1-StreamThread-2",
+            "needs JavaScript",
+        ):
+            assert expected in text
+
+
+def test_a_change_appears_within_two_seconds_while_somebody_types(
+    chromium: Browser, serve_page: Callable[..., str], sample: Path
+) -> None:
+    with view(chromium, serve_page(sample)) as seen:
+        seen.open("/")
+        seen.page.wait_for_timeout(500)
+        search = seen.page.get_by_label("Group", exact=True)
+        search.press_sequentially("pay", delay=30)
+        seen.page.wait_for_selector("tbody tr:has-text('payments-enrichment')")
+        expect(seen.page.locator("tbody tr")).to_have_count(1, timeout=15_000)
+        search.press("Home")
+        replace_group(sample, group("payments-enrichment", "NotReady", datetime.now(timezone.utc), 0))
+        committed = time.monotonic()
+        seen.page.wait_for_selector("tbody tr:has-text('NotReady')", timeout=10_000)
+        delay = time.monotonic() - committed
+        search.press("x")
+        assert search.input_value() == "xpay"
+        assert seen.page.evaluate("document.activeElement.name") == "q"
+        assert delay < 4  # 2 s on a machine that does nothing else
+
+
+def test_a_change_keeps_what_is_open_selected_and_scrolled(
+    chromium: Browser, serve_page: Callable[..., str], sample: Path
+) -> None:
+    with view(chromium, serve_page(sample)) as seen:
+        seen.open("/group?id=fraud-detection")
+        seen.wait_for_picture()
+        seen.page.locator("details summary").first.click()
+        seen.page.locator("#picture .node").first.click()
+        seen.page.evaluate("scrollTo(0, 200)")
+        drawn = seen.page.evaluate_handle("document.querySelector('#picture svg')")
+        replace_group(sample, group("fraud-detection", "Stable", datetime.now(timezone.utc), 0))
+        seen.page.wait_for_selector("h1 :text('Stable')")
+        assert seen.page.locator("details").first.evaluate("one => one.open")
+        assert abs(seen.page.evaluate("scrollY") - 200) < 150  # what is above may be shorter now
+        assert drawn.evaluate("one => one.isConnected")
+        assert seen.page.locator("#picture .node.selected").count() == 1
+
+
+def test_ten_thousand_groups_are_filtered_at_once(
+    chromium: Browser, serve_page: Callable[..., str], tmp_path: Path
+) -> None:
+    warehouse = write_sample(tmp_path / "large", datetime.now(timezone.utc), more=10_000)
+    with view(chromium, serve_page(warehouse)) as seen:
+        seen.open("/")
+        assert seen.page.locator("tbody tr").count() == 100
+        seen.page.get_by_label("Group", exact=True).fill("application-09999")
+        expect(seen.page.locator("tbody tr")).to_have_count(1, timeout=15_000)
+        assert "q=application-09999" in seen.page.url
+    shutil.rmtree(warehouse)

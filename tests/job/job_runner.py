@@ -35,7 +35,7 @@ def run_job(
 def run_once(spark: SparkSession, server: str, warehouse: object, **settings: Any) -> list[str]:
     """Do the same in this process, in an existing session; return the lines that the job reports.
 
-    It reads no committed offsets, and does not determine the lag, unless `settings` say so: most tests are about streams
+    It reads no committed offsets, and does not find the lag, unless `settings` say so: most tests are about streams
     groups.
     """
     lines: list[str] = []

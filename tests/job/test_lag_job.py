@@ -1,11 +1,9 @@
-"""The lag in a real job: whose task a lag is, what is reported of brokers that are away, and how it ends."""
+"""The lag in a real job: whose task a lag is."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,18 +11,14 @@ from click.testing import CliRunner
 from kafka import KafkaProducer
 
 from streaming_app.cli.main import main
-from streaming_app.config.job_config import JobConfig
-from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle
 from streaming_app.sandbox.topology import subtopology, topology
 from streaming_app.tables.reader import WarehouseReader
-from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 pytestmark = pytest.mark.broker
 
@@ -84,42 +78,3 @@ def test_a_run_to_the_end_says_whose_task_the_lag_is(
         WarehouseReader(tmp_path).rows(f"SELECT lag FROM lag_history WHERE group_id = '{group_id}' AND lag > 0") != []
     )
     assert WarehouseReader(tmp_path).rows(f"SELECT end_offsets FROM log_ends WHERE topic = '{orders}'") != []
-
-
-def test_brokers_that_are_away_are_reported_once_and_the_job_ends_within_seconds(
-    spark: SparkSession, start_broker: Callable[..., LocalBroker], tmp_path: Path
-) -> None:
-    own = start_broker()
-    with StreamsGroupClient(own.bootstrap_server) as client:
-        client.create_topic("orders")
-        client.commit_offsets("payments", {("orders", 0): 0})
-        member = join(client, "app", "orders")
-        client.commit_offsets("app", {("orders", 0): 0}, member.member_id, member.epoch)
-    lines: list[str] = []
-    stop = Event()
-    settings = {"bootstrap_server": own.bootstrap_server, "warehouse": tmp_path / "tables", "lag": {"interval": 0.5}}
-    config = JobConfig.model_validate(settings)
-    job = Thread(target=run_with, args=(spark, config, lines.append, stop, tmp_path / "spark.log"))
-    job.start()
-
-    def lag() -> list[dict[str, object]]:
-        return WarehouseReader(config.warehouse).rows("SELECT lag, observed_at FROM lag WHERE group_id = 'app'")
-
-    try:
-        assert wait_until(lambda: any("__consumer_offsets at" in line for line in lines), 60)
-        assert wait_until(lambda: bool(lag()), 30)
-        own.kill()
-        assert wait_until(lambda: any(line.startswith("lag: not known at present") for line in lines), 30)
-        time.sleep(3)
-        assert sum(line.startswith("lag: not known at present") for line in lines) == 1
-        own.start()
-        assert wait_until(lambda: "lag: known again" in lines, 60)
-        send(own, "orders", 0, 7)
-        assert wait_until(lambda: [row["lag"] for row in lag()] == [7], 30)
-    finally:
-        began = time.monotonic()
-        stop.set()
-        job.join(60)
-    assert not job.is_alive()
-    assert time.monotonic() - began < 15
-    assert WarehouseReader(config.warehouse).rows("SELECT * FROM log_ends WHERE topic = 'orders'") != []

@@ -35,8 +35,8 @@ def run_job(
 def run_once(spark: SparkSession, server: str, warehouse: object, **settings: Any) -> list[str]:
     """Do the same in this process, in an existing session; return the lines that the job reports.
 
-    It reads no committed offsets, and does not determine the lag, unless `settings` say so: most tests are about streams
-    groups.
+    It reads no committed offsets, and does not determine the lag, unless `settings` say so: most tests are about
+    streams groups.
     """
     lines: list[str] = []
     without = {"offsets": {"enabled": False}, "lag": {"enabled": False}}

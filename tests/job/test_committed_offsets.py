@@ -104,7 +104,7 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     app = SimulatedMember(client, streams, topology(subtopology("0", source_topics=[topic])))
     app.join()
     settle([app])
-    commit(client, streams, commits, app.member_id, app.member_epoch)
+    commit(client, streams, commits, app.member_id, app.epoch)
     new = GroupMember(client, "Consumer", consumer, topic)
     new.join()
     commit(client, consumer, {(topic, 0): 7}, new.member_id, new.epoch)

@@ -38,7 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore the same warning when a test imports other modules of kafka-python."""
-    config.addinivalue_line("filterwarnings", "ignore:read_text is deprecated:DeprecationWarning")
+    for function in ("read_text", "open_text"):
+        config.addinivalue_line("filterwarnings", f"ignore:{function} is deprecated:DeprecationWarning")
 
 
 @pytest.hookimpl(wrapper=True)

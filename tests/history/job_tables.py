@@ -24,6 +24,7 @@ _VERIFY_SECONDS = 600.0
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in ("group_id", *Event._fields))
 _NOT_FROM_LOG = {"not_ready_reason"}  # column, change and event: depends on the topics when the job requested them
+_NOT_FROM_FOLD = _NOT_FROM_LOG | {"group_type"}  # events that the stream of the committed offsets writes
 
 
 def find_differences(job: JobProcess, client: StreamsGroupClient, history: History, *, exactly: bool) -> list[str]:
@@ -83,7 +84,7 @@ def _compare_exactly(group_id: str, row: Row | None, events: list[Event], histor
         if name not in _NOT_FROM_LOG and sort_list(written[name]) != sort_list(value):
             yield f"{group_id} {name}: {written[name]} from the job, {value} from the fold"
     of_fold = set(history.events(group_id))
-    of_job = {event for event in events if event.kind not in _NOT_FROM_LOG}
+    of_job = {event for event in events if event.kind not in _NOT_FROM_FOLD}
     yield from (f"{group_id}: only from the job: {event}" for event in of_job - of_fold)
     yield from (f"{group_id}: only from the fold: {event}" for event in of_fold - of_job)
 

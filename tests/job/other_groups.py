@@ -22,14 +22,15 @@ _PACKAGE = "messages_of_kafkas_jar"
 _JOIN_SECONDS = 20.0
 
 
-@cache
 def request_class(name: str) -> Any:
     """Return the class of a request, such as ConsumerGroupHeartbeat; that of its response is registered, too."""
+    return _classes(name)[1]
+
+
+@cache  # of both: kafka-python keeps only a weak reference to the class of a response
+def _classes(name: str) -> list[Any]:
     package = _extract()
-    classes = [
-        ApiMessageData(f"{name}{kind}", (ApiMessage,), {}, load_json=package) for kind in ("Response", "Request")
-    ]
-    return classes[1]
+    return [ApiMessageData(f"{name}{kind}", (ApiMessage,), {}, load_json=package) for kind in ("Response", "Request")]
 
 
 @cache

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -80,7 +82,9 @@ def broker_offsets(client: StreamsGroupClient, group: str) -> dict[tuple[str, in
 
 
 def topic_id(client: StreamsGroupClient, topic: str) -> str:
-    return str(client.admin.describe_topics([topic])[0]["topic_id"])
+    """Return the id as Kafka prints it."""
+    found = UUID(str(client.admin.describe_topics([topic])[0]["topic_id"]))
+    return base64.urlsafe_b64encode(found.bytes).decode().rstrip("=")
 
 
 def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(

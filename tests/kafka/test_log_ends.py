@@ -11,6 +11,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.committed_offsets import CommittedOffset, fetch_committed_offsets
 from streaming_app.kafka.log_ends import EARLIEST, NO_LEADER, LogEndsClient, TopicLeaders
 from streaming_app.sandbox.container import Broker
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -54,6 +55,8 @@ def test_errors_stay_with_their_partitions(
     client.create_topic(topic, 2)
     described = ends.describe([topic, missing])
     (leader,) = set(described[topic].leaders.values())
+    # The leader of a topic that was just created may not have its partitions yet.
+    assert wait_until(lambda: len(ends.list_offsets([(topic, 0), (topic, 1)], described).offsets) == 2, 20)
     # As if the metadata were old: partitions that were deleted meanwhile, one without a leader.
     topics = {**described, topic: TopicLeaders(None, {0: leader, 1: leader, 2: leader, 3: -1})}
 

@@ -60,7 +60,8 @@ def test_the_picture_is_drawn_and_followed_by_keyboard(chromium: Browser, url: s
         seen.wait_for_picture()
         titles = seen.page.locator("#picture .node .title").all_text_contents()
         assert {"orders", "Subtopology 1", "…totals-repartition", "audit-.*"} <= {title.strip() for title in titles}
-        orders = seen.page.locator("#picture .node", has_text="orders topic")
+        title = seen.page.locator(".title", has_text=re.compile(r"^\s*orders\s*$"))
+        orders = seen.page.locator("#picture .node", has=title)
         orders.focus()
         seen.page.keyboard.press("ArrowRight")
         assert "Subtopology 0" in seen.page.evaluate("document.activeElement.textContent")

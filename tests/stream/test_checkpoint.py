@@ -182,7 +182,7 @@ def test_a_job_killed_while_it_prepares_its_start_leaves_nothing_out(
     run(topic)
     before = held(tmp_path)
 
-    def killed(_self: DeltaWriter, *_: object) -> None:
+    def killed(_self: DeltaWriter, *_: object, **_named: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

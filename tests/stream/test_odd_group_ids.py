@@ -114,7 +114,7 @@ def test_each_group_is_a_line_of_the_commands(warehouse: Path) -> None:
     for command, header in ((["list"], 0), (["list", "--state"], 1), (["describe", "--all-groups"], 1)):
         ran = CliRunner().invoke(main, [*command, *of_cluster], catch_exceptions=False)
         assert ran.exit_code == 0
-        lines = ran.output.split("\n")[:-1]
+        lines = ran.stdout.split("\n")[:-1]
         assert len(lines) == len(living) + header
         assert all(line.isprintable() for line in lines)
 

@@ -35,10 +35,11 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def write(broker: Broker) -> Iterator[Callable[..., int]]:
     """Appends the record of a group at an epoch, and returns its offset."""
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, metadata_max_age_ms=500)
 
     def send(topic: str, group: str, epoch: int, partition: int = 0) -> int:
         key, value = encode(17, {"group_id": group}, {"epoch": epoch, "last_assignment_configs": []})
+        assert wait_until(lambda: partition in (producer.partitions_for(topic) or ()), 30)  # it may be new
         return int(producer.send(topic, key=key, value=value, partition=partition).get(30).offset)
 
     yield send
@@ -157,13 +158,13 @@ def test_partitions_that_are_added_while_the_job_runs_are_read(
 ) -> None:
     topic = unique("offsets")
     client.create_topic(topic, 1)
-    write(topic, "old", 2)
+    write(topic, "orders", 2)  # in partition 0 of one and of three
     with job(topic) as lines:
         client.admin.create_partitions({topic: 3})
         assert wait_until(lambda: "The topic now has 3 partitions: the stream starts again" in lines, 60), lines
-        write(topic, "new", 5, partition=2)
-        assert wait_until(lambda: epochs(tmp_path) == {"old": 2, "new": 5}, 60), lines
-    assert created(tmp_path) == [{"group_id": "new", "n": 1}, {"group_id": "old", "n": 1}]
+        write(topic, "payments", 5, partition=2)
+        assert wait_until(lambda: epochs(tmp_path) == {"orders": 2, "payments": 5}, 60), lines
+    assert created(tmp_path) == [{"group_id": "orders", "n": 1}, {"group_id": "payments", "n": 1}]
 
 
 @pytest.mark.parametrize("lost", ["groups", "_checkpoints/default"])

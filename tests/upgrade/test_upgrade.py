@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
-YEARS_MS = str(10 * 365 * 86_400_000)
 KINDS_OF_LATER_RELEASES = {"topology", "not_ready_reason"}
 GROUPS = (
     "SELECT group_id, state, state_since, group_epoch, assignment_epoch, assigned_at, topology_epoch, "
@@ -65,24 +64,15 @@ def answers(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize(
-    ("configs", "first_line"),
-    [
-        pytest.param({"delete.retention.ms": YEARS_MS}, "resuming from the checkpoint", id="soon"),
-        pytest.param({}, "reading from the beginning", id="after tombstones may have been removed"),
-    ],
-)
 def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
     spark: SparkSession,
     broker: Broker,
     client: StreamsGroupClient,
     unique: Callable[[str], str],
     tmp_path: Path,
-    configs: Mapping[str, str],
-    first_line: str,
 ) -> None:
     topic, server = unique("recorded"), broker.bootstrap_server
-    create_topic(client, topic, **configs)
+    create_topic(client, topic)
     *read_by_0_1_0, rest = read_parts()
     for part in read_by_0_1_0:
         produce(server, topic, part)
@@ -96,7 +86,8 @@ def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
     upgraded = extract(
         tmp_path / "upgraded", topic, {name: identity[name] for name in ("cluster_id", "topic", "topic_id")}
     )
-    assert first_line in run(upgraded)[0]
+    # 0.1.0 did not record when it was last at the end of the topic, so tombstones may have been missed.
+    assert "reading from the beginning" in run(upgraded)[0]
     assert answers(upgraded) == answers(reference)
     produce(server, topic, rest)
     for warehouse in (upgraded, reference):

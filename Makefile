@@ -19,8 +19,9 @@ run: $(STAMP)
 	$(BIN)/streams-groups demo
 
 # Two processes, each with a broker and a Spark session of its own; tests of the same module stay together while they can.
+# A test that fails is run once more, and reported as R: brokers and Spark share two cores here.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --reruns 1 -rR $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not broker and not spark and not java and not browser" $(PYTEST_ARGS)

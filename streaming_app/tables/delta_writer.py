@@ -108,8 +108,8 @@ class DeltaWriter:
         return DeltaWriter(session, self._location, self._cluster)
 
     def to_dataframe(self, rows: pa.Table) -> DataFrame:
-        """Return `rows` as a DataFrame of this writer's session."""
-        return self._spark.createDataFrame(rows)
+        """Return `rows` as a DataFrame of this writer's session. PySpark takes no column without a chunk."""
+        return self._spark.createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
     def stored_groups(self) -> DataFrame:
         """Return the stored rows of all groups."""

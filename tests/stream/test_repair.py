@@ -185,6 +185,12 @@ def test_a_missing_row_is_added_and_one_without_records_is_removed(harness: Repa
     assert (harness.row(), harness.row("ghost"), harness.row("another")) == (good, None, other)
 
 
+def test_rows_are_removed_if_none_of_their_groups_has_records(harness: RepairHarness) -> None:
+    harness.corrupt(group_id="ghost", last_offset=5)
+    assert harness.run("ghost") == {"ghost": RepairResult.REPLACED}
+    assert (harness.row("ghost"), harness.row() is None) == (None, False)
+
+
 def test_a_row_that_agrees_with_its_records_is_kept_with_what_only_it_knows(harness: RepairHarness) -> None:
     harness.corrupt(first_seen_at=START - timedelta(days=90), unsolicited_pushes=7)
     before = harness.row()

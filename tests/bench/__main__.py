@@ -5,6 +5,7 @@ import argparse
 from tests.bench import (
     catchup,
     decode,
+    floor,
     freshness,
     list_offsets,
     notification,
@@ -25,6 +26,7 @@ ALONE = {"decode": decode.run, "rules": rules.run, "lag": list_offsets.run_pure,
 WITH_A_BROKER = {
     "throughput": lambda shared: throughput.run(shared, asked.commits, asked.groups),
     "freshness": lambda shared: [freshness.run(shared, groups) for groups in (100, 10_000)],
+    "floor": lambda shared: [floor.run(shared, groups) for groups in (100, 10_000)],
     "touched": touched.run,
     "catchup": lambda shared: catchup.run(shared, 10_000, 10),
     "notification": lambda shared: notification.run(shared, 10_000),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,24 +53,37 @@ def run(harness: Harness, groups: int, topic: str | None = None, **settings: Any
 
 
 def _once(harness: Harness, topic: str, warehouse: Path, number: int, epoch: int) -> float:
+    offset, appended = append(harness, topic, number, epoch)
+    return await_commit(warehouse / "groups", appended, lambda: is_visible(warehouse, number, offset))
+
+
+def append(harness: Harness, topic: str, number: int, epoch: int) -> tuple[int, float]:
+    """Append the records of a rebalance of a group; return the offset of the last one, and when it was acknowledged."""
     sent = [
         harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
         for key, value in group_records(number, epoch)
     ]
     harness.producer.flush()
-    offset = sent[-1].get(30).offset
-    appended = time.time()
-    log = warehouse / "groups" / "_delta_log"
+    return sent[-1].get(30).offset, time.time()
+
+
+def is_visible(warehouse: Path, number: int, offset: int) -> bool:
+    """Return whether the row of a group has the record at `offset`."""
     query = f"SELECT last_offset FROM groups WHERE group_id = {quote(group_id(number))}"
+    return bool(WarehouseReader(warehouse).rows(query)[0]["last_offset"] >= offset)
+
+
+def await_commit(table: Path, appended: float, has_row: Callable[[], bool]) -> float:
+    """Wait for the commit with which `has_row` becomes true; return the seconds from `appended` to it."""
     looked_at: set[Path] = set()
     while time.time() - appended < _GIVE_UP_SECONDS:
-        for commit in sorted(path for path in log.glob("*.json") if path not in looked_at):
+        for commit in sorted(path for path in (table / "_delta_log").glob("*.json") if path not in looked_at):
             looked_at.add(commit)
             written = commit.stat().st_mtime
-            if written >= appended and WarehouseReader(warehouse).rows(query)[0]["last_offset"] >= offset:
+            if written >= appended and has_row():
                 return written - appended
         time.sleep(0.02)
-    raise TimeoutError(f"{group_id(number)} did not come through")
+    raise TimeoutError("the records did not come through")
 
 
 def await_groups(warehouse: Path, groups: int) -> None:

@@ -34,7 +34,9 @@ def _to_location(text: str) -> Location:
         raise click.BadParameter(str(error)) from None
 
 
-_NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag
+_NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag, or none
+_NEVER = ""
+_SECTIONS = "sections"  # attribute of a command: the sections of the configuration that it gets as arguments
 
 _config = click.option(
     "--config",
@@ -129,10 +131,11 @@ def warehouse_options(command: Command) -> Command:
         given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
         has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
         if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
-            settings = _load(config, given, only=_SHARED & flags.keys()).settings
-            flags |= {name: getattr(settings, name) for name in settings.model_fields_set}
+            sections = getattr(configured, _SECTIONS, ())
+            settings = _load(config, given, only=(_SHARED & flags.keys()).union(sections)).settings
+            flags |= {name: getattr(settings, name) for name in settings.model_fields_set.union(sections)}
         needed_for = getattr(configured, _NEEDED_FOR, None)
-        if "bootstrap_server" in flags and (needed_for is None or flags[needed_for]):
+        if "bootstrap_server" in flags and (needed_for is None or (needed_for and flags[needed_for])):
             require_server(flags["bootstrap_server"])
         return command(*args, **flags)
 
@@ -144,14 +147,24 @@ def broker_options(command: Command) -> Command:
     return _bootstrap_server(_command_config(command))
 
 
-def optional_broker_options(flag: str) -> Callable[[Command], Command]:
-    """Add the same to a command with `warehouse_options` that needs a broker only with this flag."""
+def optional_broker_options(flag: str = _NEVER) -> Callable[[Command], Command]:
+    """Add the same to a command with `warehouse_options` that needs a broker only with this flag, or never."""
 
     def add_options(command: Command) -> Command:
         setattr(command, _NEEDED_FOR, flag)
         return broker_options(command)
 
     return add_options
+
+
+def config_sections(*names: str) -> Callable[[Command], Command]:
+    """Give a command with `broker_options` these sections of the configuration, as arguments of their names."""
+
+    def add_sections(command: Command) -> Command:
+        setattr(command, _SECTIONS, names)
+        return command
+
+    return add_sections
 
 
 def job_options(command: Command) -> Command:

@@ -19,8 +19,9 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.page import live
+from streaming_app.page.config import check_base_path
 from streaming_app.page.server import PageServer
-from streaming_app.page.settings import PageError, PageSettings, check_base_path, read_credentials
+from streaming_app.page.settings import PageError, PageSettings, read_credentials
 from tests.page.sample import group, replace_group, write_sample
 
 
@@ -40,7 +41,8 @@ def test_an_address_in_use_is_one_line() -> None:
         result = CliRunner().invoke(main, ["web", "--listen", address])
     assert result.exit_code == 1
     assert result.output == (
-        f"Error: Cannot serve the page at {address}: Address already in use; choose another address with --listen\n"
+        f"Error: Cannot serve the page at {address}: Address already in use; "
+        "choose another address (--listen, page.listen)\n"
     )
 
 

@@ -127,10 +127,13 @@ function filterSoon(event) {
   const form = event.target.closest?.("#filter");
   if (!form) return;
   clearTimeout(pause);
-  pause = setTimeout(() => {
+  const apply = () => {
     history.replaceState(null, "", filterUrl(form));
     refresh();
-  }, event.type === "submit" ? 0 : FILTER_PAUSE);
+  };
+  // What is chosen must be in the URL before a change of the tables loads the page of the old one.
+  if (event.type === "input" && event.target.type === "search") pause = setTimeout(apply, FILTER_PAUSE);
+  else apply();
 }
 
 // Goes to another URL of this page without loading it as a whole.

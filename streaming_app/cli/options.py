@@ -68,6 +68,11 @@ _bootstrap_server = click.option(
     metavar="HOST:PORT,...",
     help="The Kafka brokers to connect to first; required, here or in the configuration.",
 )
+_any_bootstrap_server = click.option(
+    "--bootstrap-server",
+    metavar="HOST:PORT,...",
+    help="The Kafka brokers to connect to first; without them, here and in the configuration, none is asked.",
+)
 _command_config = click.option(
     "--command-config",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -152,7 +157,7 @@ def optional_broker_options(flag: str = _NEVER) -> Callable[[Command], Command]:
 
     def add_options(command: Command) -> Command:
         setattr(command, _NEEDED_FOR, flag)
-        return broker_options(command)
+        return broker_options(command) if flag else _any_bootstrap_server(_command_config(command))
 
     return add_options
 

@@ -50,7 +50,7 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     """Serve a page that shows the groups, their topologies, tasks, history and alerts, until Ctrl-C.
 
     It reads the section `page` of the configuration, but for the address. The brokers are asked for nothing but a
-    topology description, when a reader wants it; without --bootstrap-server they are not.
+    topology description, when a reader wants it.
     """
     try:
         from streaming_app.page.server import serve  # noqa: PLC0415 - not loaded by --help

@@ -135,13 +135,16 @@ def warehouse_options(command: Command) -> Command:
     def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
         given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
         has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
-        if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
-            sections = getattr(configured, _SECTIONS, ())
+        sections = getattr(configured, _SECTIONS, ())
+        needed_for = getattr(configured, _NEEDED_FOR, None)
+        asks_brokers = "bootstrap_server" in flags and (needed_for != _NEVER or "bootstrap_server" in given)
+        if has_more or asks_brokers or not is_name(flags["cluster"]):
             settings = _load(config, given, only=(_SHARED & flags.keys()).union(sections)).settings
             flags |= {name: getattr(settings, name) for name in settings.model_fields_set.union(sections)}
-        needed_for = getattr(configured, _NEEDED_FOR, None)
         if "bootstrap_server" in flags and (needed_for is None or (needed_for and flags[needed_for])):
             require_server(flags["bootstrap_server"])
+        for name in sections:
+            flags.setdefault(name, None)
         return command(*args, **flags)
 
     return _config(_warehouse(_cluster(configured)))  # type: ignore[return-value]
@@ -163,7 +166,10 @@ def optional_broker_options(flag: str = _NEVER) -> Callable[[Command], Command]:
 
 
 def config_sections(*names: str) -> Callable[[Command], Command]:
-    """Give a command with `broker_options` these sections of the configuration, as arguments of their names."""
+    """Give a command with `warehouse_options` these sections of the configuration, as arguments of their names.
+
+    A section is None where there is neither a file nor a variable.
+    """
 
     def add_sections(command: Command) -> Command:
         setattr(command, _SECTIONS, names)

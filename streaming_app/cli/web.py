@@ -42,7 +42,7 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     listen: str,
     bootstrap_server: str | None,
     command_config: Path | None,
-    page: PageConfig,
+    page: PageConfig | None,
     base_path: str | None,
     allowed_hosts: tuple[str, ...],
     auth_file: Path | None,
@@ -58,9 +58,10 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
         raise click.ClickException(_MISSING) from None
     from streaming_app.kafka.security import SecurityError  # noqa: PLC0415
     from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415
-    from streaming_app.page.config import check_base_path, check_listen  # noqa: PLC0415
+    from streaming_app.page.config import PageConfig, check_base_path, check_listen  # noqa: PLC0415
     from streaming_app.page.settings import PageSettings  # noqa: PLC0415
 
+    page = page or PageConfig()
     try:
         check_listen(listen)
         path = page.base_path if base_path is None else check_base_path(base_path)

@@ -44,7 +44,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "lag", [*_lag(now), *sample_others.lag(now)])
     append(path, "lag_history", [*_lag_history(now), *sample_others.lag_history(now)])
     append(path, "group_records", list(sample_others.group_records(now)))
-    append(path, "offset_commits", list(sample_others.offset_commits(now)))
+    append(path, "offset_commits", list(sample_others.offset_commits(now, hostile=hostile)))
     if hostile:
         append(path, "groups", [{**group("eu-orders", "Stable", now, 33), "cluster": sample_others.OTHER_CLUSTER}])
     beat(path, now)

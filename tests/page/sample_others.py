@@ -12,8 +12,9 @@ CONSUMER, CONNECT, CLASSIC_STREAMS, SHARE, TOOL = (
     "connect-warehouse-sink",
     "legacy-totals",
     "image-resizer",
-    "offsets <b>only</b>",
+    "offset-export",
 )
+HOSTILE_OTHER = "offsets <b>only</b>\u202e"
 OTHER_CLUSTER = "eu-west"
 
 
@@ -37,9 +38,9 @@ def group_records(now: datetime) -> Iterator[Row]:
     yield record(SHARE, 10, 30, member_id="s")
 
 
-def offset_commits(now: datetime) -> Iterator[Row]:
+def offset_commits(now: datetime, *, hostile: bool) -> Iterator[Row]:
     """Yield rows of `offset_commits`."""
-    partitions = {CONSUMER: 6, CLASSIC_STREAMS: 4, TOOL: 1}
+    partitions = {CONSUMER: 6, CLASSIC_STREAMS: 4, TOOL: 1, **({HOSTILE_OTHER: 1} if hostile else {})}
     offset = 2_000
     for group_id, number in partitions.items():
         for partition in range(number):

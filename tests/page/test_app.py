@@ -14,10 +14,13 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.testclient import TestClient
 
+from streaming_app.errors import WarehouseError
 from streaming_app.page.access import PAGE_CSP, WORKER_CSP, Credentials
 from streaming_app.page.app import STATIC, Page
 from streaming_app.page.broker_description import Descriptions
+from streaming_app.page.group_summary import GroupSummary
 from streaming_app.page.labels import Labels
+from streaming_app.page.other_groups import OtherGroups
 from streaming_app.page.settings import PageSettings
 from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
 from streaming_app.page.words import group_query, short_name
@@ -96,7 +99,9 @@ def test_groups_of_every_type_are_listed_and_filtered(client: TestClient) -> Non
     assert wait_until(lambda: others <= set(shown(client.get("/").text)), seconds=10)
     assert shown(client.get("/?type=consumer&type=share").text) == [sample_others.CONSUMER, sample_others.SHARE]
     assert set(shown(client.get("/?state=none").text)) == {sample_others.CONNECT, sample_others.CLASSIC_STREAMS}
-    assert shown(client.get("/?type=classic&state=Empty").text) == [sample_others.TOOL]
+    hostile = short_name(sample_others.HOSTILE_OTHER)
+    assert shown(client.get("/?type=classic&state=Empty").text) == [sample_others.TOOL, hostile]
+    assert hostile in html.unescape(client.get(f"/group?{group_query(sample_others.HOSTILE_OTHER)}").text)
     assert others.isdisjoint(shown(client.get("/?type=streams").text))
     text = client.get("/").text
     assert "classic, Kafka Streams" in text
@@ -319,6 +324,51 @@ def test_a_warehouse_that_becomes_unreadable_is_shown_as_it_was(sample: Path) ->
     assert RICH in client.get("/").text
     (sample / "gone").rename(sample / "alerts")
     assert wait_until(lambda: "lacks the table alerts" not in client.get("/").text, seconds=10)
+
+
+def test_an_error_of_a_page_is_one_line_for_the_reader_and_one_for_the_job(
+    sample_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    page = Page(SnapshotSource(sample_template, "default"), PageSettings(), report=lines.append)
+    monkeypatch.setattr("streaming_app.page.app.overview", lambda *_: 1 / 0)
+    client = TestClient(page.app, base_url=LOCAL, raise_server_exceptions=False)
+    for _ in range(3):
+        response = client.get("/")
+        assert response.status_code == 500
+        assert "The page could not be made: ZeroDivisionError" in response.text
+        assert "Traceback" not in response.text
+    assert lines == ["The page could not be made: ZeroDivisionError: division by zero"]
+    assert client.get("/alerts").status_code == 200
+
+
+def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sample: Path) -> None:
+    def fail() -> tuple[GroupSummary, ...]:
+        raise WarehouseError("no such column")
+
+    source = SnapshotSource(sample, "default")
+    source._others = OtherGroups(fail)
+    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    assert RICH in client.get("/").text
+
+
+def test_groups_of_other_types_are_read_when_their_tables_change_and_seldom() -> None:
+    readings: list[int] = []
+
+    def read() -> tuple[GroupSummary, ...]:
+        readings.append(1)
+        return ()
+
+    others = OtherGroups(read)
+    assert others.newest("a", wait=5) == ((), 0)
+    others.newest("a", wait=5)
+    assert len(readings) == 1
+    others._rest_until = float("inf")
+    others.newest("b", wait=5)
+    assert len(readings) == 1
+    others._rest_until = 0.0
+    others.newest("b", wait=5)
+    assert len(readings) == 2
 
 
 def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:

@@ -23,7 +23,7 @@ from tests.page.browser import find_chromium, view
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 GROUP = "word-count"
-SECONDS = 120  # of each wait: on a machine that does nothing else it is a few seconds
+SECONDS = 240  # of each wait: on a machine that does nothing else it is a few seconds
 
 
 class Demo:
@@ -80,7 +80,7 @@ def wait_for(text: Callable[[], str], *expected: str) -> str:
         missing = [one for one in expected if one not in now]
         if not missing:
             return now
-        assert time.monotonic() < deadline, missing
+        assert time.monotonic() < deadline, f"{missing} in {now}"
         time.sleep(0.2)
 
 

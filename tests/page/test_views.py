@@ -21,7 +21,7 @@ from streaming_app.page.timeline import Events, timeline
 from streaming_app.page.topology_map import topology_map
 from streaming_app.page.window import Window, parse_window
 from streaming_app.page.words import duration, group_key, group_query, short_name
-from streaming_app.queries.history import group_at
+from streaming_app.queries.history import group_at, parse_tasks
 from tests.odd_group_ids import ODD
 from tests.page.sample import group, member, part, rich_group, task
 
@@ -258,6 +258,17 @@ def test_an_instant_shows_who_had_which_task_then() -> None:
     earlier = instant_view(group_at(events, NOW - timedelta(minutes=40)), at, current, [], {})
     assert [process.process_id for process in earlier.matrix.processes] == ["a"]
     assert earlier.lag is None
+
+
+def test_tasks_of_an_event_are_parsed_and_ids_with_separators_left_out() -> None:
+    text = "active 0_0,10_3,a_b_7; standby 1_2; warmup x,y_z"
+    assert list(parse_tasks(text)) == [
+        ("active", "0", 0),
+        ("active", "10", 3),
+        ("active", "a_b", 7),
+        ("standby", "1", 2),
+    ]
+    assert list(parse_tasks(None)) == []
 
 
 def test_labels_are_those_of_the_first_expression_that_matches_the_whole_id() -> None:

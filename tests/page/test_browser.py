@@ -160,8 +160,10 @@ def test_the_timeline_is_pointed_at_and_zoomed(chromium: Browser, url: str) -> N
         assert (end - begin).total_seconds() == pytest.approx(24 * 3600 * 0.2, rel=0.02)
         seen.page.go_back()
         expect(stage).to_have_attribute("data-selected", "24h")
+        seen.page.evaluate("history.replaceState(null, '', '#internal=0')")  # as the picture does
         seen.page.get_by_role("link", name="Back to now").click()
         expect(seen.page.get_by_label("Tasks at the instant")).to_have_count(0)
+        assert seen.page.url.endswith("range=24h#internal=0")
 
 
 def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:

@@ -136,9 +136,9 @@ function filterSoon(event) {
   else apply();
 }
 
-// Goes to another URL of this page without loading it as a whole.
+// Goes to another URL of this page without loading it as a whole. The picture keeps its view in the hash.
 function go(url, replace = false) {
-  history[replace ? "replaceState" : "pushState"](null, "", url.split("#")[0]);
+  history[replace ? "replaceState" : "pushState"](null, "", url.split("#")[0] + location.hash);
   refresh();
 }
 

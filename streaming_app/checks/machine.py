@@ -1,10 +1,11 @@
-"""Java, memory, jars and the port of the metrics on this machine."""
+"""Java, memory, jars and the ports of the metrics and the page on this machine."""
 
 from __future__ import annotations
 
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from streaming_app.checks.result import Result, failed, ok, warning
@@ -23,7 +24,10 @@ _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 
 
 def check_machine(
-    conf: Mapping[str, str], metrics_listen: str | None, progress: Callable[[str], None] | None = None
+    conf: Mapping[str, str],
+    metrics_listen: str | None,
+    page_listen: str | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Iterator[Result]:
     """Yield the results about this machine; missing jars are fetched, as the job would do. `conf` is Spark's."""
     yield _check_java()
@@ -32,6 +36,8 @@ def check_machine(
         yield warning("versions", line)
     yield _check_jars(progress)
     yield check_port(metrics_listen)
+    if page_listen is not None:
+        yield check_page(page_listen)
 
 
 def _check_java() -> Result:
@@ -85,9 +91,20 @@ def judge_memory(total: int | None, heap: int | None) -> Result:
 
 def check_port(listen: str | None) -> Result:
     """Return whether the address of the metrics is free; the sockets of a server that has ended do not count."""
-    check = "metrics port"
     if listen is None:
-        return ok(check, "no metrics are served (metrics.listen is not set)")
+        return ok("metrics port", "no metrics are served (metrics.listen is not set)")
+    return _check_free("metrics port", listen, "metrics.listen")
+
+
+def check_page(listen: str) -> Result:
+    """Return whether the page can be served: its packages are installed and its address is free."""
+    missing = [name for name in ("jinja2", "starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        return failed("page", f"needs the packages {', '.join(missing)}", "pip install 'streams-groups[web]'")
+    return _check_free("page", listen, "page.listen")
+
+
+def _check_free(check: str, listen: str, key: str) -> Result:
     host, port = split_address(listen)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -96,7 +113,7 @@ def check_port(listen: str | None) -> Result:
             probe.bind(address)
     except OSError as error:
         reason = error.strerror or str(error)
-        return failed(check, f"{listen}: {reason}", "end what listens there, or set metrics.listen to another address")
+        return failed(check, f"{listen}: {reason}", f"end what listens there, or set {key} to another address")
     return ok(check, f"{listen} is free")
 
 

@@ -54,7 +54,12 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     from streaming_app.kafka.offsets_topic import client_properties  # noqa: PLC0415
 
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
-    yield from check_machine(settings.conf, settings.metrics.listen, lambda line: click.echo(escape(line), err=True))
+    yield from check_machine(
+        settings.conf,
+        settings.metrics.listen,
+        settings.page.listen,
+        lambda line: click.echo(escape(line), err=True),
+    )
     yield from check_brokers(properties, settings.topic)
     yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)

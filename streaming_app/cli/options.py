@@ -34,7 +34,9 @@ def _to_location(text: str) -> Location:
         raise click.BadParameter(str(error)) from None
 
 
-_NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag
+_NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag, or none
+_NEVER = ""
+_SECTIONS = "sections"  # attribute of a command: the sections of the configuration that it gets as arguments
 
 _config = click.option(
     "--config",
@@ -65,6 +67,11 @@ _bootstrap_server = click.option(
     "--bootstrap-server",
     metavar="HOST:PORT,...",
     help="The Kafka brokers to connect to first; required, here or in the configuration.",
+)
+_any_bootstrap_server = click.option(
+    "--bootstrap-server",
+    metavar="HOST:PORT,...",
+    help="The Kafka brokers to connect to first; without them, here and in the configuration, none is asked.",
 )
 _command_config = click.option(
     "--command-config",
@@ -128,12 +135,16 @@ def warehouse_options(command: Command) -> Command:
     def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
         given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
         has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
-        if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
-            settings = _load(config, given, only=_SHARED & flags.keys()).settings
-            flags |= {name: getattr(settings, name) for name in settings.model_fields_set}
+        sections = getattr(configured, _SECTIONS, ())
         needed_for = getattr(configured, _NEEDED_FOR, None)
-        if "bootstrap_server" in flags and (needed_for is None or flags[needed_for]):
+        asks_brokers = "bootstrap_server" in flags and (needed_for != _NEVER or "bootstrap_server" in given)
+        if has_more or asks_brokers or not is_name(flags["cluster"]):
+            settings = _load(config, given, only=(_SHARED & flags.keys()).union(sections)).settings
+            flags |= {name: getattr(settings, name) for name in settings.model_fields_set.union(sections)}
+        if "bootstrap_server" in flags and (needed_for is None or (needed_for and flags[needed_for])):
             require_server(flags["bootstrap_server"])
+        for name in sections:
+            flags.setdefault(name, None)
         return command(*args, **flags)
 
     return _config(_warehouse(_cluster(configured)))  # type: ignore[return-value]
@@ -144,14 +155,27 @@ def broker_options(command: Command) -> Command:
     return _bootstrap_server(_command_config(command))
 
 
-def optional_broker_options(flag: str) -> Callable[[Command], Command]:
-    """Add the same to a command with `warehouse_options` that needs a broker only with this flag."""
+def optional_broker_options(flag: str = _NEVER) -> Callable[[Command], Command]:
+    """Add the same to a command with `warehouse_options` that needs a broker only with this flag, or never."""
 
     def add_options(command: Command) -> Command:
         setattr(command, _NEEDED_FOR, flag)
-        return broker_options(command)
+        return broker_options(command) if flag else _any_bootstrap_server(_command_config(command))
 
     return add_options
+
+
+def config_sections(*names: str) -> Callable[[Command], Command]:
+    """Give a command with `warehouse_options` these sections of the configuration, as arguments of their names.
+
+    A section is None where there is neither a file nor a variable.
+    """
+
+    def add_sections(command: Command) -> Command:
+        setattr(command, _SECTIONS, names)
+        return command
+
+    return add_sections
 
 
 def job_options(command: Command) -> Command:

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.options import config_sections, handle_errors, optional_broker_options, warehouse_options
 from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from streaming_app.page.config import PageConfig
 
 _MISSING = "The page needs more packages: pip install 'streams-groups[web]'"
 
 
 @click.command()
+@config_sections("page")
+@optional_broker_options()
 @warehouse_options
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where it is served.")
-@click.option(
-    "--bootstrap-server",
-    "brokers",
-    metavar="HOST:PORT,...",
-    help="The Kafka brokers to ask for a topology description when a reader wants it; otherwise none is asked.",
-)
-@click.option(
-    "--command-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Kafka client properties file (security.protocol, sasl.*, ssl.*).",
-)
-@click.option("--base-path", default="", metavar="PATH", help="Path of the page, for a proxy that does not strip it.")
+@click.option("--base-path", metavar="PATH", help="Path of the page, for a proxy that does not strip it.")
 @click.option(
     "--allowed-host",
     "allowed_hosts",
@@ -45,37 +40,37 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
     listen: str,
-    brokers: str | None,
+    bootstrap_server: str | None,
     command_config: Path | None,
-    base_path: str,
+    page: PageConfig | None,
+    base_path: str | None,
     allowed_hosts: tuple[str, ...],
     auth_file: Path | None,
 ) -> None:
-    """Serve a page that shows the groups, their topologies, tasks, history and alerts, until Ctrl-C."""
+    """Serve a page that shows the groups, their topologies, tasks, history and alerts, until Ctrl-C.
+
+    It reads the section `page` of the configuration, but for the address. The brokers are asked for nothing but a
+    topology description, when a reader wants it.
+    """
     try:
         from streaming_app.page.server import serve  # noqa: PLC0415 - not loaded by --help
     except ImportError:
         raise click.ClickException(_MISSING) from None
-    from streaming_app.kafka.security import SecurityError, read_properties, security_settings  # noqa: PLC0415
-    from streaming_app.page.settings import PageSettings, check_base_path, check_listen, read_credentials  # noqa: PLC0415
+    from streaming_app.kafka.security import SecurityError  # noqa: PLC0415
+    from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415
+    from streaming_app.page.config import PageConfig, check_base_path, check_listen  # noqa: PLC0415
+    from streaming_app.page.settings import PageSettings  # noqa: PLC0415
 
+    page = page or PageConfig()
     try:
         check_listen(listen)
-        path = check_base_path(base_path)
+        path = page.base_path if base_path is None else check_base_path(base_path)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    changes = {"base_path": path, "allowed_hosts": allowed_hosts or page.allowed_hosts}
+    given = page.model_copy(update={**changes, "auth_file": auth_file or page.auth_file})
     try:
-        properties = read_properties(command_config) if command_config else {}
-        security = security_settings(properties)
+        brokers = brokers_of(bootstrap_server, command_config) if bootstrap_server else None
     except SecurityError as error:
         raise click.ClickException(f"--command-config: {error}") from None
-    settings = PageSettings(
-        listen=listen,
-        base_path=path,
-        allowed_hosts=frozenset(name.lower() for name in allowed_hosts),
-        credentials=read_credentials(auth_file) if auth_file else None,
-        bootstrap_server=brokers,
-        broker_properties=properties,
-        broker_security=security,
-    )
-    serve(warehouse, cluster, settings, click.echo)
+    serve(warehouse, cluster, PageSettings.of(given, listen, brokers), click.echo)

@@ -16,6 +16,7 @@ from streaming_app.config import defaults
 from streaming_app.config.lag import LagSettings
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.names import check_name
+from streaming_app.page.config import PageConfig
 from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location
 from streaming_app.verify.settings import SelfCheckSettings, TaskCopiesSettings
@@ -86,3 +87,4 @@ class Settings(BaseModel):
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()
     task_copies: TaskCopiesSettings = TaskCopiesSettings()
+    page: PageConfig = PageConfig()

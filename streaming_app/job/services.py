@@ -1,4 +1,4 @@
-"""What runs in the background of the stream: alerts, lag, the HTTP server, the heartbeat and the self-check.
+"""What runs in the background of the stream: alerts, lag, metrics, the page, the heartbeat and the self-check.
 
 The services start before the topic is described: a job that waits for brokers serves metrics and probes, sends alerts
 and writes heartbeats. The self-check belongs to a query: it begins and ends with each start of one.
@@ -24,6 +24,7 @@ from streaming_app.alerts.summaries import DailySummaries, make_summary
 from streaming_app.errors import WarehouseError
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
+from streaming_app.job.page_service import serving_page
 from streaming_app.job.task_copies import TaskCopies, make_task_copies
 from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
@@ -150,6 +151,7 @@ def background_services(
             server = HttpServer(config.metrics.listen, make_app(registry, health, config.cluster))
             at_exit.callback(server.close)
             report(f"Serving {server.url}/metrics, /health and /ready")
+        at_exit.enter_context(serving_page(config, report))
         evaluator.start()
         at_exit.callback(lambda: heartbeat.stop(evaluator.sinks()))
         at_exit.callback(evaluator.close, _CLOSE_SECONDS)

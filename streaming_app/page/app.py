@@ -11,7 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -26,25 +26,29 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError
+from streaming_app.escapes import escape
 from streaming_app.page.access import AccessMiddleware
 from streaming_app.page.broker_description import Descriptions
-from streaming_app.page.description import description_graph
+from streaming_app.page.description import Described, description_graph
 from streaming_app.page.graph import Graph
-from streaming_app.page.group_page import group_view, hosts_of, rule_text
-from streaming_app.page.live import Live
+from streaming_app.page.group_page import group_view, hosts_of, other_group_view, rule_text
+from streaming_app.page.group_summary import GroupSummary
+from streaming_app.page.labels import Labels
+from streaming_app.page.live import LiveUpdates
 from streaming_app.page.overview import Query, overview
 from streaming_app.page.render import Renderer
 from streaming_app.page.settings import PageSettings
 from streaming_app.page.snapshot import Row, Snapshot
 from streaming_app.page.source import SnapshotSource, utc_now
-from streaming_app.page.timeline import RANGES, default_range
 from streaming_app.page.topology_map import topology_map
+from streaming_app.page.window import Window, parse_window
 from streaming_app.page.words import group_query
 
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # for so long the ages in a page may be old; the browser counts on by itself
 _MAX_RENDERED = 64
-_MAX_PARAMETERS = 20
+_MAX_PARAMETERS = 30
+_NO_GROUP = "There is no such group in the tables of this cluster."
 
 
 class Page:
@@ -56,12 +60,18 @@ class Page:
         settings: PageSettings,
         descriptions: Descriptions | None = None,
         clock: Callable[[], datetime] = utc_now,
+        report: Callable[[str], None] | None = None,
     ) -> None:
-        """Serve what `source` reads. Without `descriptions`, no broker is asked."""
+        """Serve what `source` reads, and the other clusters of its warehouse.
+
+        Without `descriptions`, no broker is asked. `report` gets a line for each new error.
+        """
         self._source, self._settings, self._descriptions, self._clock = source, settings, descriptions, clock
-        self._renderer = Renderer()
+        self._sources = {source.cluster: source}
+        self._report, self._reported = report, ""
+        self._renderer = Renderer(Labels(settings.labels))
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Response]] = OrderedDict()
-        self.live = Live(source.current)
+        self.live = LiveUpdates()
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
@@ -84,13 +94,11 @@ class Page:
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         first_reading = asyncio.create_task(asyncio.to_thread(self._source.current))  # before the first request
-        watcher = asyncio.create_task(self.live.watch())
         try:
             yield
         finally:
-            self.live.close()
-            watcher.cancel()
-            await asyncio.gather(watcher, first_reading, return_exceptions=True)
+            await self.live.stop()
+            await asyncio.gather(first_reading, return_exceptions=True)
 
     def _page(self, render: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
         """Return a handler. Of requests for the same page at the same time, one renders it for all."""
@@ -98,7 +106,7 @@ class Page:
         async def handle(request: Request) -> Response:
             if len(request.query_params.multi_items()) > _MAX_PARAMETERS:
                 raise HTTPException(HTTPStatus.BAD_REQUEST, "The URL has too many parameters")
-            snapshot = await asyncio.to_thread(self._source.current)
+            snapshot = await self._snapshot(request)
             now = self._clock()
             url = f"{request.url.path}?{request.url.query}"
             etag = _etag(snapshot.tag, url, self._epoch_of_descriptions)
@@ -121,12 +129,26 @@ class Page:
 
         return handle
 
+    async def _snapshot(self, request: Request) -> Snapshot:
+        """Return the newest snapshot of the cluster in the URL. Raises HTTPException if there is no such cluster."""
+        source = await self._source_of(request)
+        return await asyncio.to_thread(source.current)
+
+    async def _source_of(self, request: Request) -> SnapshotSource:
+        name = request.query_params.get("cluster") or self._source.cluster
+        if name not in self._sources:
+            known = (await asyncio.to_thread(self._source.current)).clusters
+            if name not in known:
+                raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such cluster in the tables.")
+            self._sources.setdefault(name, self._source.of_cluster(name))
+        return self._sources[name]
+
     _epoch_of_descriptions = 0
     """Counts the answers of brokers, which change pages."""
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         parameters = request.query_params
-        query = Query.parse(parameters, parameters.getlist("state"))
+        query = Query.parse(parameters, parameters.getlist("state"), parameters.getlist("type"))
         return self._html("overview.html", snapshot, now, view=overview(snapshot.groups, query))
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
@@ -134,48 +156,62 @@ class Page:
         return self._html("alerts.html", snapshot, now, alerts=[(alert, rule_text(alert)) for alert in alerts])
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
+        group_id = _group_id(request, snapshot)
+        if other := snapshot.other_group(group_id):
+            return self._other_group(other, request, snapshot, now)
         row = self._row(request, snapshot)
-        group_id = row["group_id"]
-        selected = request.query_params.get("range", "")
+        window = parse_window(request.query_params, row, now)
+        begin, end = _bounds(window)
+        then = snapshot.group_at(group_id, window.at) if window.at else None
         view = group_view(
             row,
-            snapshot.events(group_id),
-            snapshot.alerts,
-            snapshot.lag_rows(group_id),
-            described=self._described(row),
-            history=lambda begin: snapshot.lag_history(group_id, begin.replace(second=0, microsecond=0)),
+            window,
+            events=snapshot.events(group_id, begin, end),
+            listed=snapshot.listed_events(group_id, *((None, None) if window.selected else (begin, end))),
+            alerts=snapshot.alerts,
+            lag=snapshot.lag_rows(group_id),
+            lag_history=snapshot.lag_history(group_id, *_lag_bounds(window)),
+            then=(then, snapshot.lag_at(group_id, window.at)) if then and window.at else None,
+            described=self._described(row, snapshot),
             diff=snapshot.topology_diff(group_id),
-            selected_range=selected if selected in RANGES else default_range(row, now),
-            now=now,
         )
         return self._html("group.html", snapshot, now, view=view, row=row)
+
+    def _other_group(self, group: GroupSummary, request: Request, snapshot: Snapshot, now: datetime) -> Response:
+        window = parse_window(request.query_params, {"updated_at": group.updated_at}, now)
+        history = snapshot.lag_history(group.group_id, *_lag_bounds(window))
+        view = other_group_view(group, window, snapshot.alerts, snapshot.lag_rows(group.group_id), history)
+        return self._html("other_group.html", snapshot, now, view=view, group=group)
 
     def _graph(self, request: Request, snapshot: Snapshot, _: datetime) -> Response:
         row = self._row(request, snapshot)
         if request.query_params.get("level") == "processors":
-            graph = self._processors(row)
+            graph = self._processors(row, snapshot)
         else:
             lag = snapshot.lag_rows(row["group_id"])
             graph = topology_map(row["group_id"], row["subtopologies"] or (), hosts_of(row), lag)
         return JSONResponse(graph.to_json())
 
-    def _processors(self, row: Row) -> Graph:
-        described = self._described(row)
+    def _processors(self, row: Row, snapshot: Snapshot) -> Graph:
+        described = self._described(row, snapshot)
         if described is None:
             return Graph("processors", problem="The broker has not been asked for the description yet.")
         changelogs = [one["name"] for part in row["subtopologies"] or () for one in part["state_changelog_topics"]]
         return description_graph(described, changelogs)
 
-    def _described(self, row: Row) -> Any:  # noqa: ANN401 - a Described or None
-        if self._descriptions is None:
+    def _has_broker(self, snapshot: Snapshot) -> bool:
+        return self._descriptions is not None and snapshot.cluster == self._source.cluster
+
+    def _described(self, row: Row, snapshot: Snapshot) -> Described | None:
+        if self._descriptions is None or not self._has_broker(snapshot):
             return None
         return self._descriptions.get(row["group_id"], row["topology_epoch"])
 
     async def _describe(self, request: Request) -> Response:
         """Ask a broker for the description of a group, and go back to the group's page."""
-        snapshot = await asyncio.to_thread(self._source.current)
+        snapshot = await self._snapshot(request)
         row = await asyncio.to_thread(self._row, request, snapshot)
-        if self._descriptions is None:
+        if self._descriptions is None or not self._has_broker(snapshot):
             raise HTTPException(
                 HTTPStatus.NOT_FOUND, "Start `streams-groups web` with --bootstrap-server to ask for descriptions"
             )
@@ -183,21 +219,19 @@ class Page:
         self._epoch_of_descriptions += 1
         return RedirectResponse(f"group?{group_query(row['group_id'])}#topology", HTTPStatus.SEE_OTHER)
 
-    def _events(self, _: Request) -> Response:
+    async def _events(self, request: Request) -> Response:
+        source = await self._source_of(request)
         if self.live.is_full:
             return PlainTextResponse("Too many viewers\n", HTTPStatus.SERVICE_UNAVAILABLE)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(self.live.events(), media_type="text/event-stream", headers=headers)
+        events = self.live.of(source.cluster, source.current).events()
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     def _row(self, request: Request, snapshot: Snapshot) -> Row:
         """Return the row of the group in the URL. Raises HTTPException if there is none."""
-        parameters = request.query_params
-        group_id = parameters.get("id")
-        if group_id is None:
-            group_id = snapshot.id_of(parameters.get("key", ""))
-        row = None if group_id is None else snapshot.group(group_id)
+        row = snapshot.group(_group_id(request, snapshot))
         if row is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such group in the tables of this cluster.")
+            raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)
         return row
 
     def _html(self, template: str, snapshot: Snapshot, now: datetime, status: int = 200, **values: object) -> Response:
@@ -205,10 +239,12 @@ class Page:
             template,
             now,
             cluster=snapshot.cluster,
+            cluster_parameter=None if snapshot.cluster == self._source.cluster else snapshot.cluster,
+            clusters=_clusters(snapshot, self._source.cluster),
             snapshot=snapshot,
             heartbeat=snapshot.heartbeat,
             job_problem=snapshot.problem or snapshot.job_problem(now),
-            has_broker=self._descriptions is not None,
+            has_broker=self._has_broker(snapshot),
             **values,
         )
         return Response(html, status, media_type="text/html")
@@ -222,12 +258,44 @@ class Page:
         if isinstance(error, WarehouseError):
             return await self._error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         text = f"The page could not be made: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        if self._report and text != self._reported:
+            self._reported = text
+            self._report(escape(text))
         return await self._error_page(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     async def _error_page(self, status: int, text: str) -> Response:
         snapshot = await asyncio.to_thread(self._source.current)
         title = HTTPStatus(status).phrase
         return self._html("error.html", snapshot, self._clock(), status, title=title, text=text)
+
+
+def _group_id(request: Request, snapshot: Snapshot) -> str:
+    """Return the id of the group in the URL. Raises HTTPException if there is none."""
+    parameters = request.query_params
+    group_id = parameters.get("id")
+    if group_id is None:
+        group_id = snapshot.id_of(parameters.get("key", ""))
+    if group_id is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)
+    return group_id
+
+
+def _bounds(window: Window) -> tuple[datetime | None, datetime | None]:
+    """Return the times between which events are read: those of a range up to now are the same for a minute."""
+    if not window.selected:
+        return window.begin, window.end
+    return window.begin.replace(second=0, microsecond=0), None
+
+
+def _lag_bounds(window: Window) -> tuple[datetime, datetime]:
+    begin, end = _bounds(window)
+    return begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+def _clusters(snapshot: Snapshot, default: str) -> list[str]:
+    """Return the clusters to choose from, the default one first; empty if there is no choice."""
+    others = [name for name in snapshot.clusters if name != default]
+    return [default, *others] if others else []
 
 
 def _etag(*parts: object) -> str:

@@ -12,10 +12,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
+from streaming_app.kafka.security import read_properties, security_settings
 from streaming_app.page.description import AVAILABLE, Described, Fields, described_of
-from streaming_app.page.settings import PageSettings
+from streaming_app.page.settings import Brokers, PageSettings
 from streaming_app.page.source import utc_now
 
 _MAX_KEPT = 500
@@ -96,3 +98,9 @@ def broker_descriptions(settings: PageSettings) -> Descriptions:
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
     return Descriptions(ask, explain)
+
+
+def brokers_of(bootstrap_server: str, command_config: Path | None) -> Brokers:
+    """Return the brokers to ask, with the settings in a file of Kafka client properties. Raises SecurityError."""
+    properties = read_properties(command_config) if command_config else {}
+    return Brokers(bootstrap_server, properties, security_settings(properties))

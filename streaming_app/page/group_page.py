@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,14 +10,19 @@ from typing import Any
 from streaming_app.alerts.rules.alert import Alert
 from streaming_app.alerts.rules.evaluate import RULES
 from streaming_app.page.description import Described, NodeRow, node_rows
+from streaming_app.page.group_summary import GroupSummary
+from streaming_app.page.instant import Instant, instant_view, tasks_by_partition
 from streaming_app.page.lag_line import LagLine, lag_line
 from streaming_app.page.task_matrix import Matrix, task_matrix
-from streaming_app.page.timeline import Timeline, causes_text, event_text, timeline
+from streaming_app.page.timeline import Events, Tick, Timeline, causes_text, event_text, ticks, timeline
+from streaming_app.page.window import Window
 from streaming_app.page.words import STATES, Meaning, description_meaning, state_meaning
+from streaming_app.queries.history import GroupAt
 from streaming_app.queries.topology_diff import TopologyDiff
 
 Row = Mapping[str, Any]
-SHOWN_EVENTS = 100
+Then = tuple[GroupAt, Sequence[Row]]
+"""A group at an instant, and the newest sample of the lag of each of its partitions."""
 SHOWN_MEMBERS = 500
 SHOWN_LAG = 200
 
@@ -64,9 +69,12 @@ class GroupView:
     matrix: Matrix
     members: Sequence[MemberRow]
     timeline: Timeline
+    instant: Instant | None
+    """None without an instant in the URL, and if no event is that old."""
     events: Sequence[EventRow]
     """The newest first."""
     all_events: int
+    """In the window."""
     described: Described | None
     nodes: Sequence[NodeRow]
     diff: TopologyDiff | None
@@ -79,43 +87,72 @@ class GroupView:
 
 def group_view(  # noqa: PLR0913 - what is known about a group
     row: Row,
-    events: Sequence[Row],
+    window: Window,
+    *,
+    events: Events,
+    listed: tuple[Sequence[Row], int],
     alerts: Iterable[Alert],
     lag: Sequence[Row],
-    *,
+    lag_history: Iterable[Row],
+    then: Then | None,
     described: Described | None,
-    history: Callable[[datetime], Iterable[Row]],
     diff: TopologyDiff | None,
-    selected_range: str,
-    now: datetime,
 ) -> GroupView:
-    """Return the page of a row of `groups`; `events` and `lag` are its rows of these tables.
+    """Return the page of a row of `groups`.
 
-    `history` returns the samples of its lag since a time.
+    `events`, `listed` and `lag_history` are of the window, `then` is of its instant; `lag` are the rows of that table.
     """
-    by_task = lag_by_task(lag)
-    line = timeline(row, events, selected_range, now)
+    newest, found = listed
+    task_of = tasks_by_partition(lag)
     return GroupView(
         row=row,
         state=state_meaning(row["state"]),
         description=description_meaning(row["description_status"]),
         causes=causes_text(row["causes_since_assignment"]),
         alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
-        matrix=task_matrix(row["members"] or (), row["assignments"] or (), by_task),
+        matrix=task_matrix(row["members"] or (), row["assignments"] or (), lag_by_task(lag)),
         members=list(_members(row))[:SHOWN_MEMBERS],
-        timeline=line,
-        events=[
-            EventRow(event["at"], event_text(event), event["member_id"], event["kind"])
-            for event in reversed(events[-SHOWN_EVENTS:])
-        ],
-        all_events=len(events),
+        timeline=timeline(row, events, window),
+        instant=instant_view(then[0], window.at, row["assignments"] or (), then[1], task_of)
+        if then and window.at
+        else None,
+        events=[EventRow(event["at"], event_text(event), event["member_id"], event["kind"]) for event in newest],
+        all_events=found,
         described=described,
         nodes=node_rows(described.description) if described and described.description else [],
         diff=diff if diff and diff.changes else None,
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
         lag_offsets=sum(one["lag"] or 0 for one in lag),
-        lag_line=lag_line(history(line.begin), line.begin, line.end),
+        lag_line=lag_line(lag_history, window.begin, window.end),
+    )
+
+
+@dataclass(frozen=True)
+class OtherGroupView:
+    """Everything about a group that is not a streams group."""
+
+    group: GroupSummary
+    alerts: Sequence[tuple[Alert, RuleText | None]]
+    window: Window
+    ticks: Sequence[Tick]
+    lag: Sequence[Row]
+    lag_partitions: int
+    lag_line: LagLine | None
+
+
+def other_group_view(
+    group: GroupSummary, window: Window, alerts: Iterable[Alert], lag: Sequence[Row], lag_history: Iterable[Row]
+) -> OtherGroupView:
+    """Return the page of a group that is not a streams group; the arguments are as those of `group_view`."""
+    return OtherGroupView(
+        group=group,
+        alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == group.group_id],
+        window=window,
+        ticks=ticks(window.begin, window.end),
+        lag=lag[:SHOWN_LAG],
+        lag_partitions=len(lag),
+        lag_line=lag_line(lag_history, window.begin, window.end),
     )
 
 

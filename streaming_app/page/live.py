@@ -28,9 +28,9 @@ class Live:
         self._closed = False
 
     @property
-    def is_full(self) -> bool:
-        """Whether no more viewers are accepted."""
-        return self._viewers >= MAX_VIEWERS
+    def viewers(self) -> int:
+        """How many there are."""
+        return self._viewers
 
     async def watch(self) -> None:
         """Check for changes until cancelled."""
@@ -72,6 +72,38 @@ class Live:
             self._viewers -= 1
             if not self._viewers:
                 self._has_viewers.clear()
+
+
+class LiveUpdates:
+    """The viewers of each cluster. Use it from one event loop, but for `close`."""
+
+    def __init__(self) -> None:
+        self._clusters: dict[str, tuple[Live, asyncio.Task[None]]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more viewers are accepted."""
+        return sum(live.viewers for live, _ in self._clusters.values()) >= MAX_VIEWERS
+
+    def of(self, cluster: str, current: Callable[[], Snapshot]) -> Live:
+        """Return the viewers of a cluster."""
+        if cluster not in self._clusters:
+            live = Live(current)
+            self._clusters[cluster] = live, asyncio.create_task(live.watch())
+        return self._clusters[cluster][0]
+
+    def close(self) -> None:
+        """End all streams."""
+        for live, _ in self._clusters.values():
+            live.close()
+
+    async def stop(self) -> None:
+        """End all streams and the checks for changes."""
+        self.close()
+        watchers = [task for _, task in self._clusters.values()]
+        for task in watchers:
+            task.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
 
 
 def message_of(snapshot: Snapshot) -> str:

@@ -1,7 +1,7 @@
 """The overview: which groups are shown, in which order. Pure.
 
 The default order puts trouble first: what fires, the most severe first; then groups that process nothing, groups that
-are being reassigned, and the rest; within these the largest lag, and then the name.
+are being reassigned, and the rest; within these the largest lag, then streams groups, then the name.
 """
 
 from __future__ import annotations
@@ -13,14 +13,25 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlencode
 
-from streaming_app.page.snapshot import GroupSummary
-from streaming_app.page.words import STATES
+from streaming_app.page.group_summary import STREAMS, TYPES, GroupSummary
+from streaming_app.page.labels import label_text
 
 PAGE_SIZE = 100
 FIRING_ONLY, MOVING_ONLY, BEHIND_ONLY = "alerts", "moving", "behind"
 SHOW = {"": "all groups", FIRING_ONLY: "with alerts", MOVING_ONLY: "with tasks on the move", BEHIND_ONLY: "with lag"}
 _SEVERITY_RANK = {"critical": 0, "warning": 1, "info": 2}
-_STATE_RANK = {"NotReady": 3, "Unknown": 4, "Assigning": 5, "Reconciling": 5, "Stable": 6, "Empty": 7, "Dead": 8}
+NOT_IN_LOG = "none"
+"""What stands for the state of a classic group with members."""
+_STATE_RANK = {
+    "NotReady": 3,
+    "Unknown": 4,
+    "Assigning": 5,
+    "Reconciling": 5,
+    "Stable": 6,
+    NOT_IN_LOG: 6,
+    "Empty": 7,
+    "Dead": 8,
+}
 _FIRST = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -32,21 +43,30 @@ class Query:
     """Part of the group id, in any letter case."""
     states: frozenset[str] = frozenset()
     """Empty: all but Dead."""
+    types: frozenset[str] = frozenset()
+    """Empty: all."""
+    label: str = ""
+    """As `label_text` writes it."""
     description: str = ""
     show: str = ""
     """A key of `SHOW`."""
     sort: str = "trouble"
     """A key of `ORDERS`."""
     page: int = 1
+    cluster: str = ""
+    """Empty: the one that the page is about by default."""
 
     @classmethod
-    def parse(cls, parameters: Mapping[str, str], states: Iterable[str]) -> Query:
+    def parse(cls, parameters: Mapping[str, str], states: Iterable[str], types: Iterable[str] = ()) -> Query:
         """Return the query of a URL; what is not known there is left out."""
         page = parameters.get("page", "")
         show, sort, description = (parameters.get(name, "") for name in ("show", "sort", "description"))
         return cls(
             text=parameters.get("q", ""),
-            states=frozenset(states) & STATES.keys(),
+            states=frozenset(states) & _STATE_RANK.keys(),
+            types=frozenset(types) & TYPES.keys(),
+            label=parameters.get("label", ""),
+            cluster=parameters.get("cluster", ""),
             description=description,
             show=show if show in SHOW else "",
             sort=sort if sort in ORDERS else "trouble",
@@ -57,7 +77,10 @@ class Query:
         """Return the relative URL of this query with some values changed. Another filter begins at the first page."""
         values = {**vars(self), "page": 1, **changes}
         pairs = [
+            ("cluster", values["cluster"]),
             ("q", values["text"]),
+            *(("type", one) for one in sorted(values["types"])),
+            ("label", values["label"]),
             *(("state", state) for state in sorted(values["states"])),
             ("description", values["description"]),
             ("show", values["show"]),
@@ -70,6 +93,20 @@ class Query:
     def with_state(self, state: str) -> str:
         """Return the URL that also shows groups in this state, or no longer."""
         return self.url(states=self.states ^ {state})
+
+    def with_type(self, group_type: str) -> str:
+        """Return the URL that also shows groups of this type, or no longer."""
+        return self.url(types=self.types ^ {group_type})
+
+    @property
+    def all_url(self) -> str:
+        """The URL without any filter."""
+        return Query(cluster=self.cluster).url()
+
+    @property
+    def filters(self) -> bool:
+        """Whether it leaves out any group that exists."""
+        return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
 
 
 @dataclass(frozen=True)
@@ -85,6 +122,10 @@ class Overview:
     pages: int
     by_state: Mapping[str, int]
     """Number of groups by state, most troublesome first, without regard to the query's states."""
+    by_type: Mapping[str, int]
+    """Number of groups by type, without regard to the query's types; only streams groups: empty."""
+    labels: Sequence[str]
+    """All labels that groups have."""
     firing: Mapping[str, int]
     """Number of alerts about groups that fire, by severity."""
     moving: int
@@ -94,9 +135,10 @@ class Overview:
 
 def trouble(group: GroupSummary) -> tuple[Any, ...]:
     """Return the sort key: trouble first."""
-    by_state = _STATE_RANK.get(group.state, 4)
+    by_state = _STATE_RANK.get(_state(group), 4)
     rank = _SEVERITY_RANK.get(group.alerts[0].severity, 2) if group.alerts else by_state
-    return rank, -(group.lag_seconds or 0), -(group.lag or 0), by_state, group.group_id
+    lag = -(group.lag_seconds or 0), -(group.lag or 0)
+    return rank, *lag, by_state, group.group_type != STREAMS, group.group_id
 
 
 ORDERS: Mapping[str, Callable[[GroupSummary], Any]] = {
@@ -118,11 +160,15 @@ def overview(groups: Sequence[GroupSummary], query: Query, page_size: int = PAGE
         for one in groups
         if (not text or text in one.group_id.casefold())
         and (not query.description or one.description_status == query.description)
+        and (not query.label or query.label in map(label_text, one.labels))
         and _is_shown(one, query.show)
     ]
-    wanted = query.states or STATES.keys() - {"Dead"}
-    matching = [one for one in filtered if one.state in wanted]
-    counts = Counter(one.state for one in filtered)
+    wanted = query.states or _STATE_RANK.keys() - {"Dead"}
+    in_state = [one for one in filtered if _state(one) in wanted]
+    matching = [one for one in in_state if not query.types or one.group_type in query.types]
+    counts = Counter(_state(one) for one in filtered if not query.types or one.group_type in query.types)
+    types = Counter(one.group_type for one in in_state)
+    has_others = any(one.group_type != STREAMS for one in groups)
     pages = max(1, -(-len(matching) // page_size))
     page = min(query.page, pages)
     first = (page - 1) * page_size
@@ -134,10 +180,16 @@ def overview(groups: Sequence[GroupSummary], query: Query, page_size: int = PAGE
         total=sum(one.state != "Dead" for one in groups),
         pages=pages,
         by_state={state: counts[state] for state in _STATE_RANK if counts[state] or state in query.states},
+        by_type={one: types[one] for one in TYPES if types[one] or one in query.types} if has_others else {},
+        labels=sorted({label_text(label) for one in groups for label in one.labels}),
         firing=Counter(alert.severity for one in groups for alert in one.alerts),
         moving=sum(one.moving for one in groups),
         first=first + 1,
     )
+
+
+def _state(group: GroupSummary) -> str:
+    return group.state or NOT_IN_LOG
 
 
 def _is_shown(group: GroupSummary, show: str) -> bool:

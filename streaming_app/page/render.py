@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from streaming_app.page import overview, timeline, words
-from streaming_app.page.group_page import SHOWN_EVENTS, SHOWN_LAG, SHOWN_MEMBERS
+from streaming_app.page import group_summary, labels, overview, timeline, window, words
+from streaming_app.page.group_page import SHOWN_LAG, SHOWN_MEMBERS
+from streaming_app.page.snapshot import MAX_EVENTS
 from streaming_app.queries.groups import format_tasks
 
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
 _AGE = Markup('<time datetime="{}" data-age title="{}">{}</time>')
+_MAX_IN_FIELD = 500  # characters of a name
 _NOTHING = Markup('<span class="none">{}</span>').format(words.NOTHING)
 
 
 class Renderer:
     """The templates."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels_of_groups: labels.Labels = labels.NO_LABELS) -> None:
         self._environment = Environment(
             loader=PackageLoader("streaming_app.page"),
             autoescape=True,
@@ -41,20 +45,34 @@ class Renderer:
             "tasks": format_tasks,
         }
         self._environment.globals |= {
-            "group_query": words.group_query,
             "count": words.count,
             "instant": words.instant,
             "STATES": words.STATES,
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
-            "RANGES": timeline.RANGES,
-            "SHOWN_EVENTS": SHOWN_EVENTS,
+            "RANGES": window.RANGES,
+            "TYPES": group_summary.TYPES,
+            "NOT_IN_LOG": overview.NOT_IN_LOG,
+            "url_time": window.url_time,
+            "label_text": labels.label_text,
+            "labels_of": labels_of_groups.of,
+            "MAX_EVENTS": MAX_EVENTS,
             "SHOWN_MEMBERS": SHOWN_MEMBERS,
             "SHOWN_LAG": SHOWN_LAG,
         }
 
-    def render(self, template: str, now: datetime, **values: Any) -> str:  # noqa: ANN401 - what templates take
-        """Return the page as HTML. `now` is what ages are counted to."""
+    def render(
+        self,
+        template: str,
+        now: datetime,
+        cluster_parameter: str | None,
+        **values: Any,  # noqa: ANN401 - what templates take
+    ) -> str:
+        """Return the page as HTML. `now` is what ages are counted to, `cluster_parameter` is part of all links."""
+        suffix = f"?{urlencode({'cluster': cluster_parameter})}" if cluster_parameter is not None else ""
+
+        def group_query(group_id: str, **others: str | int | None) -> str:
+            return words.group_query(group_id, cluster=cluster_parameter, **others)
 
         def age(moment: datetime | None) -> Markup:
             if moment is None:
@@ -62,7 +80,23 @@ class Renderer:
             text = words.duration((now - moment).total_seconds())
             return _AGE.format(words.iso(moment), words.instant(moment), text)
 
-        return self._environment.get_template(template).render(age=age, now=now, **values)
+        def group_fields(group_id: str, parameters: Mapping[str, str]) -> dict[str, str]:
+            """Return the same as the fields of a form, in whose values HTML would change some characters."""
+            is_plain = group_id.isprintable() and len(group_id) < _MAX_IN_FIELD
+            group = {"id": group_id} if is_plain else {"key": words.group_key(group_id)}
+            cluster = {"cluster": cluster_parameter} if cluster_parameter is not None else {}
+            return {**group, **cluster, **parameters}
+
+        links = {"home": f"./{suffix}", "alerts_url": f"alerts{suffix}", "events_url": f"events{suffix}"}
+        return self._environment.get_template(template).render(
+            age=age,
+            now=now,
+            group_query=group_query,
+            group_fields=group_fields,
+            cluster_parameter=cluster_parameter,
+            **links,
+            **values,
+        )
 
 
 def name(text: str | None, limit: int = 96) -> Markup:

@@ -14,6 +14,7 @@ import uvicorn
 from streaming_app.metrics.settings import split_address
 from streaming_app.page.app import Page
 from streaming_app.page.broker_description import broker_descriptions
+from streaming_app.page.labels import Labels
 from streaming_app.page.settings import PageError, PageSettings
 from streaming_app.page.source import SnapshotSource
 from streaming_app.tables.location import Location
@@ -39,14 +40,22 @@ class _Server(uvicorn.Server):
 class PageServer:
     """The page, at an address that it listens at from its creation on."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str, settings: PageSettings) -> None:
-        """Listen. Raises PageError if that is not possible."""
+    def __init__(
+        self,
+        warehouse: Location | Path,
+        cluster: str,
+        settings: PageSettings,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
+        """Listen. `report` gets a line for each new error of a page. Raises PageError if that is not possible."""
+        self._settings = settings
         self._socket = _listen(settings.listen)
         descriptions = broker_descriptions(settings) if settings.bootstrap_server else None
-        page = Page(SnapshotSource(warehouse, cluster), settings, descriptions)
+        source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels))
+        page = Page(source, settings, descriptions, report=report)
         config = uvicorn.Config(
             page.app,
-            log_level="error",
+            log_level="critical",  # what it logs about errors of requests is a traceback; `Page` reports a line
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,
@@ -66,6 +75,15 @@ class PageServer:
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
         name = f"[{shown}]" if ":" in shown else shown
         return f"http://{name}:{port}{self._base_path}/"
+
+    def lines(self) -> Iterator[str]:
+        """Yield what the user must know: where it is, and who can read it."""
+        yield f"The page is at {self.url}"
+        if self._settings.is_open:
+            yield (
+                f"Anyone who can connect to {self._settings.listen} can read the page: use a file of users "
+                "(--auth-file, page.auth_file), or a proxy with passwords"
+            )
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM, in the main thread."""
@@ -101,10 +119,10 @@ def serving(warehouse: Location | Path, cluster: str, settings: PageSettings) ->
 
 def serve(warehouse: Location | Path, cluster: str, settings: PageSettings, progress: Callable[[str], None]) -> None:
     """Serve the page until it is interrupted. `progress` gets lines for the user. Raises PageError."""
-    server = PageServer(warehouse, cluster, settings)
-    progress(f"The page is at {server.url} (Ctrl-C ends it)")
-    if settings.is_open:
-        progress(f"Anyone who can connect to {settings.listen} can read it: use --auth-file, or a proxy with passwords")
+    server = PageServer(warehouse, cluster, settings, progress)
+    where, *others = server.lines()
+    for line in (f"{where} (Ctrl-C ends it)", *others):
+        progress(line)
     server.run()
 
 
@@ -119,5 +137,7 @@ def _listen(address: str) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise PageError(f"Cannot serve the page at {address}: {reason}; choose another address with --listen") from None
+        raise PageError(
+            f"Cannot serve the page at {address}: {reason}; choose another address (--listen, page.listen)"
+        ) from None
     return listener  # type: ignore[no-any-return]

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_app.errors import UserError
 from streaming_app.metrics.settings import split_address
 from streaming_app.page.access import AccessPolicy, Credentials, is_loopback
+from streaming_app.page.config import PageConfig
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
-_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 
 
 class PageError(UserError):
     """The page cannot be served with these settings."""
+
+
+class Brokers(NamedTuple):
+    """The brokers to ask for descriptions, with Kafka client properties, and these as kafka-python's settings."""
+
+    bootstrap_server: str
+    properties: Mapping[str, str]
+    security: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,22 @@ class PageSettings:
     """Kafka client properties, for what an error says."""
     broker_security: Mapping[str, Any] = field(default_factory=dict)
     """The same as kafka-python's settings."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """As `PageConfig` has them."""
+
+    @classmethod
+    def of(cls, config: PageConfig, listen: str, brokers: Brokers | None = None) -> PageSettings:
+        """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
+        return cls(
+            listen=listen,
+            base_path=config.base_path,
+            allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
+            credentials=read_credentials(config.auth_file) if config.auth_file else None,
+            bootstrap_server=brokers.bootstrap_server if brokers else None,
+            broker_properties=brokers.properties if brokers else {},
+            broker_security=brokers.security if brokers else {},
+            labels=config.labels,
+        )
 
     @property
     def policy(self) -> AccessPolicy:
@@ -48,20 +71,6 @@ class PageSettings:
     def is_open(self) -> bool:
         """Whether anyone who reaches the address from another machine can read the page."""
         return self.credentials is None and not is_loopback(split_address(self.listen)[0])
-
-
-def check_listen(text: str) -> str:
-    """Return the address. Raises ValueError if it is not `HOST:PORT`."""
-    split_address(text)
-    return text
-
-
-def check_base_path(text: str) -> str:
-    """Return the path without a slash at the end. Raises ValueError if it is no path."""
-    path = text if text.startswith("/") or not text else f"/{text}"
-    if not _BASE_PATH.fullmatch(path):
-        raise ValueError(f'must be a path of letters, digits and -._~, such as /streams, not "{text}"')
-    return path.rstrip("/")
 
 
 def read_credentials(file: Path) -> Credentials:

@@ -11,16 +11,23 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from streaming_app.errors import WarehouseError
-from streaming_app.page.snapshot import MAX_AGE, Snapshot, read_snapshot
+from streaming_app.page.group_summary import GroupSummary
+from streaming_app.page.labels import NO_LABELS, Labels
+from streaming_app.page.other_groups import OtherGroups
+from streaming_app.page.overview_rows import Reading, read_other_groups, read_streams_groups
+from streaming_app.page.snapshot import MAX_AGE, Snapshot
 from streaming_app.queries.freshness import find_staleness
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, open_table
+from streaming_app.tables.reader import open_table
 
 CHECK_SECONDS = 0.5
 """How long a snapshot is returned without asking whether the tables have changed."""
 _WATCHED = ("groups", "alerts", "group_events", "lag")
-"""The tables whose versions are asked for: whatever the page shows changes with one of them."""
+"""The tables whose versions are asked for: whatever the page shows of streams groups changes with one of them."""
+_WATCHED_OF_OTHERS = ("group_records", "offset_commits")
+_FIRST_WAIT = 0.5  # seconds that the first page waits for the groups of other types
+_Versions = tuple[tuple[str, str, int], ...]
 _REREAD_AFTER = 3.0  # times as long as a reading took: large tables that change all the time do not keep a core busy
 
 
@@ -32,15 +39,28 @@ def utc_now() -> datetime:
 class SnapshotSource:
     """The newest snapshot of one cluster. Safe to use from several threads; one of them reads at a time."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str, clock: Callable[[], datetime] = utc_now) -> None:
-        self._location, self._cluster, self._clock = Location.of(warehouse), cluster, clock
+    def __init__(
+        self,
+        warehouse: Location | Path,
+        cluster: str,
+        clock: Callable[[], datetime] = utc_now,
+        labels: Labels = NO_LABELS,
+    ) -> None:
+        self._location, self.cluster, self._clock, self._labels = Location.of(warehouse), cluster, clock, labels
         self._lock = threading.Lock()
         self._snapshot = Snapshot(cluster, "", clock())
+        self._reading: Reading | None = None
+        self._others = OtherGroups(lambda: read_other_groups(self._location, cluster, labels))
+        self._number_of_others = 0
         self._checked_at = -CHECK_SECONDS
         self._busy_until = 0.0
-        self._versions: tuple[tuple[str, str, int], ...] = ()
+        self._versions: _Versions = ()
         self.readings = 0
         """How often the tables were read."""
+
+    def of_cluster(self, cluster: str) -> SnapshotSource:
+        """Return a source of another cluster of the same warehouse."""
+        return SnapshotSource(self._location, cluster, self._clock, self._labels)
 
     def current(self) -> Snapshot:
         """Return the newest snapshot. What prevents reading the tables is its `problem`; nothing is raised."""
@@ -54,34 +74,43 @@ class SnapshotSource:
     def _check(self) -> Snapshot:
         now = self._clock()
         try:
-            heartbeat = read_heartbeat(self._location, self._cluster)
-            versions = self._table_versions()
+            heartbeat = read_heartbeat(self._location, self.cluster)
+            versions = self._table_versions(_WATCHED)
+            others, number = self._newest_others()
+            if self._must_read(versions):
+                self._read(versions, heartbeat, now)
         except WarehouseError as error:
             return self._failed(str(error))
-        tag = _tag(versions, heartbeat, self._cluster, now)
-        previous = self._snapshot
-        if previous.problem is None and versions == self._versions:
-            return self._with_heartbeat(tag, heartbeat)
-        if time.monotonic() < self._busy_until and previous.problem is None:
-            return self._with_heartbeat(previous.tag, heartbeat)
-        return self._read(tag, versions, heartbeat, now)
+        tag = _digest(_tag(self._versions, heartbeat, self.cluster, now), number)
+        return self._composed(tag, heartbeat, others, number)
 
-    def _read(
-        self, tag: str, versions: tuple[tuple[str, str, int], ...], heartbeat: HeartbeatRecord | None, now: datetime
-    ) -> Snapshot:
+    def _must_read(self, versions: _Versions) -> bool:
+        if self._reading is None or self._snapshot.problem is not None:
+            return True
+        return versions != self._versions and time.monotonic() >= self._busy_until
+
+    def _newest_others(self) -> tuple[tuple[GroupSummary, ...], int]:
+        is_first = self._reading is None
+        return self._others.newest(self._table_versions(_WATCHED_OF_OTHERS), _FIRST_WAIT if is_first else 0.0)
+
+    def _read(self, versions: _Versions, heartbeat: HeartbeatRecord | None, now: datetime) -> None:
         started = time.monotonic()
-        try:
-            snapshot = read_snapshot(WarehouseReader(self._location), self._cluster, tag, now, heartbeat)
-        except WarehouseError as error:
-            return self._failed(str(error))
+        self._reading = read_streams_groups(self._location, self.cluster, "", now, heartbeat, self._labels)
+        self._snapshot = self._reading.snapshot
         self.readings += 1
-        self._versions = versions
+        self._versions, self._number_of_others = versions, -1
         taken = time.monotonic() - started
         self._busy_until = time.monotonic() + _REREAD_AFTER * taken
-        return snapshot
 
-    def _with_heartbeat(self, tag: str, heartbeat: HeartbeatRecord | None) -> Snapshot:
-        """Return the snapshot as it is, but for the job."""
+    def _composed(
+        self, tag: str, heartbeat: HeartbeatRecord | None, others: tuple[GroupSummary, ...], number: int
+    ) -> Snapshot:
+        """Return the snapshot with the newest state of the job, and the newest groups of other types."""
+        if self._reading and number != self._number_of_others:
+            self._number_of_others = number
+            return replace(
+                self._snapshot, tag=tag, heartbeat=heartbeat, groups=self._reading.groups(others), _by_key={}
+            )
         if (tag, heartbeat) != (self._snapshot.tag, self._snapshot.heartbeat):
             return replace(self._snapshot, tag=tag, heartbeat=heartbeat)
         return self._snapshot
@@ -91,9 +120,9 @@ class SnapshotSource:
             return self._snapshot
         return replace(self._snapshot, problem=problem, tag=_digest(self._snapshot.tag, problem))
 
-    def _table_versions(self) -> tuple[tuple[str, str, int], ...]:
-        """Return the id and the version of each table that is watched. Raises WarehouseError."""
-        opened = [(name, open_table(self._location / name)) for name in _WATCHED]
+    def _table_versions(self, names: tuple[str, ...]) -> _Versions:
+        """Return the id and the version of each of these tables. Raises WarehouseError."""
+        opened = [(name, open_table(self._location / name)) for name in names]
         return tuple((name, str(table.metadata().id), table.version()) for name, table in opened)
 
 

@@ -6,24 +6,36 @@ Positions are in thousandths of the width, so that the template draws them witho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from streaming_app.page.window import Window
 from streaming_app.page.words import duration, instant
 
 Row = Mapping[str, Any]
 WIDTH = 1000
-RANGES: Mapping[str, timedelta | None] = {
-    "1h": timedelta(hours=1),
-    "6h": timedelta(hours=6),
-    "24h": timedelta(days=1),
-    "7d": timedelta(days=7),
-    "30d": timedelta(days=30),
-    "all": None,
-}
 _TICKS = 6
-_STEPS = (60, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000, 7_776_000)
+_STEPS = (
+    1,
+    5,
+    10,
+    30,
+    60,
+    300,
+    600,
+    1_800,
+    3_600,
+    7_200,
+    14_400,
+    21_600,
+    43_200,
+    86_400,
+    172_800,
+    604_800,
+    2_592_000,
+    7_776_000,
+)
 _MARKS = {
     "assignment_epoch": "assignment",
     "topology": "topology",
@@ -32,6 +44,8 @@ _MARKS = {
     "created": "topology",
     "deleted": "topology",
 }
+DRAWN_KINDS = ("state", "description_status", "member_joined", "member_left", *_MARKS)
+"""The kinds of events that it shows."""
 CAUSES = {
     "member_joined": "a member joined",
     "member_left": "a member left",
@@ -83,51 +97,58 @@ class Tick:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What is drawn, from `begin` to `end`."""
+    """What is drawn, from the begin of the window to its end."""
 
-    begin: datetime
-    end: datetime
-    selected: str
+    window: Window
     states: Sequence[Span]
     descriptions: Sequence[Span]
     members: Sequence[Step]
     most_members: int
     marks: Sequence[Mark]
     ticks: Sequence[Tick]
+    at: float | None
+    """Where the instant is; None if there is none, or not in the window."""
+    known_from: datetime | None
+    """Since when all events were read; None: since the begin of the window."""
 
 
-def default_range(group: Row, now: datetime) -> str:
-    """Return the shortest range in which the newest record of the group is."""
-    newest = group["updated_at"] or now
-    return next((name for name, length in RANGES.items() if length and now - newest < length * 0.9), "all")
+@dataclass(frozen=True)
+class Events:
+    """The events of a window, the oldest first, and what is known about the time before and after it."""
+
+    drawn: Sequence[Row]
+    is_cut: bool = False
+    """There are more, which are older."""
+    before: Mapping[str, str | None] = field(default_factory=dict)
+    """`state` and `description_status` when the window begins; without those of which no event is that old."""
+    joined_after: int = 0
+    """Members that have joined since the end of the window, less those that have left."""
 
 
-def timeline(group: Row, events: Sequence[Row], selected: str, now: datetime) -> Timeline:
-    """Return the timeline of a range of `RANGES` up to now; events are ordered by offset, oldest first."""
-    known = [event for event in events if event["at"] is not None]
-    times = [event["at"] for event in known]
-    length = RANGES.get(selected)
-    first = min([*times, group["first_seen_at"] or now, now])
-    begin = now - length if length else first - (now - first) * 0.02
-    end = now if now > begin else begin + timedelta(minutes=1)
-    scale = _Scale(begin, end)
-    members = list(_members(group, known, scale))
+def timeline(group: Row, events: Events, window: Window) -> Timeline:
+    """Return the timeline of a group in a window."""
+    known = sorted(
+        (event for event in events.drawn if event["at"] and window.begin <= event["at"] <= window.end),
+        key=lambda event: event["at"],
+    )
+    known_from = known[0]["at"] if events.is_cut and known else None
+    scale = _Scale(window.begin, window.end)
+    lanes = _Lanes(group, known, {} if events.is_cut else events.before, known_from, window, scale)
+    members = list(_members(group, known, known_from, events.joined_after, scale))
     return Timeline(
-        begin=begin,
-        end=end,
-        selected=selected if selected in RANGES else "all",
-        states=list(_spans(known, "state", group["state"], group["state_since"], first, scale)),
-        descriptions=list(
-            _spans(known, "description_status", group["description_status"], group["description_since"], first, scale)
-        ),
+        window=window,
+        states=list(lanes.spans("state", group["state"], group["state_since"])),
+        descriptions=list(lanes.spans("description_status", group["description_status"], group["description_since"])),
         members=_steps(members),
         most_members=max((step.members for step in members), default=0),
         marks=[
             Mark(scale.x(event["at"]), _MARKS[event["kind"]], event_text(event))
             for event in known
-            if event["kind"] in _MARKS and begin <= event["at"] <= end
+            if event["kind"] in _MARKS
         ],
-        ticks=list(_ticks(scale)),
+        ticks=ticks(window.begin, window.end),
+        at=scale.x(window.at) if window.at and window.begin <= window.at <= window.end else None,
+        known_from=known_from,
     )
 
 
@@ -166,18 +187,37 @@ class _Scale:
         return round(min(1.0, max(0.0, share)) * WIDTH, 2)
 
 
-def _spans(  # noqa: PLR0913, PLR0917 - what a lane is made of
-    events: Iterable[Row], kind: str, current: str | None, since: datetime | None, first: datetime, scale: _Scale
-) -> Iterable[Span]:
-    """Yield the values one after the other. What lies before the oldest event is the value that it replaced."""
-    changes = [event for event in events if event["kind"] == kind]
-    begin = first
-    value = changes[0]["old"] if changes else None
-    for event in changes:
-        yield from _span(scale, begin, event["at"], value)
-        begin, value = event["at"], event["new"]
-    last = current if current is not None else value
-    yield from _span(scale, max(begin, since) if since and not changes else begin, scale.end, last)
+@dataclass(frozen=True)
+class _Lanes:
+    group: Row
+    events: Sequence[Row]
+    before: Mapping[str, str | None]
+    known_from: datetime | None
+    window: Window
+    scale: _Scale
+
+    def spans(self, kind: str, current: str | None, since: datetime | None) -> Iterable[Span]:
+        """Yield the values one after the other. Before the oldest event is the value that it replaced."""
+        changes = [event for event in self.events if event["kind"] == kind]
+        begin = self._first(kind)
+        if changes:
+            value = self.before.get(kind, changes[0]["old"])
+        elif kind in self.before:
+            value = self.before[kind]
+        else:  # it was so before the oldest event that is kept
+            value = current if since is None or since <= self.scale.end else None
+            begin = max(begin, since) if since else begin
+        for event in changes:
+            yield from _span(self.scale, begin, event["at"], value)
+            begin, value = event["at"], event["new"]
+        last = current if self.window.selected and current is not None else value
+        yield from _span(self.scale, begin, self.scale.end, last)
+
+    def _first(self, kind: str) -> datetime:
+        if self.known_from:
+            return self.known_from
+        first_seen = self.group["first_seen_at"]
+        return self.scale.begin if kind in self.before or not first_seen else max(self.scale.begin, first_seen)
 
 
 def _span(scale: _Scale, begin: datetime, end: datetime, value: str | None) -> Iterable[Span]:
@@ -188,20 +228,22 @@ def _span(scale: _Scale, begin: datetime, end: datetime, value: str | None) -> I
     yield Span(x, max(1.0, round(scale.x(end) - x, 2)), value, text)
 
 
-def _members(group: Row, events: Sequence[Row], scale: _Scale) -> Iterable[Step]:
+def _members(
+    group: Row, events: Sequence[Row], known_from: datetime | None, joined_after: int, scale: _Scale
+) -> Iterable[Step]:
     """Yield the number of members, counted back from the current number."""
     changes = [event for event in events if event["kind"] in {"member_joined", "member_left"}]
-    number, end = group["member_count"] or 0, scale.end
+    number, end = max(0, (group["member_count"] or 0) - joined_after), scale.end
     for event in reversed(changes):
-        if event["at"] > end:
-            continue
-        if end > scale.begin and event["at"] < end:
+        if event["at"] < end:
             x = scale.x(event["at"])
             yield Step(x, round(scale.x(end) - x, 2), 0.0, number)
         number = max(0, number - 1 if event["kind"] == "member_joined" else number + 1)
         end = event["at"]
-    if end > scale.begin:
-        yield Step(0.0, scale.x(end), 0.0, number)
+    begin = known_from or scale.begin
+    if end > begin:
+        x = scale.x(begin)
+        yield Step(x, round(scale.x(end) - x, 2), 0.0, number)
 
 
 def _steps(steps: Sequence[Step]) -> list[Step]:
@@ -213,11 +255,16 @@ def _steps(steps: Sequence[Step]) -> list[Step]:
     ]
 
 
+def ticks(begin: datetime, end: datetime) -> list[Tick]:
+    """Return the times on the axis."""
+    return list(_ticks(_Scale(begin, end)))
+
+
 def _ticks(scale: _Scale) -> Iterable[Tick]:
     seconds = (scale.end - scale.begin).total_seconds()
     step = next((one for one in _STEPS if seconds / one <= _TICKS), _STEPS[-1])
     time = datetime.fromtimestamp(-(-scale.begin.timestamp() // step) * step, timezone.utc)
-    form = "%H:%M" if step < 86_400 else "%b %d"  # noqa: PLR2004 - a day
+    form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86_400 else "%b %d"  # noqa: PLR2004 - a minute, a day
     while time <= scale.end and seconds:
         is_midnight = step < 86_400 and (time.hour, time.minute) == (0, 0)  # noqa: PLR2004
         yield Tick(scale.x(time), f"{time:%b %d}" if is_midnight else f"{time:{form}}")

@@ -89,13 +89,17 @@ class TaskSpell:
     until: datetime | None = None
 
 
-def read_events(reader: WarehouseReader, cluster: str, group_id: str) -> list[Event]:
-    """Return all events of a group, the oldest first. Raises WarehouseError if there is no such group."""
+def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: datetime | None = None) -> list[Event]:
+    """Return the events of a group, the oldest first; with `until` those up to this time, which may be none.
+
+    Raises WarehouseError if there is no such group, or without `until` no event.
+    """
+    limit = f"AND (at IS NULL OR at <= TIMESTAMP '{_format(until, 'microseconds')}')" if until else ""
     events = reader.rows(
         f"SELECT {_COLUMNS} FROM group_events e WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "  # noqa: S608 - quoted
-        "ORDER BY at NULLS FIRST, e.offset, kind <> 'created', kind"
+        f"{limit} ORDER BY at NULLS FIRST, e.offset, kind <> 'created', kind"
     )
-    if not events:
+    if not events and until is None:
         find_groups(reader, cluster, [group_id])
         raise WarehouseError(f"There are no events of group {group_id!r} within the retention")
     return events
@@ -143,6 +147,19 @@ def role_of(tasks: str | None, task: str) -> str | None:
         if task in ids.split(","):
             return role
     return None
+
+
+def parse_tasks(tasks: str | None) -> Iterator[tuple[str, str, int]]:
+    """Yield role, subtopology id and partition of each task in `tasks`, as in `group_events`.
+
+    An id of a subtopology that has separators in it, which only a client other than Kafka's may send, is left out.
+    """
+    for part in (tasks or "").split("; "):
+        role, _, ids = part.partition(" ")
+        for one in filter(None, ids.split(",")):
+            subtopology_id, _, partition = one.rpartition("_")
+            if partition.isascii() and partition.isdigit():
+                yield role, subtopology_id, int(partition)
 
 
 def check_task(text: str) -> str:
@@ -202,5 +219,5 @@ def member_rows(members: Sequence[MemberAt]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _format(time: datetime | None) -> str:
-    return "" if time is None else time.astimezone(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _format(time: datetime | None, precision: str = "seconds") -> str:
+    return "" if time is None else time.astimezone(timezone.utc).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -19,8 +19,9 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.page import live
+from streaming_app.page.config import check_base_path
 from streaming_app.page.server import PageServer
-from streaming_app.page.settings import PageError, PageSettings, check_base_path, read_credentials
+from streaming_app.page.settings import PageError, PageSettings, read_credentials
 from tests.page.sample import group, replace_group, write_sample
 
 
@@ -40,7 +41,8 @@ def test_an_address_in_use_is_one_line() -> None:
         result = CliRunner().invoke(main, ["web", "--listen", address])
     assert result.exit_code == 1
     assert result.output == (
-        f"Error: Cannot serve the page at {address}: Address already in use; choose another address with --listen\n"
+        f"Error: Cannot serve the page at {address}: Address already in use; "
+        "choose another address (--listen, page.listen)\n"
     )
 
 
@@ -116,3 +118,53 @@ def test_a_page_that_others_can_read_is_known_to_be_open() -> None:
     assert PageSettings(listen="streams.example.org:80").is_open
     assert not PageSettings(listen="127.0.0.1:80").is_open
     assert not PageSettings(listen="[::1]:80").is_open
+
+
+def test_it_reads_brokers_and_the_section_page_from_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[PageSettings] = []
+    monkeypatch.setattr("streaming_app.page.server.serve", lambda *arguments: served.append(arguments[2]))
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";\n'
+    )
+    users = tmp_path / "users"
+    users.write_text("ada:s3cret\n")
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        f"bootstrap_server: broker:9092\ncommand_config: {properties}\n"
+        f"page: {{base_path: streams, allowed_hosts: [A.example], auth_file: {users}, labels: {{team: {{a: b.*}}}}}}\n"
+    )
+    result = CliRunner().invoke(main, ["web", "--config", str(file)])
+    assert result.exit_code == 0, result.output
+    (settings,) = served
+    assert (settings.bootstrap_server, settings.base_path) == ("broker:9092", "/streams")
+    assert settings.broker_security["sasl_mechanism"] == "PLAIN"
+    assert settings.allowed_hosts == {"a.example"}
+    assert settings.credentials is not None
+    assert settings.labels == {"team": {"a": "b.*"}}
+    flags = ["--bootstrap-server", "other:1", "--base-path", "/x", "--allowed-host", "B"]
+    assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
+    assert (served[1].bootstrap_server, served[1].base_path, served[1].allowed_hosts) == ("other:1", "/x", {"b"})
+
+
+def test_it_needs_no_broker_and_says_what_is_wrong_with_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[PageSettings] = []
+    monkeypatch.setattr("streaming_app.page.server.serve", lambda *arguments: served.append(arguments[2]))
+    assert CliRunner().invoke(main, ["web"]).exit_code == 0
+    assert served[0].bootstrap_server is None
+    monkeypatch.setenv("STREAMS_GROUPS_BOOTSTRAP_SERVER", "b:1")
+    assert CliRunner().invoke(main, ["web"]).exit_code == 0
+    assert served[1].bootstrap_server == "b:1"
+    file = tmp_path / "config.yaml"
+    file.write_text("page: {labels: {team: {a: '['}}, listen: nowhere}\n")
+    result = CliRunner().invoke(main, ["web", "--config", str(file)])
+    assert result.exit_code == 1
+    assert "page.labels.team.a: is not a valid regular expression" in result.output
+    assert "page.listen: must be HOST:PORT" in result.output
+    missing = CliRunner().invoke(main, ["web", "--command-config", str(tmp_path / "none")])
+    assert (missing.exit_code, missing.output.count("\n")) == (1, 1)

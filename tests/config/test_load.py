@@ -70,6 +70,11 @@ KEYS = [
     Key(("lag", "allowed_by_group"), {"file": 1}, '{"variable": 2}'),
     Key(("task_copies", "enabled"), json.loads("false"), "true"),
     Key(("task_copies", "interval"), 1.0, "2.0"),
+    Key(("page", "listen"), "file:1", "variable:2"),
+    Key(("page", "base_path"), "/file", "/variable"),
+    Key(("page", "allowed_hosts"), ["file"], '["variable"]'),
+    Key(("page", "auth_file"), "/file", "/variable"),
+    Key(("page", "labels"), {"team": {"a": "file-.*"}}, '{"team": {"a": "variable-.*"}}'),
 ]
 
 
@@ -87,7 +92,7 @@ def effective_value(loaded: Any, path: tuple[str, ...]) -> str:
 
 
 def test_the_table_of_keys_is_complete() -> None:
-    sections = {"alerts", "metrics"}
+    sections = {"alerts", "metrics", "page"}
     known = {(name,) for name in Settings.model_fields if name not in sections} | {
         (name, key)
         for name in sections

@@ -20,7 +20,7 @@ document.addEventListener("securitypolicyviolation",
     (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`));
 """
 _RULES = """
-async () => (await axe.run(document, {resultTypes: ["violations"]})).violations.map(
+async (only) => (await axe.run(document, {resultTypes: ["violations"], ...only})).violations.map(
     ({id, nodes}) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).slice(0, 3).join("; ")}`)
 """
 
@@ -46,10 +46,10 @@ class View:
         """Wait until the picture is drawn."""
         self.page.wait_for_selector("#picture svg .node")
 
-    def axe(self) -> list[str]:
+    def axe(self, *, only_contrast: bool = False) -> list[str]:
         """Return what axe-core finds."""
         self.page.evaluate(AXE.read_text("utf-8"))
-        found: list[str] = self.page.evaluate(_RULES)
+        found: list[str] = self.page.evaluate(_RULES, {"runOnly": ["color-contrast"]} if only_contrast else {})
         return found
 
     def width_overflow(self) -> int:

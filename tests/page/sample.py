@@ -15,6 +15,7 @@ from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 from tests.hostile import STORED
+from tests.page import sample_others
 from tests.warehouses import arrow_schema, make_warehouse
 
 Row = dict[str, Any]
@@ -40,8 +41,12 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "alerts", list(_alerts(now)))
     append(path, "group_events", list(_events(now)))
     append(path, "topologies", list(_topologies(now)))
-    append(path, "lag", list(_lag(now)))
-    append(path, "lag_history", list(_lag_history(now)))
+    append(path, "lag", [*_lag(now), *sample_others.lag(now)])
+    append(path, "lag_history", [*_lag_history(now), *sample_others.lag_history(now)])
+    append(path, "group_records", list(sample_others.group_records(now)))
+    append(path, "offset_commits", list(sample_others.offset_commits(now, hostile=hostile)))
+    if hostile:
+        append(path, "groups", [{**group("eu-orders", "Stable", now, 33), "cluster": sample_others.OTHER_CLUSTER}])
     beat(path, now)
     return path
 
@@ -313,7 +318,10 @@ def _events(now: datetime) -> Iterator[Row]:
 
     yield event(1_400, "created", None, "streams")
     for number in range(4):
-        yield event(1_399 - number, "member_joined", None, "streams", member_id=f"orders-member-{number}")
+        columns = {"member_id": f"orders-member-{number}", "client_host": f"/10.4.0.{number // 2 + 11}"}
+        yield event(
+            1_399 - number, "member_joined", None, f"orders-{number // 2}-StreamThread-{number % 2 + 1}", **columns
+        )
     yield event(1_398, "state", "NotReady", "Assigning")
     yield event(1_390, "state", "Assigning", "Reconciling")
     yield event(1_389, "state", "Reconciling", "Stable")
@@ -326,6 +334,8 @@ def _events(now: datetime) -> Iterator[Row]:
         yield event(minutes, "state", "Stable", "Reconciling")
         if minutes > 9:
             yield event(minutes - 6, "state", "Reconciling", "Stable")
+    for minutes, member_id, tasks in sample_others.assignments():
+        yield event(minutes, "assignment", None, tasks, member_id=member_id)
     yield event(901, "member_left", "streams", None, member_id="orders-member-3")
     yield event(611, "member_joined", None, "streams", member_id="orders-member-3")
     yield event(9.2, "member_joined", None, "streams", member_id="orders-member-4")

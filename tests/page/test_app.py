@@ -14,12 +14,17 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.testclient import TestClient
 
+from streaming_app.errors import WarehouseError
 from streaming_app.page.access import PAGE_CSP, WORKER_CSP, Credentials
 from streaming_app.page.app import STATIC, Page
 from streaming_app.page.broker_description import Descriptions
+from streaming_app.page.group_summary import GroupSummary
+from streaming_app.page.labels import Labels
+from streaming_app.page.other_groups import OtherGroups
 from streaming_app.page.settings import PageSettings
 from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
 from streaming_app.page.words import group_query, short_name
+from tests.page import sample_others
 from tests.page.sample import HOSTILE, RICH, beat, group, replace_group
 from tests.waiting import wait_until
 
@@ -32,9 +37,16 @@ def client(page: Page) -> Iterator[TestClient]:
         yield connected
 
 
+def shown(text: str) -> list[str]:
+    """Return the ids of the groups on a page of the overview."""
+    return [
+        html.unescape(one) for one in re.findall(r'<th scope="row"><a href="[^"]*"><bdi class="name">(.*?)</bdi>', text)
+    ]
+
+
 def test_the_overview_shows_trouble_first(client: TestClient) -> None:
-    text = client.get("/").text
-    names = re.findall(r'<th scope="row"><a href="[^"]*"><bdi class="name">(.*?)</bdi>', text)
+    text = client.get("/?type=streams").text
+    names = shown(text)
     assert names[:3] == ["fraud-detection", "nightly-settlement", "shipment-router"]
     assert set(names[3:5]) == {"inventory-sync", RICH}  # the one with more lag first
     assert "legacy-reports" not in names  # deleted
@@ -44,7 +56,7 @@ def test_the_overview_shows_trouble_first(client: TestClient) -> None:
 
 def test_filters_find_groups_by_name_state_and_description(client: TestClient) -> None:
     def names(query: str) -> list[str]:
-        return re.findall(r'<th scope="row"><a href="[^"]*"><bdi class="name">(.*?)</bdi>', client.get(query).text)
+        return shown(client.get(f"{query}&type=streams").text)
 
     assert names("/?q=FRAUD") == ["fraud-detection"]
     assert names("/?state=Dead") == ["legacy-reports"]
@@ -80,6 +92,82 @@ def test_the_lag_is_shown_where_the_tables_hold_it(client: TestClient) -> None:
     assert 'class="lag-line"' in text
     lines = {node["title"]: node["lines"] for node in client.get(f"/graph?id={RICH}").json()["nodes"]}
     assert lines["orders"] == ["lag 29,353 · 7 min 36 s"]
+
+
+def test_groups_of_every_type_are_listed_and_filtered(client: TestClient) -> None:
+    others = {getattr(sample_others, name) for name in ("CONSUMER", "CONNECT", "CLASSIC_STREAMS", "SHARE", "TOOL")}
+    assert wait_until(lambda: others <= set(shown(client.get("/").text)), seconds=10)
+    assert shown(client.get("/?type=consumer&type=share").text) == [sample_others.CONSUMER, sample_others.SHARE]
+    assert set(shown(client.get("/?state=none").text)) == {sample_others.CONNECT, sample_others.CLASSIC_STREAMS}
+    hostile = short_name(sample_others.HOSTILE_OTHER)
+    assert shown(client.get("/?type=classic&state=Empty").text) == [sample_others.TOOL, hostile]
+    assert hostile in html.unescape(client.get(f"/group?{group_query(sample_others.HOSTILE_OTHER)}").text)
+    assert others.isdisjoint(shown(client.get("/?type=streams").text))
+    text = client.get("/").text
+    assert "classic, Kafka Streams" in text
+    assert "1,950" in text  # the lag of the consumer group
+
+
+def test_a_group_of_another_type_shows_what_is_known_of_it(client: TestClient) -> None:
+    assert wait_until(lambda: sample_others.CONSUMER in client.get("/").text, seconds=10)
+    text = client.get(f"/group?id={sample_others.CONSUMER}").text
+    for expected in (
+        "A consumer group",
+        "Reconciling",
+        "Committed partitions",
+        "1,902",
+        'class="lag-line"',
+        "Generation",
+    ):
+        assert (expected in text) == (expected != "Generation"), expected
+    assert "Generation" in client.get(f"/group?id={sample_others.CONNECT}").text
+    assert client.get(f"/graph?id={sample_others.CONSUMER}").status_code == 404
+
+
+def test_a_cluster_is_chosen_by_the_url_and_kept_by_every_link(client: TestClient) -> None:
+    assert '<option value="eu-west">' in client.get("/").text
+    text = client.get("/?cluster=eu-west").text
+    assert shown(text) == ["eu-orders"]
+    assert "No job has written cluster &#39;eu-west&#39; here yet" in text
+    group_url = html.unescape(re.findall(r'<th scope="row"><a href="([^"]*)"', text)[0])
+    page = client.get(f"/{group_url}")
+    assert page.status_code == 200
+    for link in re.findall(r'(?:href|data-graph|data-events|data-url|action)="([^"#]*)["#]', page.text):
+        plain = link.startswith("static/") or link in {"", "group"}
+        assert plain or "cluster=eu-west" in link, link
+    assert 'name="cluster" value="eu-west"' in page.text
+    assert client.get("/group?id=eu-orders").status_code == 404
+    assert client.get("/?cluster=unknown").status_code == 404
+    assert client.get("/events?cluster=unknown").status_code == 404
+
+
+def test_labels_of_the_configuration_are_shown_and_filtered(sample_template: Path) -> None:
+    rules = {"team": {"a<b": "orders-.*|price.*", "rest": ".*"}, "tier": {"gold": "price-feed"}}
+    source = SnapshotSource(sample_template, "default", labels=Labels(rules))
+    with TestClient(Page(source, PageSettings(labels=rules)).app, base_url=LOCAL) as client:
+        assert set(shown(client.get("/?label=team%3Aa%3Cb&type=streams").text)) == {RICH, "price-feed"}
+        assert shown(client.get("/?label=tier:gold").text) == ["price-feed"]
+        assert shown(client.get("/?label=tier:none").text) == []
+        assert "team:a&lt;b" in client.get(f"/group?id={RICH}").text
+
+
+def test_an_instant_shows_who_had_what_then(client: TestClient) -> None:
+    text = html.unescape(client.get(f"/group?id={RICH}&at=700m&range=24h").text)
+    assert "Tasks at the instant" in text
+    assert "orders-0-StreamThread-1" in text.split('id="instant"')[1]
+    assert 'class="at"' in text
+    before = client.get(f"/group?id={RICH}&at=2d").text
+    assert "no event of this group that is so old" in before
+    wrong = client.get(f"/group?id={RICH}&at=%3Cscript%3E&from=x").text
+    assert "A time must be like" in wrong
+    past = client.get(f"/group?id={RICH}&from=2026-01-01T00:00Z&to=2026-01-02T00:00Z").text
+    assert "No event in this time" in past
+
+
+def test_the_lag_then_is_that_of_the_newest_sample_before_the_instant(client: TestClient) -> None:
+    text = client.get(f"/group?id={RICH}&at=2026-01-01T00:00Z").text
+    assert "offsets," not in text.split('id="instant"')[1]
+    assert "<dt>Lag</dt><dd>" in client.get(f"/group?id={RICH}&at=100m").text.split('id="instant"')[1]
 
 
 def test_the_graph_holds_ids_and_names_apart(client: TestClient) -> None:
@@ -236,6 +324,51 @@ def test_a_warehouse_that_becomes_unreadable_is_shown_as_it_was(sample: Path) ->
     assert RICH in client.get("/").text
     (sample / "gone").rename(sample / "alerts")
     assert wait_until(lambda: "lacks the table alerts" not in client.get("/").text, seconds=10)
+
+
+def test_an_error_of_a_page_is_one_line_for_the_reader_and_one_for_the_job(
+    sample_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    page = Page(SnapshotSource(sample_template, "default"), PageSettings(), report=lines.append)
+    monkeypatch.setattr("streaming_app.page.app.overview", lambda *_: 1 / 0)
+    client = TestClient(page.app, base_url=LOCAL, raise_server_exceptions=False)
+    for _ in range(3):
+        response = client.get("/")
+        assert response.status_code == 500
+        assert "The page could not be made: ZeroDivisionError" in response.text
+        assert "Traceback" not in response.text
+    assert lines == ["The page could not be made: ZeroDivisionError: division by zero"]
+    assert client.get("/alerts").status_code == 200
+
+
+def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sample: Path) -> None:
+    def fail() -> tuple[GroupSummary, ...]:
+        raise WarehouseError("no such column")
+
+    source = SnapshotSource(sample, "default")
+    source._others = OtherGroups(fail)
+    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    assert RICH in client.get("/").text
+
+
+def test_groups_of_other_types_are_read_when_their_tables_change_and_seldom() -> None:
+    readings: list[int] = []
+
+    def read() -> tuple[GroupSummary, ...]:
+        readings.append(1)
+        return ()
+
+    others = OtherGroups(read)
+    assert others.newest("a", wait=5) == ((), 0)
+    others.newest("a", wait=5)
+    assert len(readings) == 1
+    others._rest_until = float("inf")
+    others.newest("b", wait=5)
+    assert len(readings) == 1
+    others._rest_until = 0.0
+    others.newest("b", wait=5)
+    assert len(readings) == 2
 
 
 def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:

@@ -17,6 +17,7 @@ from streaming_app.page.words import group_query
 from tests.page import screenshots
 from tests.page.browser import view
 from tests.page.sample import HOSTILE, RICH, group, replace_group, write_sample
+from tests.page.sample_others import CONSUMER, OTHER_CLUSTER
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -26,7 +27,14 @@ def _numbers(text: str | None) -> list[float]:
     return [float(one) for one in re.findall(r"-?[\d.]+", text or "")]
 
 
-VIEWS = {"overview": "/", "group": f"/group?id={RICH}", "alerts": "/alerts", "error": "/no-such-page"}
+VIEWS = {
+    "overview": "/",
+    "group": f"/group?id={RICH}",
+    "instant": f"/group?id={RICH}&range=24h&at=700m",
+    "other": f"/group?id={CONSUMER}",
+    "alerts": "/alerts",
+    "error": "/no-such-page",
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +55,10 @@ def test_axe_finds_nothing_on_any_view(chromium: Browser, url: str, scheme: str)
     with view(chromium, url, color_scheme=scheme) as seen:
         for name, path in VIEWS.items():
             seen.open(path)
-            if name == "group":
+            if name in {"group", "instant"}:
                 seen.wait_for_picture()
                 seen.page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
-            assert seen.axe() == [], name
+            assert seen.axe(only_contrast=scheme == "dark") == [], name
             seen.problems = [one for one in seen.problems if "404" not in one]  # of the error page
 
 
@@ -98,8 +106,10 @@ def test_the_picture_is_searched_reduced_and_saved(chromium: Browser, url: str) 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_are_shown_and_drawn_as_text(chromium: Browser, url: str, name: str) -> None:
     with view(chromium, url) as seen:
-        seen.open(f"/group?{group_query(name)}")
+        seen.open(f"/group?{group_query(name, at='10m')}")
         seen.wait_for_picture()
+        seen.page.locator("#timeline").focus()
+        seen.page.keyboard.press("ArrowLeft")
         assert seen.page.locator("#picture .node").count() == 4
         assert seen.page.locator("b:has-text('alert'), #picture script").count() == 0
         assert seen.width_overflow() <= 0
@@ -122,9 +132,90 @@ def test_every_control_is_reached_by_tab(chromium: Browser, url: str) -> None:
 def test_no_view_is_wider_than_the_window(chromium: Browser, url: str, width: int) -> None:
     """320 pixels are those of a window of 1,280 at 400 %."""
     with view(chromium, url, viewport={"width": width, "height": 640}) as seen:
-        for path in list(VIEWS.values())[:3]:
+        for path in list(VIEWS.values())[:5]:
             seen.open(path)
             assert seen.width_overflow() <= 0, path
+
+
+def test_the_timeline_is_pointed_at_and_zoomed(chromium: Browser, url: str) -> None:
+    with view(chromium, url) as seen:
+        seen.open(f"/group?id={RICH}&range=24h")
+        stage = seen.page.locator("#timeline")
+        stage.scroll_into_view_if_needed()
+        box = stage.bounding_box()
+        assert box
+        y = box["y"] + 20
+        seen.page.mouse.move(box["x"] + box["width"] / 2, y)
+        expect(seen.page.locator("#pointer .when")).to_contain_text("UTC")
+        seen.page.mouse.down()
+        seen.page.mouse.up()
+        expect(seen.page.get_by_label("Tasks at the instant")).to_be_visible()
+        assert "range=24h&at=" in seen.page.url
+        seen.page.mouse.move(box["x"] + box["width"] * 0.6, y)
+        seen.page.mouse.down()
+        seen.page.mouse.move(box["x"] + box["width"] * 0.8, y, steps=4)
+        seen.page.mouse.up()
+        expect(stage).to_have_attribute("data-selected", "")
+        begin, end = (datetime.fromisoformat(str(stage.get_attribute(f"data-{one}"))) for one in ("begin", "end"))
+        assert (end - begin).total_seconds() == pytest.approx(24 * 3600 * 0.2, rel=0.02)
+        seen.page.go_back()
+        expect(stage).to_have_attribute("data-selected", "24h")
+        seen.page.evaluate("history.replaceState(null, '', '#internal=0')")  # as the picture does
+        seen.page.get_by_role("link", name="Back to now").click()
+        expect(seen.page.get_by_label("Tasks at the instant")).to_have_count(0)
+        assert seen.page.url.endswith("range=24h#internal=0")
+
+
+def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:
+    with view(chromium, url) as seen:
+        seen.open(f"/group?id={RICH}&range=24h")
+        slider = seen.page.get_by_role("slider", name="Instant")
+        slider.focus()
+        seen.page.keyboard.press("Shift+ArrowLeft")
+        expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_be_visible()
+        first = slider.get_attribute("aria-valuetext")
+        seen.page.keyboard.press("ArrowLeft")
+        expect(slider).not_to_have_attribute("aria-valuetext", str(first))
+        seen.page.wait_for_timeout(600)  # the pause after a key, and the answer
+        assert seen.page.evaluate("document.activeElement.id") == "timeline"
+        assert slider.get_attribute("aria-valuetext") != first
+        seen.page.keyboard.press("+")
+        expect(slider).to_have_attribute("data-selected", "")
+        assert seen.page.evaluate("document.activeElement.id") == "timeline"
+        seen.page.keyboard.press("Escape")
+        expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_have_count(0)
+
+
+def test_another_cluster_is_chosen_and_stays_live(
+    chromium: Browser, serve_page: Callable[..., str], sample: Path
+) -> None:
+    with view(chromium, serve_page(sample)) as seen:
+        seen.open("/")
+        seen.page.get_by_label("Cluster").select_option(OTHER_CLUSTER)
+        expect(seen.page.locator("tbody tr")).to_have_count(1)
+        seen.page.wait_for_timeout(700)  # the new stream of events
+        changed = {**group("eu-orders", "NotReady", datetime.now(timezone.utc), 0), "cluster": OTHER_CLUSTER}
+        replace_group(sample, changed)
+        seen.page.wait_for_selector("tbody tr:has-text('NotReady')", timeout=10_000)
+        seen.page.get_by_role("link", name="eu-orders").click()
+        seen.wait_for_picture()
+        assert f"cluster={OTHER_CLUSTER}" in seen.page.url
+
+
+def test_without_javascript_an_instant_is_shown_by_a_form(chromium: Browser, url: str) -> None:
+    with view(chromium, url, java_script_enabled=False) as seen:
+        seen.open(f"/group?id={RICH}")
+        seen.page.get_by_label("Instant, UTC").fill("700m")
+        seen.page.get_by_role("button", name="Show").click()
+        assert "orders-0-StreamThread-1" in seen.page.inner_text("#instant")
+        seen.page.get_by_role("link", name="Zoom in").click()
+        assert "from=" in seen.page.url
+        assert "at=" in seen.page.url
+        assert "orders-0-StreamThread-1" in seen.page.inner_text("#instant")
+        seen.open(f"/group?{group_query(HOSTILE[2])}")
+        seen.page.get_by_label("Instant, UTC").fill("1m")
+        seen.page.get_by_role("button", name="Show").click()
+        assert "no event of this group" in seen.page.inner_text("#instant")
 
 
 def test_without_javascript_all_but_the_drawing_is_there(chromium: Browser, url: str) -> None:

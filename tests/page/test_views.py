@@ -11,20 +11,27 @@ from streaming_app.alerts.rules.alert import FIRING, Alert
 from streaming_app.page.description import described_of, description_graph, node_rows
 from streaming_app.page.graph import MAX_NODES, Graph
 from streaming_app.page.group_page import hosts_of
+from streaming_app.page.group_summary import GroupSummary, all_summaries
+from streaming_app.page.instant import instant_view
+from streaming_app.page.labels import Labels
 from streaming_app.page.lag_line import lag_line
 from streaming_app.page.overview import Query, overview
-from streaming_app.page.snapshot import GroupSummary
 from streaming_app.page.task_matrix import task_matrix, task_order
-from streaming_app.page.timeline import timeline
+from streaming_app.page.timeline import Events, timeline
 from streaming_app.page.topology_map import topology_map
+from streaming_app.page.window import Window, parse_window
 from streaming_app.page.words import duration, group_key, group_query, short_name
+from streaming_app.queries.history import group_at, parse_tasks
 from tests.odd_group_ids import ODD
 from tests.page.sample import group, member, part, rich_group, task
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
 
-def summary(group_id: str, state: str = "Stable", **columns: Any) -> GroupSummary:
+HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
+
+
+def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> GroupSummary:
     values: dict[str, Any] = {
         "group_type": "streams",
         "state_since": NOW,
@@ -77,11 +84,21 @@ def test_the_numbers_of_states_do_not_depend_on_the_chosen_states() -> None:
 
 
 def test_a_url_of_a_query_gives_the_same_query() -> None:
-    query = Query("a&b=c #", frozenset({"Empty", "Dead"}), "STALE", "moving", "lag", 3)
+    query = Query(
+        "a&b=c #",
+        frozenset({"Empty", "Dead"}),
+        frozenset({"share", "streams"}),
+        "team:a b",
+        "STALE",
+        "moving",
+        "lag",
+        3,
+        "other cluster",
+    )
     from starlette.datastructures import URL, QueryParams  # noqa: PLC0415
 
     parameters = QueryParams(URL(query.url(page=3)).query)
-    assert Query.parse(parameters, parameters.getlist("state")) == query
+    assert Query.parse(parameters, parameters.getlist("state"), parameters.getlist("type")) == query
     assert Query().url() == "./"
     assert "page" not in query.url(text="x")
 
@@ -132,7 +149,7 @@ def test_the_timeline_shows_each_state_for_as_long_as_it_lasted() -> None:
         event(30, "assignment_epoch", "1", "2", "member_joined"),
         event(15, "state", "Reconciling", "Stable"),
     ]
-    line = timeline(row, events, "1h", NOW)
+    line = timeline(row, Events(events), HOUR)
     assert [(span.value, span.x, span.width) for span in line.states] == [
         ("NotReady", 0, 500),
         ("Reconciling", 500, 250),
@@ -142,17 +159,162 @@ def test_the_timeline_shows_each_state_for_as_long_as_it_lasted() -> None:
     assert [(mark.x, mark.text) for mark in line.marks if mark.kind == "assignment"] == [
         (500, "assignment epoch: 1 → 2 (a member joined)")
     ]
-    quarter = timeline(row, events, "nonsense", NOW)
-    assert quarter.selected == "all"
+
+
+def test_a_part_of_the_past_is_drawn_with_what_was_before_and_after_it() -> None:
+    row = group("g", "Stable", NOW, 5, first_seen_at=NOW - timedelta(days=3), members=[{}, {}, {}])
+    window = Window(NOW - timedelta(minutes=40), NOW - timedelta(minutes=20), at=NOW - timedelta(minutes=30))
+    events = [event(30, "state", "Assigning", "Reconciling"), event(25, "member_left")]
+    line = timeline(row, Events(events, before={"state": "Assigning"}, joined_after=2), window)
+    assert [(span.value, span.x, span.width) for span in line.states] == [
+        ("Assigning", 0, 500),
+        ("Reconciling", 500, 500),
+    ]
+    assert [(step.x, step.members) for step in line.members] == [(0, 2), (750, 1)]
+    assert line.at == 500
+    quiet = timeline(row, Events([], before={"state": "Empty"}), window)
+    assert [(span.value, span.x, span.width) for span in quiet.states] == [("Empty", 0, 1000)]
+
+
+def test_what_is_before_the_events_that_were_read_is_not_drawn() -> None:
+    row = group("g", "Stable", NOW, 15, members=[{}])
+    line = timeline(row, Events([event(30, "state", "Assigning", "Stable")], is_cut=True, before={"state": "x"}), HOUR)
+    assert [(span.value, span.x) for span in line.states] == [("Stable", 500)]
+    assert [(step.x, step.members) for step in line.members] == [(500, 1)]
+    assert line.known_from == NOW - timedelta(minutes=30)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "begin", "end", "at"),
+    [
+        ({"range": "6h"}, 360, 0, None),
+        ({"from": "2026-11-22T11:00Z", "to": "2026-11-22T11:30Z"}, 60, 30, None),
+        ({"from": "2026-11-22T11:30Z", "to": "2026-11-22T11:00:00+00:00"}, 60, 30, None),
+        ({"at": "10m", "range": "1h"}, 60, 0, 10),
+        ({"at": "2026-11-22 09:00:00Z"}, 360, 0, 180),
+        ({"at": "2026-11-22 09:00:00", "range": "1h"}, 210, 150, 180),
+        ({"at": "2026-11-22T12:10Z"}, 20, -40, -10),
+        ({"at": "nonsense", "from": "x" * 9_999, "to": "9999999999h", "range": "1h"}, 60, 0, None),
+        ({"at": "0001-01-01T00:00+14:00", "range": "1h"}, 60, 0, None),
+        ({"range": "nonsense"}, 60, 0, None),
+    ],
+)
+def test_the_window_of_a_url_contains_its_instant(
+    parameters: dict[str, str], begin: float, end: float, at: float | None
+) -> None:
+    window = parse_window(parameters, group("g", "Stable", NOW, 15), NOW)
+    assert ((NOW - window.begin).total_seconds() / 60, (NOW - window.end).total_seconds() / 60) == (begin, end)
+    assert window.at == (None if at is None else NOW - timedelta(minutes=at))
+    assert bool(window.problem) == ("nonsense" in parameters.get("at", "") or "0001" in parameters.get("at", ""))
+    for moved in window.moves.values():
+        assert parse_window(moved, group("g", "Stable", NOW, 15), NOW).problem is None
+
+
+def test_zooming_keeps_the_instant_where_it_is() -> None:
+    window = Window(NOW - timedelta(hours=4), NOW, at=NOW - timedelta(hours=1))
+    zoomed = parse_window(window.moves["Zoom in"], group("g", "Stable", NOW, 15), NOW)
+    assert (zoomed.begin, zoomed.end) == (NOW - timedelta(minutes=105), NOW - timedelta(minutes=45))
+    ended = parse_window(
+        Window(NOW - timedelta(hours=4), NOW, "6h").moves["Zoom in"], group("g", "Stable", NOW, 15), NOW
+    )
+    assert (ended.begin, ended.end) == (NOW - timedelta(hours=1), NOW)
+    short = Window(NOW, NOW + timedelta(seconds=10)).moves["Zoom in"]
+    assert short["from"] != short["to"]
+
+
+def assigned(minutes: float, member_id: str, tasks: str | None) -> dict[str, Any]:
+    common = {"client_host": f"/{member_id}", "instance_id": None, "member_id": member_id}
+    return {**event(minutes, "assignment", None, tasks), **common}
+
+
+def joined(minutes: float, member_id: str) -> dict[str, Any]:
+    common = {"client_host": f"/{member_id}", "instance_id": None, "member_id": member_id}
+    return {**event(minutes, "member_joined", None, f"client-{member_id}"), **common}
+
+
+def test_an_instant_shows_who_had_which_task_then() -> None:
+    events = [
+        joined(60, "a"),
+        assigned(60, "a", "active 0_0,0_1,10_0; standby 1_0"),
+        joined(30, "b"),
+        assigned(30, "a", "active 0_0,10_0; standby 1_0"),
+        assigned(30, "b", "active 0_1"),
+        {**event(29, "state", "Reconciling", "Stable")},
+    ]
+    at = NOW - timedelta(minutes=20)
+    samples = [
+        {"topic": "t", "partition": 1, "lag": 40, "lag_seconds": 2.0},
+        {"topic": "t", "partition": 2, "lag": None, "lag_seconds": None},
+    ]
+    current = [task("b", "0_0"), task("b", "0_1"), task("a", "10_0", "standby")]
+    view = instant_view(group_at(events, at), at, current, samples, {("t", 1): "0_1"})
+    assert view.values["state"] == "Stable"
+    assert (view.members, view.lag, view.lag_seconds) == (2, 40, 2.0)
+    assert view.matrix.columns == [("0", 0), ("0", 1), ("1", 0), ("10", 0)]
+    by_member = {process.process_id: process for process in view.matrix.processes}
+    assert (by_member["a"].active, by_member["a"].standby, by_member["a"].client_ids) == (2, 1, ("client-a",))
+    assert by_member["b"].cells["0", 1][0].lag_level == 4
+    assert view.moved == ["0_0", "10_0"]
+    earlier = instant_view(group_at(events, NOW - timedelta(minutes=40)), at, current, [], {})
+    assert [process.process_id for process in earlier.matrix.processes] == ["a"]
+    assert earlier.lag is None
+
+
+def test_tasks_of_an_event_are_parsed_and_ids_with_separators_left_out() -> None:
+    text = "active 0_0,10_3,a_b_7; standby 1_2; warmup x,y_z"
+    assert list(parse_tasks(text)) == [
+        ("active", "0", 0),
+        ("active", "10", 3),
+        ("active", "a_b", 7),
+        ("standby", "1", 2),
+    ]
+    assert list(parse_tasks(None)) == []
+
+
+def test_labels_are_those_of_the_first_expression_that_matches_the_whole_id() -> None:
+    labels = Labels({"team": {"pay": "payments-.*|fraud", "all": ".*"}, "tier": {"gold": "payments-.*"}})
+    assert labels.of("payments-x\ny") == (("team", "pay"), ("tier", "gold"))
+    assert labels.of("my-payments-x") == (("team", "all"),)
+    assert Labels({}).of("x") == ()
+
+
+def test_groups_are_filtered_by_type_and_label() -> None:
+    groups = [
+        summary("a", labels=(("team", "x"),)),
+        summary("b", None, group_type="classic"),
+        summary("c", "Empty", group_type="share", labels=(("team", "x"), ("team", "y"))),
+        summary("d", "Dead"),
+    ]
+
+    def names(**query: Any) -> list[str]:
+        return [one.group_id for one in overview(groups, Query(**query)).rows]
+
+    assert names() == ["a", "b", "c"]
+    assert names(types=frozenset({"classic", "share"})) == ["b", "c"]
+    assert names(states=frozenset({"none"})) == ["b"]
+    assert names(label="team:x") == ["a", "c"]
+    assert names(label="team:z") == []
+    view = overview(groups, Query(types=frozenset({"share"})))
+    assert view.by_type == {"streams": 1, "classic": 1, "share": 1}
+    assert view.by_state == {"Empty": 1}
+    assert view.labels == ["team:x", "team:y"]
+    assert overview(groups[:1], Query()).by_type == {}
+
+
+def test_a_group_that_is_of_another_type_now_is_one_group() -> None:
+    streams = [summary("a"), summary("b", "Dead"), summary("c", group_type="classic"), summary("d", "Dead")]
+    others = [summary(name, None, group_type="consumer") for name in ("a", "b", "c", "e")]
+    types = {one.group_id: one.group_type for one in all_summaries(streams, others)}
+    assert types == {"a": "streams", "b": "consumer", "c": "consumer", "d": "streams", "e": "consumer"}
 
 
 def test_a_timeline_without_events_or_times_is_drawn() -> None:
     row = group("g", "Stable", NOW, 15, first_seen_at=None, state_since=None, updated_at=None)
     for selected in ("1h", "all"):
-        line = timeline(row, [], selected, NOW)
+        line = timeline(row, Events([]), parse_window({"range": selected}, row, NOW))
         assert [span.value for span in line.states] in ([], ["Stable"])
-        assert line.end > line.begin
-    later = timeline(row, [event(-10, "state", "Empty", "Stable")], "1h", NOW)  # another clock
+        assert line.window.end > line.window.begin
+    later = timeline(row, Events([event(-10, "state", "Empty", "Stable")]), HOUR)  # another clock
     assert all(0 <= span.x <= 1000 for span in later.states)
 
 

@@ -1,6 +1,7 @@
 // Keeps an open page up to date, and draws the picture where there is one. Everything works without this file, but for
 // the picture. No HTML is ever made from text here: new pages are parsed by the browser as it loads them.
 import { Idiomorph } from "./vendor/idiomorph.js";
+import { OWN_ATTRIBUTES, startTimeline } from "./timeline.js";
 
 const FILTER_PAUSE = 150; // milliseconds after a key
 const etags = new Map();
@@ -60,13 +61,16 @@ function show(fresh) {
     ignoreActiveValue: true,
     callbacks: {
       beforeNodeMorphed: (old) => !(old instanceof Element && (old.hasAttribute("data-keep") || old.id === "connection")),
-      beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
+      beforeAttributeUpdated: (name, node) =>
+        !(name === "open" && node.tagName === "DETAILS") && !(node.id === "timeline" && OWN_ATTRIBUTES.test(name)),
     },
   });
   document.title = fresh.title;
   measureSkew();
   countAges();
   startPicture();
+  startTimeline(go);
+  listen();
 }
 
 // Ages count on between two readings of the tables.
@@ -123,20 +127,35 @@ function filterSoon(event) {
   const form = event.target.closest?.("#filter");
   if (!form) return;
   clearTimeout(pause);
-  pause = setTimeout(() => {
+  const apply = () => {
     history.replaceState(null, "", filterUrl(form));
     refresh();
-  }, event.type === "submit" ? 0 : FILTER_PAUSE);
+  };
+  // What is chosen must be in the URL before a change of the tables loads the page of the old one.
+  if (event.type === "input" && event.target.type === "search") pause = setTimeout(apply, FILTER_PAUSE);
+  else apply();
+}
+
+// Goes to another URL of this page without loading it as a whole. The picture keeps its view in the hash.
+function go(url, replace = false) {
+  history[replace ? "replaceState" : "pushState"](null, "", url.split("#")[0] + location.hash);
+  refresh();
+}
+
+function submitSoftly(event) {
+  const form = event.target;
+  if (!form.hasAttribute("data-soft")) return;
+  event.preventDefault();
+  go(`${form.getAttribute("action").split("#")[0]}?${new URLSearchParams(new FormData(form))}`);
 }
 
 function followSoftly(event) {
   const link = event.target.closest?.("a[data-soft]");
   if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  history.pushState(null, "", link.getAttribute("href").split("#")[0]);
+  go(link.getAttribute("href"));
   const search = document.querySelector("#filter input[type=search]");
   if (search) search.value = new URLSearchParams(location.search).get("q") ?? "";
-  refresh();
 }
 
 // One stream of events: it only says that something has changed.
@@ -147,8 +166,16 @@ function connection(text) {
   if (element && element.textContent !== text) element.textContent = text;
 }
 
+let stream = null;
+let streamUrl = "";
+
 function listen() {
-  const events = new EventSource("events");
+  const url = document.getElementById("page").dataset.events;
+  if (stream && url === streamUrl && stream.readyState !== EventSource.CLOSED) return;
+  stream?.close();
+  const events = new EventSource(url);
+  stream = events;
+  streamUrl = url;
   events.onmessage = (event) => {
     const { tag, success } = JSON.parse(event.data);
     connection("");
@@ -165,7 +192,6 @@ function listen() {
     connection("Not connected: this may be out of date");
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 10000);
   };
-  addEventListener("pagehide", () => events.close(), { once: true });
 }
 
 async function startPicture() {
@@ -184,12 +210,13 @@ document.addEventListener("submit", (event) => {
   if (event.target.id === "filter") {
     event.preventDefault();
     filterSoon(event);
-  }
+  } else submitSoftly(event);
 });
 document.addEventListener("click", followSoftly);
 document.addEventListener("pointerover", localTime);
 document.addEventListener("focusin", localTime);
 addEventListener("popstate", refresh);
+addEventListener("pagehide", () => stream?.close());
 addEventListener("pageshow", (event) => {
   if (event.persisted) {
     listen();
@@ -201,3 +228,4 @@ measureSkew();
 countAges();
 listen();
 startPicture();
+startTimeline(go);

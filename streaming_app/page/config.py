@@ -1,0 +1,60 @@
+"""The section `page` of the configuration: its keys and their valid values. It needs no package of the extra `web`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from streaming_app.metrics.settings import split_address
+
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
+_LABEL = r"[A-Za-z_][A-Za-z0-9_.-]{0,62}"
+
+
+def check_listen(text: str) -> str:
+    """Return the address. Raises ValueError if it is not `HOST:PORT`."""
+    split_address(text)
+    return text
+
+
+def check_base_path(text: str) -> str:
+    """Return the path without a slash at the end. Raises ValueError if it is no path."""
+    path = text if text.startswith("/") or not text else f"/{text}"
+    if not _BASE_PATH.fullmatch(path):
+        raise ValueError(f'must be a path of letters, digits and -._~, such as /streams, not "{text}"')
+    return path.rstrip("/")
+
+
+def _check_regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f'is not a valid regular expression: {error} of "{text}"') from None
+    return text
+
+
+_Regex = Annotated[str, AfterValidator(_check_regex)]
+_Name = Annotated[str, Field(pattern=f"^{_LABEL}$")]
+_Value = Annotated[str, Field(min_length=1, max_length=63)]
+LabelRules = Mapping[_Name, Mapping[_Value, _Regex]]
+
+
+class PageConfig(BaseModel):
+    """The section `page`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    listen: Annotated[str, AfterValidator(check_listen)] | None = None
+    """Where the job serves the page: `HOST:PORT`; None: it does not. `web` has its own flag."""
+    base_path: Annotated[str, AfterValidator(check_base_path)] = ""
+    """The path of the page, for a proxy that passes paths on as they are."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which the page is reached, in addition to `localhost` and every IP address."""
+    auth_file: Path | None = None
+    """Who may read it: lines `USER:PASSWORD` or `Bearer TOKEN`; None: everybody who reaches the address."""
+    labels: LabelRules = {}
+    """Labels of groups: by name and value, the regular expression that the whole group id matches."""

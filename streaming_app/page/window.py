@@ -1,0 +1,138 @@
+"""The time that the history of a group shows: a range up to now, or a part of the past; and the instant in it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from streaming_app.queries.topology_diff import parse_time
+
+Row = Mapping[str, Any]
+RANGES: Mapping[str, timedelta | None] = {
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "24h": timedelta(days=1),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+    "all": None,
+}
+_SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(days=3_650)
+_AROUND = timedelta(minutes=30)  # on each side of an instant that is in no range
+_ZOOM = 4
+_NAMES = ("at", "from", "to")
+_YEARS = 1970, 2999
+_PROBLEM = "A time must be like 2026-03-14 03:12:00Z, in UTC, or like 10m for ten minutes ago."
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time, and an instant in it."""
+
+    begin: datetime
+    end: datetime
+    selected: str = ""
+    """The range up to now; empty for a part of the past."""
+    at: datetime | None = None
+    problem: str | None = None
+    """Why what the URL gives as a time is none."""
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """What stands for it in a URL, but for the instant."""
+        if self.selected:
+            return {"range": self.selected}
+        return {"from": url_time(self.begin), "to": url_time(self.end)}
+
+    @property
+    def _center(self) -> datetime:
+        middle = self.begin + (self.end - self.begin) / 2
+        if self.at and self.begin <= self.at <= self.end:
+            return self.at
+        return self.end if self.selected else middle
+
+    def zoomed(self, factor: float) -> dict[str, str]:
+        """Return the parameters of a window that is so many times as long, about the instant if there is one."""
+        length = min(_LONGEST, max(_SHORTEST, (self.end - self.begin) * factor))
+        share = (self._center - self.begin) / (self.end - self.begin)
+        return _past(self._center - length * share, length)
+
+    @property
+    def moves(self) -> Mapping[str, dict[str, str]]:
+        """The parameters of the windows around it, by what a link to them is called."""
+        length = self.end - self.begin
+        return {
+            "Earlier": _past(self.begin - length / 2, length),
+            "Later": _past(self.begin + length / 2, length),
+            "Zoom in": self.zoomed(1 / _ZOOM),
+            "Zoom out": self.zoomed(_ZOOM),
+        }
+
+
+def parse_window(parameters: Mapping[str, str], group: Row, now: datetime) -> Window:
+    """Return the window that a URL asks for: `range`, or `from` and `to`; with `at`, one in which that instant is."""
+    times, problem = _times(parameters, now)
+    at = times.get("at")
+    if "from" in times and "to" in times:
+        begin, end = sorted((times["from"], times["to"]))
+        return Window(begin, max(end, begin + _SHORTEST), at=at, problem=problem)
+    selected = parameters.get("range", "")
+    if selected not in RANGES:
+        selected = default_range(group, now)
+    begin = _begin(selected, group, now)
+    if at and not begin <= at <= now:
+        if parameters.get("range") in RANGES or at > now:
+            return Window(at - _AROUND, at + _AROUND, at=at, problem=problem)
+        selected = next((name for name, length in RANGES.items() if length and now - at < length), "all")
+        begin = min(_begin(selected, group, now), at)
+    return Window(begin, now if now > begin else begin + timedelta(minutes=1), selected, at, problem)
+
+
+def _times(parameters: Mapping[str, str], now: datetime) -> tuple[dict[str, datetime], str | None]:
+    """Return the times that are given by name, and what is wrong with one."""
+    times: dict[str, datetime] = {}
+    problem = None
+    for name in _NAMES:
+        text = parameters.get(name, "").strip()
+        time = _parse(text, now) if text else None
+        if time:
+            times[name] = time
+        elif text:
+            problem = _PROBLEM
+    return times, problem
+
+
+def _parse(text: str, now: datetime) -> datetime | None:
+    """Return the time in UTC; None if it is none, or one that no record has."""
+    try:
+        time = parse_time(text, now).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+    return time if _YEARS[0] <= time.year <= _YEARS[1] else None
+
+
+def default_range(group: Row, now: datetime) -> str:
+    """Return the shortest range in which the newest record of the group is."""
+    newest = group["updated_at"] or now
+    return next((name for name, length in RANGES.items() if length and now - newest < length * 0.9), "all")
+
+
+def url_time(time: datetime) -> str:
+    """Return a time as it is written in a URL, to the second."""
+    return f"{time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _begin(selected: str, group: Row, now: datetime) -> datetime:
+    length = RANGES[selected]
+    if length:
+        return now - length
+    first = min(group.get("first_seen_at") or now, now)
+    return first - (now - first) * 0.02
+
+
+def _past(begin: datetime, length: timedelta) -> dict[str, str]:
+    try:
+        return {"from": url_time(begin), "to": url_time(begin + length)}
+    except OverflowError:
+        return {}

@@ -14,6 +14,7 @@ class JobConfig(Settings):
     bootstrap_server: BootstrapServer
     once: bool = False
     reset: bool = False
+    profile: bool = False
 
     @field_validator("warehouse")
     @classmethod

@@ -70,7 +70,7 @@ class OffsetsStream:
         self._plugin_read_at = -math.inf
         self._tables = KnownTables(config.warehouse, writer.files)
         self._query = StreamQuery(self._checkpoint, stop)
-        self.progress = Progress(report, health)
+        self.progress = Progress(report, health, shows_phases=config.profile)
         self._maintenance = Maintenance(
             writer,
             config.warehouse / "_jobs" / f"{config.cluster}.maintenance",

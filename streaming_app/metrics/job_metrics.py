@@ -10,6 +10,7 @@ from schemas.records_loader import record
 from streaming_app.groups.state_rules import STATES
 from streaming_app.job_status import JobStatus, OffsetsStatus
 from streaming_app.metrics.metric import Metric, Sample, single_value, unix_seconds
+from streaming_app.stream.batch_times import PHASES
 from streaming_app.stream.health import Totals
 
 _STATES = tuple(state for state in STATES if state != "Dead")
@@ -156,6 +157,15 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
             Sample(job.totals.batches, suffix="_count"),
             Sample(job.totals.batch_seconds_sum, suffix="_sum"),
         ],
+    ),
+    Metric(
+        "streams_groups_batch_phase_seconds_total",
+        "counter",
+        "Duration of all batches by what they did: "
+        + "; ".join(f"{name}: {about}" for name, about in PHASES.items())
+        + ".",
+        lambda job: [Sample(job.totals.phase_seconds.get(name, 0.0), (name,)) for name in PHASES],
+        ("phase",),
     ),
     Metric(
         "streams_groups_last_batch_duration_seconds",

@@ -59,6 +59,7 @@ class CommitsOutcome:
     quarantined: int = 0
     drifted: int = 0
     by_type: Mapping[int, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     def texts(self) -> list[str]:
         """Return the counts as the line of the batch has them."""

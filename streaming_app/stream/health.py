@@ -25,6 +25,8 @@ class Totals:
     drifted: int = 0
     batch_seconds_sum: float = 0.0
     last_batch_seconds: float = 0.0
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of all batches by phase, see `batch_times`."""
     behind: Mapping[int, int] = field(default_factory=dict)
     """Offsets still to be read, by partition of the topic; empty before the first batch."""
     restarts: int = 0
@@ -41,6 +43,11 @@ class Batch:
     quarantined: int
     drifted: int
     behind: Mapping[int, int]
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def _add(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    return {name: sums.get(name, 0.0) + more.get(name, 0.0) for name in {**sums, **more}}
 
 
 _SLOW_SECONDS = 60.0  # what arrives during a longer batch is late, although the batch read all there was
@@ -135,6 +142,7 @@ class Health:
                 drifted=totals.drifted + batch.drifted,
                 batch_seconds_sum=totals.batch_seconds_sum + batch.seconds,
                 last_batch_seconds=batch.seconds,
+                phase_seconds=_add(totals.phase_seconds, batch.phase_seconds),
                 behind=dict(batch.behind),
             )
             self._status = replace(

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from offsets_decoder import SHIPPED
 from schemas.table_definitions import history_tables, table
 from streaming_app.errors import JobError
+from streaming_app.stream.batch_times import BatchTimes
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
     TopicLookup,
@@ -74,6 +75,8 @@ class BatchOutcome:
     drifted: int = 0
     by_type: Mapping[int, int] = field(default_factory=dict)
     """Records that left the JVM, by record type; -1 for those without a key."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """By phase, see `batch_times`."""
 
     def texts(self) -> list[str]:
         """Return the counts as the line of the batch has them."""
@@ -166,6 +169,7 @@ class MicroBatchWriter:
         self._plans = SlicePlans(writer.files, checkpoint)
         self._versions = TableVersions(writer, checkpoint)
         self._topics_writer = ""  # of the batch that is written
+        self._times = BatchTimes()  # of the same
         self._lock = Lock()  # held while the tables are read, folded and written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -191,12 +195,14 @@ class MicroBatchWriter:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
         writer, self._topics_writer = batch_writers(self._cluster, query)
         self._plans.begin(writer, batch_id)
+        self._times = BatchTimes()
         raw = batch.where(WANTED_RECORDS).selectExpr(
             f"{GROUP_BYTES} AS group_bytes", "offset", "partition", "timestamp", "key", "value"
         )
         raw = raw.persist()
         try:
-            summary = _summarize(raw)  # the one reading of the topic
+            with self._times.measure("read"):
+                summary = _summarize(raw)  # the one reading of the topic
             counts: Counter[str] = Counter()
             start: Boundary | None = None
             for one in self._slices(raw, summary):
@@ -209,8 +215,9 @@ class MicroBatchWriter:
             raw.unpersist()
         totals = {name: counts[name] for name in ("decoded", "groups", "quarantined", "drifted")}
         if any(totals.values()):
-            self._versions.write()
-        self._on_done(batch_id, BatchOutcome(**totals, by_type=summary.by_type))
+            with self._times.measure("checkpoint"):
+                self._versions.write()
+        self._on_done(batch_id, BatchOutcome(**totals, by_type=summary.by_type, seconds=self._times.seconds))
         if self._maintenance:
             self._maintenance.after_batch(wrote=any(totals.values()))
 
@@ -225,7 +232,8 @@ class MicroBatchWriter:
         if not summary.records:
             return {}
         if summary.is_small:
-            table_of_records = raw.toArrow()
+            with self._times.measure("read"):
+                table_of_records = raw.toArrow()
             keys = [key for key in pc.unique(table_of_records["group_bytes"]).to_pylist() if key is not None]
             if len(keys) <= _FEW_GROUPS:
                 group_ids = [key.decode("utf-8", "replace") for key in keys]
@@ -237,30 +245,34 @@ class MicroBatchWriter:
     def _write_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:
         stored = None
         if not self._is_first:
-            stored = stored_as_records(self._few_rows_writer.find_stored_groups("group_id", group_ids))
+            with self._times.measure("stored"):
+                stored = stored_as_records(self._few_rows_writer.find_stored_groups("group_id", group_ids))
         return self._fold_here(records, stored, batch)
 
     def _refresh_reasons(self, batch: _Batch) -> None:
         """Give the NotReady groups their reasons: workers cannot ask the brokers, so they leave them out."""
         if self._topics:
-            stored = stored_as_records(self._few_rows_writer.find_stored_groups("state", ["NotReady"]))
+            with self._times.measure("stored"):
+                stored = stored_as_records(self._few_rows_writer.find_stored_groups("state", ["NotReady"]))
             no_records = stored.drop_columns("stored").slice(0, 0)
             self._fold_here(no_records, stored, batch._replace(writer=self._topics_writer))
 
     def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: _Batch) -> Mapping[str, int]:
-        ordered = sort_for_fold(records, stored)
-        folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
+        with self._times.measure("fold"):
+            ordered = sort_for_fold(records, stored)
+            folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
         if not folded.num_rows:  # only records of groups of other types
             return {}
         counts = {name: pc.sum(folded[name]).as_py() for name in COUNTS}
         frame = self._few_rows_writer.to_dataframe(folded)
         self._append(self._few_rows_writer, frame, counts, batch)
-        if counts["groups"] and stored is not None and stored.num_rows:
-            group_ids = folded["group_id"].drop_null().to_pylist()
-            self._few_rows_writer.replace_groups(_groups(frame), group_ids)
-        elif counts["groups"]:
-            self._is_first = False  # from now on, even if the next line fails
-            self._few_rows_writer.add_groups(_groups(frame))
+        with self._times.measure("groups"):
+            if counts["groups"] and stored is not None and stored.num_rows:
+                group_ids = folded["group_id"].drop_null().to_pylist()
+                self._few_rows_writer.replace_groups(_groups(frame), group_ids)
+            elif counts["groups"]:
+                self._is_first = False  # from now on, even if the next line fails
+                self._few_rows_writer.add_groups(_groups(frame))
         if self._listener:
             self._listener.on_rows(folded)
         return counts
@@ -278,12 +290,14 @@ class MicroBatchWriter:
         folded = ordered.mapInArrow(self._fold, FOLDED_DDL).persist()
         try:
             sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
-            counts = sums.collect()[0].asDict()
+            with self._times.measure("fold"):  # and the stored rows are read
+                counts = sums.collect()[0].asDict()
             self._append(self._writer, folded, counts, batch)
             if counts["groups"]:
                 write = self._writer.add_groups if is_first else self._writer.merge_groups
                 self._is_first = False
-                write(_groups(folded))
+                with self._times.measure("groups"):
+                    write(_groups(folded))
             if self._listener:
                 self._listener.on_bulk_change()
         finally:
@@ -291,12 +305,13 @@ class MicroBatchWriter:
         return counts
 
     def _append(self, writer: DeltaWriter, folded: DataFrame, counts: Mapping[str, int], batch: _Batch) -> None:
-        for output in APPENDED:
-            rows = _rows_of(folded, output, output.column).where(self._beyond_history[output.table])
-            if output is EVENTS and counts["retracted_events"]:
-                writer.rewrite_events(rows, _rows_of(folded, EVENTS, RETRACTED))
-            elif counts[output.count_column]:
-                writer.append(output.table, rows, *batch)
+        with self._times.measure("history"):
+            for output in APPENDED:
+                rows = _rows_of(folded, output, output.column).where(self._beyond_history[output.table])
+                if output is EVENTS and counts["retracted_events"]:
+                    writer.rewrite_events(rows, _rows_of(folded, EVENTS, RETRACTED))
+                elif counts[output.count_column]:
+                    writer.append(output.table, rows, *batch)
 
 
 def _summarize(raw: DataFrame) -> _Summary:

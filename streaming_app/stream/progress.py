@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from streaming_app.stream.batch_times import all_phases, describe_phases
 from streaming_app.stream.health import Batch, Health
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class Outcome(Protocol):
     def drifted(self) -> int:
         """Records with unknown tagged fields."""
 
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds by phase, of those that were measured, see `batch_times`."""
+
     def texts(self) -> list[str]:
         """Return the counts as the line of the batch has them."""
 
@@ -46,8 +51,16 @@ class Progress(StreamingQueryListener):
     end_known_at: datetime | None = None
     """When the end of the topic was determined up to which all batches read; None if each determines it."""
 
-    def __init__(self, write: Callable[[str], None], health: Health, query_name: str | None = None) -> None:
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        health: Health,
+        query_name: str | None = None,
+        *,
+        shows_phases: bool = False,
+    ) -> None:
         """Report the query of this name; without one, that which has no name."""
+        self._shows_phases = shows_phases
         self._write = write
         self._health = health
         self._query_name = query_name
@@ -68,11 +81,15 @@ class Progress(StreamingQueryListener):
         if not outcome:
             return
         seconds, behind = progress.batchDuration / 1000, _behind(progress)
-        batch = Batch(progress.numInputRows, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind)
+        phases = all_phases(outcome.seconds, dict(progress.durationMs), seconds)
+        batch = Batch(
+            progress.numInputRows, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases
+        )
         self._health.batch_done(batch, self.end_known_at or _time(progress.timestamp))
         if progress.numInputRows:
             left = sum(behind.values())
-            self._write(batch_line(progress.batchId, progress.numInputRows, seconds, outcome, left))
+            shown = phases if self._shows_phases else {}
+            self._write(batch_line(progress.batchId, progress.numInputRows, seconds, outcome, left, shown))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Note which query it is; the job writes its own line at the start. Spark calls this before a batch begins."""
@@ -112,12 +129,15 @@ def _offsets(text: str | None) -> dict[int, int]:
     return {int(partition): offset for by_partition in topics.values() for partition, offset in by_partition.items()}
 
 
-def batch_line(batch_id: int, seen: int, seconds: float, outcome: Outcome, behind: int) -> str:
-    """Return the line of a batch: what was read, the counts, how long it took, how many offsets are left."""
+def batch_line(  # noqa: PLR0913, PLR0917 - each is a part of the line
+    batch_id: int, seen: int, seconds: float, outcome: Outcome, behind: int, phases: Mapping[str, float]
+) -> str:
+    """Return the line of a batch: what was read, the counts, how long it took and where, how many offsets are left."""
+    where = describe_phases(phases)
     parts = [
         f"{seen:,} records seen",
         *outcome.texts(),
-        f"{seconds:.1f} s",
+        f"{seconds:.1f} s" + (f" ({where})" if where else ""),
         f"{behind:,} behind",
     ]
     return f"batch {batch_id}: " + ", ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,9 +36,11 @@ def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
     missing = unique("missing")
     SimulatedMember(client, unready, topology(subtopology("0", source_topics=[missing]))).join()
 
-    first = run_job(broker.bootstrap_server, tmp_path)
+    first = run_job(broker.bootstrap_server, tmp_path, "--profile")
     assert first.returncode == 0, first.stderr
-    assert "batch 0:" in first.stdout
+    assert re.search(
+        r"^batch 0: .* [0-9.]+ s \((\w+ [0-9.]+, )*groups [0-9.]+(, \w+ [0-9.]+)*\), ", first.stdout, re.MULTILINE
+    )
     before = {row["group_id"]: row for row in WarehouseReader(tmp_path).rows("SELECT * FROM groups")}
     for described in client.describe([stable, unready, emptied]):
         row = before[described["group_id"]]

@@ -38,10 +38,10 @@ def test_every_file_has_the_version_of_the_package() -> None:
 
 
 def test_the_image_has_supported_versions_of_java_and_python_and_does_not_run_as_root() -> None:
-    java = re.search(r"JAVA_IMAGE=eclipse-temurin:(\d+)\.", DOCKERFILE)
+    java = re.search(r"JAVA_IMAGE=eclipse-temurin:(\d+)-jre-", DOCKERFILE)
     assert java
     assert OLDEST <= int(java[1]) <= NEWEST
-    assert re.search(r"PYTHON_IMAGE=python:3\.11\.\d+-slim", DOCKERFILE)
+    assert re.search(r"PYTHON_IMAGE=python:3\.11-slim-bookworm$", DOCKERFILE, re.MULTILINE)
     users = re.findall(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE)
     pod = VALUES["podSecurityContext"]
     assert users == [(str(pod["runAsUser"]), str(pod["runAsGroup"]))]

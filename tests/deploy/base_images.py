@@ -59,6 +59,15 @@ def provide(engine: Engine, image: str) -> None:
     engine.run("tag", f"stand-in/{stand_in}", image)
 
 
+def reason_without(engine: Engine, image: str) -> str | None:
+    """Do what `provide` does; return why there is no such image, None if there is."""
+    try:
+        provide(engine, image)
+    except ImageUnavailableError as error:
+        return str(error)
+    return None
+
+
 def is_stand_in(engine: Engine, image: str) -> bool:
     """Return whether this image was made here from Debian."""
     return bool(engine.run("image", "inspect", "-f", f'{{{{index .Config.Labels "{STAND_IN_LABEL}"}}}}', image))

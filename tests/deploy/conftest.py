@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import yaml
 
-from tests.deploy.docker_engine import Engine, EngineUnavailableError, docker_engine
+from tests.deploy import base_images
+from tests.deploy.docker_engine import ROOT, Engine, EngineUnavailableError, docker_engine
+
+COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text("utf-8"))
+IMAGE = COMPOSE["services"]["streams-groups"]["image"]
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +22,18 @@ def engine() -> Iterator[Engine]:
             yield running
     except EngineUnavailableError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def image(engine: Engine) -> str:
+    """The image, built from this checkout."""
+    try:
+        for base in base_images.dockerfile_bases():
+            base_images.provide(engine, base)
+    except base_images.ImageUnavailableError as error:
+        pytest.skip(str(error))
+    engine.build(IMAGE, ROOT / "deploy" / "Dockerfile", ROOT)
+    return IMAGE
 
 
 @pytest.fixture

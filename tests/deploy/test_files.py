@@ -128,6 +128,19 @@ def _unknown_values(values: dict[str, Any], schema: dict[str, Any], path: str) -
             yield from _unknown_values(value, known, f"{path}{name}.")
 
 
+@pytest.mark.parametrize("file", sorted((CHART.parent / "examples").iterdir()), ids=lambda file: file.name)
+def test_the_examples_of_the_chart_have_only_known_values(file: Path) -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    values = yaml.safe_load(file.read_text("utf-8"))
+    assert sorted(_unknown_values(values, schema, "")) == []
+    config = values.get("config", {})
+    assert config.keys() <= Settings.model_fields.keys()
+    # A warehouse that is not on the volume needs none.
+    assert ("://" in config.get("warehouse", "")) == (
+        values.get("warehouse", {}).get("persistence") == {"enabled": False}
+    )
+
+
 def test_every_value_of_the_chart_is_used() -> None:
     templates = "".join(file.read_text("utf-8") for file in (CHART / "templates").iterdir())
     assert [name for name in VALUES if f".Values.{name}" not in templates] == []

@@ -37,7 +37,6 @@ VARIANTS = {
     ],
     "executors": ["--set", f"{_REQUIRED},executors.enabled=true,warehouse.persistence.accessModes[0]=ReadWriteMany"],
     "object store": ["--set", f"{_REQUIRED},warehouse.persistence.enabled=false,config.warehouse=/mnt/other"],
-    "page": ["--set", f"{_REQUIRED},page.enabled=true,page.descriptions=true,page.allowedHosts[0]=groups.example.com"],
     "existing": ["--set", f"{_REQUIRED},secrets.existingSecret=mine,warehouse.persistence.existingClaim=mine"],
 }
 

@@ -5,7 +5,7 @@
 # make lint   ruff, mypy, import-linter
 # make docs   the documentation as HTML in build/docs, its generated parts written first; warnings are errors
 # make wheel   sdist, wheel and bill of materials in build/dist, and the wheel run in a fresh environment
-# make check-deploy   deploy/ by the tools of its formats, and the job on a Spark cluster
+# make check-deploy   deploy/ by the tools of its formats, built and run where there is a Docker engine; a Spark cluster
 
 PYTHON ?= python3
 VENV   := .venv

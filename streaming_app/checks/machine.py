@@ -1,9 +1,12 @@
-"""Java, memory, jars and the ports of the metrics and the page on this machine."""
+"""Java, memory, the user, temporary files, jars and the ports of the metrics and the page on this machine."""
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import socket
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +35,8 @@ def check_machine(
     """Yield the results about this machine; missing jars are fetched, as the job would do. `conf` is Spark's."""
     yield _check_java()
     yield judge_memory(total_memory(), heap_bytes(conf))
+    yield check_user(os.getuid())
+    yield check_temporary_files(Path(tempfile.gettempdir()))
     if line := version_warning():
         yield warning("versions", line)
     yield _check_jars(progress)
@@ -87,6 +92,26 @@ def judge_memory(total: int | None, heap: int | None) -> Result:
     if total < advised:
         return warning("memory", text, "it may not be enough for a first catch-up with thousands of groups")
     return ok("memory", text)
+
+
+def check_user(user_id: int) -> Result:
+    """Return whether the user has a name, without which Hadoop's login fails and Spark does not start."""
+    try:
+        return ok("user", pwd.getpwuid(user_id).pw_name)
+    except KeyError:
+        return failed("user", f"user {user_id} has no name", "add a line for it to /etc/passwd, or run as another user")
+
+
+def check_temporary_files(directory: Path) -> Result:
+    """Return whether the JVM can load libraries from there, which Snappy, Zstandard and Netty unpack at run time."""
+    check = "temporary files"
+    try:
+        flags = os.statvfs(directory).f_flag
+    except OSError as error:
+        return failed(check, f"{directory}: {error.strerror or error}", "set TMPDIR to another directory")
+    if flags & getattr(os, "ST_NOEXEC", 0):  # not on macOS
+        return failed(check, f"{directory} is mounted with noexec", "mount it with exec (Docker: --tmpfs /tmp:exec)")
+    return ok(check, f"libraries can be loaded from {directory}")
 
 
 def check_port(listen: str | None) -> Result:

@@ -30,6 +30,7 @@ SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class pa
     "com.google.code.findbugs:jsr305",
     "org.antlr:antlr4-runtime",
     "org.apache.hadoop:*",
+    "org.apache.logging.log4j:*",
     f"org.apache.spark:spark-tags_{SCALA}",
     "org.lz4:lz4-java",
     "org.scala-lang:*",

@@ -1,7 +1,7 @@
 """A broker in a container of Kafka's image, and the environment variable that selects the kind of broker.
 
-STREAMS_GROUPS_BROKER=docker selects it; `jars`, the default, selects `LocalBroker`. It was written without a Docker
-engine: only its error message is tested. Every figure of this project was measured with `LocalBroker`.
+STREAMS_GROUPS_BROKER=docker selects it; `jars`, the default, selects `LocalBroker`. `make check-deploy` tests it, with
+an image of Kafka that was made from the jars. Every figure of this project was measured with `LocalBroker`.
 """
 
 import os

@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from streaming_app.checks import machine
-from streaming_app.checks.machine import check_machine, check_port, heap_bytes, judge_memory
+from streaming_app.checks.machine import (
+    check_machine,
+    check_port,
+    check_temporary_files,
+    check_user,
+    heap_bytes,
+    judge_memory,
+)
 from streaming_app.checks.result import FAILED, OK, WARNING
 from streaming_app.jvm.tested_versions import SparkAndDelta
 
@@ -65,6 +74,23 @@ def test_a_free_port_is_still_free_afterwards(busy: int) -> None:
 
 def test_an_address_of_another_machine_cannot_be_listened_at() -> None:
     assert check_port("192.0.2.1:9464").status == FAILED
+
+
+def test_a_user_without_a_name_is_a_failure() -> None:
+    assert check_user(os.getuid()).status == OK
+    assert (check_user(54_321).status, check_user(54_321).text) == (FAILED, "user 54321 has no name")
+
+
+def test_a_directory_of_temporary_files_that_allows_no_libraries_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_temporary_files(tmp_path).status == OK
+    missing = check_temporary_files(tmp_path / "missing")
+    assert (missing.status, missing.text) == (FAILED, f"{tmp_path}/missing: No such file or directory")
+    # tests/deploy/check_image.py has a real one
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
+    noexec = check_temporary_files(tmp_path)
+    assert (noexec.status, noexec.text) == (FAILED, f"{tmp_path} is mounted with noexec")
 
 
 def test_a_missing_java_is_one_failure_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

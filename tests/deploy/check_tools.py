@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "charts" / "streams-groups"
 TOOLS = ROOT / "build" / "deploy-tools" / "bin"
-KUBERNETES = "1.32.0"
+KUBERNETES = "1.37.0"
+# The oldest that Chart.yaml allows, and the last three releases for which kubernetes-validate has schemas.
+KUBERNETES_VERSIONS = ("1.25", "1.35", "1.36", "1.37")
 OPERATORS = {"ServiceMonitor", "PrometheusRule"}  # kinds of the Prometheus Operator
 
 _REQUIRED = "config.bootstrap_server=kafka:9092"
@@ -35,6 +38,10 @@ VARIANTS = {
     "executors": ["--set", f"{_REQUIRED},executors.enabled=true,warehouse.persistence.accessModes[0]=ReadWriteMany"],
     "object store": ["--set", f"{_REQUIRED},warehouse.persistence.enabled=false,config.warehouse=/mnt/other"],
     "existing": ["--set", f"{_REQUIRED},secrets.existingSecret=mine,warehouse.persistence.existingClaim=mine"],
+}
+
+VARIANTS |= {
+    file.name: ["--values", str(file), "--set", _REQUIRED] for file in sorted((CHART.parent / "examples").iterdir())
 }
 
 
@@ -75,13 +82,16 @@ def test_helm_lints_the_chart() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_rendered_chart_is_valid_for_kubernetes_and_for_the_job(variant: str, tmp_path: Path) -> None:
+def test_the_rendered_chart_is_valid_for_kubernetes_and_for_the_job(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "key")
     result = _render(variant, tmp_path)
     assert result.returncode == 0, result.stderr
     documents = [document for document in yaml.safe_load_all(result.stdout) if document]
     kubernetes_file = tmp_path / "kubernetes.yaml"
     kubernetes_file.write_text(yaml.safe_dump_all(one for one in documents if one["kind"] not in OPERATORS), "utf-8")
-    for version in ("1.25", "1.32", "1.37"):
+    for version in KUBERNETES_VERSIONS:
         validation = _run(_find_tool("kubernetes-validate"), "--strict", "-k", version, kubernetes_file)
         assert validation.returncode == 0, validation.stdout + validation.stderr
 
@@ -113,9 +123,23 @@ def test_compose_accepts_its_file() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    unit = (DEPLOY / "systemd" / "streams-groups.service").read_text("utf-8")
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit, with a command that exists on this machine."""
+    text = (DEPLOY / "systemd" / "streams-groups.service").read_text("utf-8")
     copy = tmp_path / "streams-groups.service"
-    copy.write_text(unit.replace("/opt/streams-groups/bin/streams-groups", sys.executable), "utf-8")
-    result = _run(_find_tool("systemd-analyze"), "verify", "--man=no", copy)
+    copy.write_text(text.replace("/opt/streams-groups/bin/streams-groups", sys.executable), "utf-8")
+    return copy
+
+
+def test_systemd_accepts_the_unit(unit: Path) -> None:
+    result = _run(_find_tool("systemd-analyze"), "verify", "--man=no", unit)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_unit_exposes_no_more_than_the_documents_say(unit: Path) -> None:
+    # The threshold is ten times the exposure level, 0.0 (safe) to 10.0.
+    result = _run(_find_tool("systemd-analyze"), "security", "--offline=true", "--no-pager", "--threshold=17", unit)
+    assert result.returncode == 0, result.stdout
+    score = re.findall(r"Overall exposure level for \S+: ([0-9.]+) ", result.stdout)
+    assert f"`systemd-analyze security`: {score[0]}" in (DEPLOY / "README.md").read_text("utf-8")

@@ -38,10 +38,10 @@ def test_every_file_has_the_version_of_the_package() -> None:
 
 
 def test_the_image_has_supported_versions_of_java_and_python_and_does_not_run_as_root() -> None:
-    java = re.search(r"JAVA_IMAGE=eclipse-temurin:(\d+)\.", DOCKERFILE)
+    java = re.search(r"JAVA_IMAGE=eclipse-temurin:(\d+)-jre-", DOCKERFILE)
     assert java
     assert OLDEST <= int(java[1]) <= NEWEST
-    assert re.search(r"PYTHON_IMAGE=python:3\.11\.\d+-slim", DOCKERFILE)
+    assert re.search(r"PYTHON_IMAGE=python:3\.11-slim-bookworm$", DOCKERFILE, re.MULTILINE)
     users = re.findall(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE)
     pod = VALUES["podSecurityContext"]
     assert users == [(str(pod["runAsUser"]), str(pod["runAsGroup"]))]
@@ -126,6 +126,19 @@ def _unknown_values(values: dict[str, Any], schema: dict[str, Any], path: str) -
             yield path + name
         elif isinstance(value, dict) and known:
             yield from _unknown_values(value, known, f"{path}{name}.")
+
+
+@pytest.mark.parametrize("file", sorted((CHART.parent / "examples").iterdir()), ids=lambda file: file.name)
+def test_the_examples_of_the_chart_have_only_known_values(file: Path) -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    values = yaml.safe_load(file.read_text("utf-8"))
+    assert sorted(_unknown_values(values, schema, "")) == []
+    config = values.get("config", {})
+    assert config.keys() <= Settings.model_fields.keys()
+    # A warehouse that is not on the volume needs none.
+    assert ("://" in config.get("warehouse", "")) == (
+        values.get("warehouse", {}).get("persistence") == {"enabled": False}
+    )
 
 
 def test_every_value_of_the_chart_is_used() -> None:

@@ -98,8 +98,8 @@ def test_untested_versions_are_one_line_with_the_command_that_installs_tested_on
     assert tested_versions.untested_warning(TESTED[0]) is None
     line = tested_versions.untested_warning(UNTESTED)
     assert line == (
-        "Spark 4.0.5 with Delta Lake 4.0.1 was not tested (tested: Spark 4.0.0 with Delta Lake 4.0.0); if the job "
-        "fails, `pip install pyspark==4.0.0 delta-spark==4.0.0`"
+        "Spark 4.0.5 with Delta Lake 4.0.1 was not tested (tested: Spark 4.0.0 with Delta Lake 4.0.0, "
+        "Spark 4.1.1 with Delta Lake 4.1.0); if the job fails, `pip install pyspark==4.0.0 delta-spark==4.0.0`"
     )
 
 
@@ -133,6 +133,8 @@ def test_the_package_requires_the_versions_that_were_tested() -> None:
 def test_the_documents_name_the_tested_versions() -> None:
     text = (ROOT / "docs" / "getting-started.md").read_text("utf-8")
     assert f"Spark {TESTED[0].spark}, Delta Lake {TESTED[0].delta}" in text
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| \S+ \| .+ \|$", text, re.MULTILINE)
+    assert [SparkAndDelta(*row) for row in rows] == list(TESTED)
 
 
 def jars_command(*arguments: str | Path) -> tuple[int, str]:

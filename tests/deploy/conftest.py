@@ -1,0 +1,48 @@
+"""Fixtures of the checks that need a Docker engine, and the lines that `make check-deploy` prints at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+
+from tests.deploy import base_images
+from tests.deploy.docker_engine import ROOT, Engine, EngineUnavailableError, docker_engine
+
+COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text("utf-8"))
+IMAGE = COMPOSE["services"]["streams-groups"]["image"]
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """A Docker engine. Without one the test is skipped, and says what is missing."""
+    try:
+        with docker_engine() as running:
+            yield running
+    except EngineUnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def image(engine: Engine) -> str:
+    """The image, built from this checkout."""
+    try:
+        for base in base_images.dockerfile_bases():
+            base_images.provide(engine, base)
+    except base_images.ImageUnavailableError as error:
+        pytest.skip(str(error))
+    engine.build(IMAGE, ROOT / "deploy" / "Dockerfile", ROOT)
+    return IMAGE
+
+
+@pytest.fixture
+def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Prints a line that pytest does not keep for itself: what was measured."""
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+
+    def write(line: str) -> None:
+        reporter.ensure_newline()
+        reporter.write_line(line)
+
+    return write

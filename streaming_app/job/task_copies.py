@@ -115,7 +115,7 @@ class TaskCopies:
         self._known: dict[str, _Group] = {}
         self._stored: list[TaskCopy] | None = None
         self._reported: set[str] = set()
-        self._statuses: tuple[GroupCopies, ...] = ()
+        self._statuses: tuple[GroupCopies, ...] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="task-copies", daemon=True)
 
@@ -128,8 +128,8 @@ class TaskCopies:
         self._stop.set()
         self._thread.join(_CLOSE_SECONDS)
 
-    def statuses(self) -> tuple[GroupCopies, ...]:
-        """Return the status of each group that runs, as of the last pass."""
+    def statuses(self) -> tuple[GroupCopies, ...] | None:
+        """Return the status of each group that runs, as of the last pass; None before the first one."""
         return self._statuses
 
     def _run(self) -> None:

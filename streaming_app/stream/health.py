@@ -186,6 +186,12 @@ class Health:
             since = None if exists else self._status.topic_missing_since or _now()
             self._status = replace(self._status, topic_missing_since=since)
 
+    def lag_pass(self, failure: str | None) -> None:
+        """Record that a pass over the lag has succeeded, or why it has failed."""
+        with self._lock:
+            since = None if failure is None else self._status.lag_failing_since or _now()
+            self._status = replace(self._status, lag_failing_since=since, lag_failure=failure)
+
     def maintenance_failed(self) -> None:
         """Count a task of maintenance that failed."""
         with self._lock:

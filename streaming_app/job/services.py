@@ -147,7 +147,13 @@ def background_services(
         if config.metrics.listen:
             newest_lag = lag.status if lag else _no_lag
             sources = MetricSources(
-                config.cluster, group_cache, health, evaluator.open_alerts, evaluator.sinks, newest_lag
+                config.cluster,
+                group_cache,
+                health,
+                evaluator.open_alerts,
+                evaluator.sinks,
+                newest_lag,
+                copies.sums if copies else dict,
             )
             registry = make_registry(sources, config.metrics)
             server = HttpServer(config.metrics.listen, make_app(registry, health, config.cluster))

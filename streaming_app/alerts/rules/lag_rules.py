@@ -95,7 +95,9 @@ def _lost(group: GroupLag, _thresholds: Thresholds, _context: EvaluationContext)
 
 def _rewound(group: GroupLag, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
     wrong = group.wrong.get(REWOUND)
-    if wrong is None or _was_reset(context.histories.get(group.group_id, NO_HISTORY), _time(wrong.since)):
+    if wrong is None or not group.has_tasks:
+        return None  # whether a group of another type was reset is not known
+    if _was_reset(context.histories.get(group.group_id, NO_HISTORY), _time(wrong.since)):
         return None
     since = _time(wrong.since)
     offsets = "; ".join(

@@ -196,6 +196,8 @@ def test_groups_of_other_types_are_found_on_request() -> None:
     known = follow([row(status="STOPPED", status_since=seconds(30))])
     assert find(known, NO_PROGRESS) is None
     assert find(known, NO_PROGRESS, lag_of_all_groups=True) is not None
+    rewound = follow([row(status="REWOUND", status_since=seconds(57), rewound_from=1_000)])
+    assert find(rewound, REWOUND, lag_of_all_groups=True) is None
 
 
 def test_a_group_that_the_settings_ignore_has_no_findings() -> None:

@@ -6,13 +6,21 @@ group's own interval between commits, see `streaming_app.lag.status`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from itertools import islice
 
 from streaming_app.alerts.durations import format_duration
 from streaming_app.alerts.rules.alert import CRITICAL, AlertKey, Finding
 from streaming_app.alerts.rules.history import NO_HISTORY, GroupHistory, empty_spells
+from streaming_app.alerts.rules.lag_texts import (
+    IN_SUMMARY,
+    format_names,
+    format_partitions,
+    format_places,
+    to_datetime,
+    to_details,
+    wrong_since,
+)
 from streaming_app.alerts.rules.rule import (
     HOUR,
     MINUTE,
@@ -25,12 +33,10 @@ from streaming_app.alerts.rules.rule import (
     is_recent,
     round_down,
 )
-from streaming_app.lag.group_lag import NO_PROGRESS, SLOW, GroupLag, WrongPartitions
-from streaming_app.lag.model import LagRow
+from streaming_app.lag.group_lag import NO_PROGRESS, SLOW, GroupLag
 from streaming_app.lag.status import LOST, RECREATED, REWOUND, UNOWNED
 
 _LAG_HIGH = "StreamsGroupLagHigh"
-_IN_SUMMARY = 3
 _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
 _AGES = (MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 7 * 24 * HOUR)
 
@@ -39,14 +45,14 @@ def _no_progress(group: GroupLag, thresholds: Thresholds, context: EvaluationCon
     wrong, restores_since = group.wrong.get(NO_PROGRESS), group.may_restore_since
     if wrong is None:
         return None
-    if restores_since is not None and is_recent(_time(restores_since), thresholds["restore"], context.now):
+    if restores_since is not None and is_recent(to_datetime(restores_since), thresholds["restore"], context.now):
         return None
-    since = _since(group, wrong)
+    since = wrong_since(group, wrong)
     return Finding(
         since,
-        f"{group.group_id} has lag and makes no progress in {_partitions(wrong)} since {format_time(since)}: "
-        f"{_places(wrong)}",
-        _details(wrong),
+        f"{group.group_id} has lag and makes no progress in {format_partitions(wrong)} since {format_time(since)}: "
+        f"{format_places(wrong)}",
+        to_details(wrong),
     )
 
 
@@ -56,13 +62,13 @@ def _lag_high(group: GroupLag, thresholds: Thresholds, context: EvaluationContex
         return None
     if group.catches_up and AlertKey(_LAG_HIGH, group.group_id) not in context.open_alerts:
         return None
-    since = _since(group, wrong)
+    since = wrong_since(group, wrong)
     oldest = max(age for age in _AGES if age <= max(wrong.lag_seconds, MINUTE))
     return Finding(
         since,
-        f"{group.group_id} does not catch up since {format_time(since)}: {_partitions(wrong)}, the oldest record is "
-        f"more than {format_duration(oldest)} old; {_places(wrong)}",
-        {**_details(wrong), "seconds_at_least": round(oldest)},
+        f"{group.group_id} does not catch up since {format_time(since)}: {format_partitions(wrong)}, the oldest record "
+        f"is more than {format_duration(oldest)} old; {format_places(wrong)}",
+        {**to_details(wrong), "seconds_at_least": round(oldest)},
     )
 
 
@@ -71,11 +77,12 @@ def _unowned(group: GroupLag, _thresholds: Thresholds, _context: EvaluationConte
     if wrong is None or not group.has_owners:
         return None  # no task at all has an owner: other rules are about groups that are Empty or NotReady
     tasks = sorted({row.task_id for row in wrong.named if row.task_id})
-    since = _since(group, wrong)
+    since = wrong_since(group, wrong)
     return Finding(
         since,
-        f"{group.group_id} has members, but none has {_list(tasks, 'task')}, with lag, since {format_time(since)}",
-        {**_details(wrong), "tasks": tasks},
+        f"{group.group_id} has members, but none has {format_names(tasks, 'task')}, with lag, since "
+        f"{format_time(since)}",
+        {**to_details(wrong), "tasks": tasks},
     )
 
 
@@ -83,13 +90,13 @@ def _lost(group: GroupLag, _thresholds: Thresholds, _context: EvaluationContext)
     wrong = group.wrong.get(LOST)
     if wrong is None:
         return None
-    since = _time(wrong.since)
+    since = to_datetime(wrong.since)
     at_least = round_down(wrong.lost_offsets)
     return Finding(
         since,
-        f"{group.group_id} lost records: at least {format_count(at_least, 'offset')} of {_partitions(wrong)} were "
-        f"deleted before the group read them, seen at {format_time(since)}",
-        {**_details(wrong), "lost_offsets_at_least": at_least},
+        f"{group.group_id} lost records: at least {format_count(at_least, 'offset')} of {format_partitions(wrong)} "
+        f"were deleted before the group read them, seen at {format_time(since)}",
+        {**to_details(wrong), "lost_offsets_at_least": at_least},
     )
 
 
@@ -97,16 +104,17 @@ def _rewound(group: GroupLag, _thresholds: Thresholds, context: EvaluationContex
     wrong = group.wrong.get(REWOUND)
     if wrong is None or not group.has_tasks:
         return None  # whether a group of another type was reset is not known
-    if _was_reset(context.histories.get(group.group_id, NO_HISTORY), _time(wrong.since)):
+    if _was_reset(context.histories.get(group.group_id, NO_HISTORY), to_datetime(wrong.since)):
         return None
-    since = _time(wrong.since)
+    since = to_datetime(wrong.since)
     offsets = "; ".join(
-        f"{row.topic}-{row.partition} from {row.rewound_from}" for row in islice(wrong.named, _IN_SUMMARY)
+        f"{row.topic}-{row.partition} from {row.rewound_from}" for row in islice(wrong.named, IN_SUMMARY)
     )
     return Finding(
         since,
-        f"{group.group_id} went back in {_partitions(wrong)} while it had members, at {format_time(since)}: {offsets}",
-        _details(wrong),
+        f"{group.group_id} went back in {format_partitions(wrong)} while it had members, at {format_time(since)}: "
+        f"{offsets}",
+        to_details(wrong),
     )
 
 
@@ -126,67 +134,13 @@ def _recreated(group: GroupLag, _thresholds: Thresholds, _context: EvaluationCon
     if not rows:
         return None  # there is nothing to read yet
     topics = sorted({row.topic for row in rows})
-    since = _time(wrong.since)
+    since = to_datetime(wrong.since)
     return Finding(
         since,
-        f"{group.group_id} has not committed since {_list(topics, 'topic')} was deleted and created again, seen at "
-        f"{format_time(since)}",
-        {**_details(wrong), "topics": topics},
+        f"{group.group_id} has not committed since {format_names(topics, 'topic')} was deleted and created again, seen "
+        f"at {format_time(since)}",
+        {**to_details(wrong), "topics": topics},
     )
-
-
-def _since(group: GroupLag, wrong: WrongPartitions) -> datetime:
-    """Return since when it has been so without a rebalance."""
-    return _time(max(wrong.since, group.settled_at))
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, timezone.utc)
-
-
-def _partitions(wrong: WrongPartitions) -> str:
-    return format_count(wrong.count, "partition")
-
-
-def _places(wrong: WrongPartitions) -> str:
-    more = wrong.count - _IN_SUMMARY
-    named = "; ".join(_place(row) for row in islice(wrong.named, _IN_SUMMARY))
-    return named + (f"; and {more:,} more" if more > 0 else "")
-
-
-def _place(row: LagRow) -> str:
-    text = f"{row.topic}-{row.partition}"
-    if row.task_id is not None:
-        text += f", task {row.task_id}"
-    if row.member_id is not None:
-        text += f" at {row.client_host or 'unknown host'}, process {row.process_id}"
-    return text
-
-
-def _list(names: Sequence[str], noun: str) -> str:
-    more = len(names) - _IN_SUMMARY
-    plural = "" if len(names) == 1 else "s"
-    return f"{noun}{plural} {', '.join(names[:_IN_SUMMARY])}" + (f" and {more:,} more" if more > 0 else "")
-
-
-def _details(wrong: WrongPartitions) -> dict[str, object]:
-    return {
-        "partition_count": wrong.count,
-        "lag_at_least": round_down(wrong.lag),
-        "partitions": [
-            {
-                "topic": row.topic,
-                "partition": row.partition,
-                "status": row.status,
-                "task": row.task_id or "",
-                "member_id": row.member_id or "",
-                "process_id": row.process_id or "",
-                "host": row.client_host or "",
-                **({} if row.committed_offset is None else {"committed_offset": row.committed_offset}),
-            }
-            for row in wrong.named
-        ],
-    }
 
 
 _LAG = (

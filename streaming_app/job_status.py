@@ -105,3 +105,7 @@ class JobStatus:
     self_check: SelfCheckStatus = SelfCheckStatus()
     offsets: OffsetsStatus | None = None
     """None if `offsets.enabled` is false."""
+    lag_failing_since: datetime | None = None
+    """Since when no pass over the lag has succeeded; None after one that has, and before the first one."""
+    lag_failure: str | None = None
+    """Why, in one line."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Protocol
@@ -18,7 +18,7 @@ from typing import Protocol
 from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.group_cache import GroupCache
 from streaming_app.alerts.rules.alert import FIRING, Alert, Delivery
-from streaming_app.alerts.rules.evaluate import RuleSettingsLookup, evaluate, watches_any
+from streaming_app.alerts.rules.evaluate import RuleSettingsLookup, evaluate, is_held, watches_any
 from streaming_app.alerts.rules.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.rules.rule import EvaluationContext
 from streaming_app.alerts.rules.survey import survey_cluster
@@ -27,6 +27,7 @@ from streaming_app.alerts.sinks.daily_summary import DailySummary
 from streaming_app.alerts.store import AlertStore
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.lag.group_lag import GroupLag
 
 _STOP = None
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
@@ -66,6 +67,7 @@ class EvaluatorConfig:
     notify_policy: NotifyPolicy
     descriptions: DescriptionSupport
     retention_days: float
+    lag_of_all_groups: bool = False
 
 
 class AlertEvaluator:
@@ -82,17 +84,19 @@ class AlertEvaluator:
         on_evaluated: Callable[[tuple[SinkStatus, ...]], None] = lambda _status: None,
         *,
         differing_groups: Callable[[], tuple[DifferingGroup, ...]] = tuple,
-        copies: Callable[[], Sequence[GroupCopies]] = tuple,
+        copies: Callable[[], Sequence[GroupCopies] | None] = tuple,
+        lag: Callable[[], Mapping[str, GroupLag] | None] = dict,
     ) -> None:
         """Restore the alerts from the table. Raises WarehouseError when it cannot be read.
 
         `make_notifier` gets the callback for the results of each attempt; `report` gets a line for the operator when
         something fails; `on_evaluated` is called after each evaluation with the status of the sinks;
-        `differing_groups` returns what the self-check reports, `copies` what is known of copies of tasks.
+        `differing_groups` returns what the self-check reports, `copies` what is known of copies of tasks,
+        `lag` with the lag of which groups something is wrong; both None while it is not known.
         """
         self._config, self._group_cache, self._store, self._job_status = config, group_cache, store, job_status
         self._report, self._on_evaluated, self._differing_groups = report, on_evaluated, differing_groups
-        self._copies = copies
+        self._copies, self._lag = copies, lag
         self._commits = 0
         self._unsaved: dict[tuple[str, ...], tuple[Alert, bool]] = {}
         stored = [self._without_removed_sinks(alert) for alert in store.alerts()]
@@ -189,6 +193,8 @@ class AlertEvaluator:
             open_alerts=self._state.open,
             differing_groups=self._differing_groups(),
             copies=self._copies(),
+            lag=self._lag(),
+            lag_of_all_groups=self._config.lag_of_all_groups,
         )
         changes = advance(
             self._state,
@@ -198,6 +204,7 @@ class AlertEvaluator:
             rule_settings_of=self._config.rule_settings_of,
             notify_policy=self._config.notify_policy,
             caught_up=job.caught_up,
+            is_held=lambda key: is_held(key, context),
         )
         self._state = changes.state
         changed = self._notifier.settle(changes.changed)

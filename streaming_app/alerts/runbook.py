@@ -20,6 +20,7 @@ from streaming_app.alerts.rules.description_rules import DESCRIPTION_RULES
 from streaming_app.alerts.rules.evaluate import AnyRule
 from streaming_app.alerts.rules.group_rules import GROUP_RULES
 from streaming_app.alerts.rules.job_rules import JOB_RULES
+from streaming_app.alerts.rules.lag_rules import LAG_RULES
 from streaming_app.alerts.rules.rebalance_rules import REBALANCE_RULES
 from streaming_app.alerts.rules.self_check_rules import SELF_CHECK_RULES
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
@@ -94,6 +95,7 @@ def _all_rules() -> tuple[AnyRule, ...]:
     return (
         *GROUP_RULES,
         *REBALANCE_RULES,
+        *LAG_RULES,
         *COPIES_RULES,
         *DESCRIPTION_RULES,
         *CLUSTER_RULES,
@@ -164,7 +166,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 _PARTS: Mapping[str, Callable[[], str]] = {
     "index": _index,
-    "alerts-groups": lambda: _sections((*GROUP_RULES, *REBALANCE_RULES, *COPIES_RULES)),
+    "alerts-groups": lambda: _sections((*GROUP_RULES, *REBALANCE_RULES, *LAG_RULES, *COPIES_RULES)),
     "alerts-descriptions": lambda: _sections((*DESCRIPTION_RULES, *CLUSTER_RULES)),
     "alerts-job": lambda: _sections((*JOB_RULES, *SELF_CHECK_RULES)),
     "states": _states,

@@ -23,6 +23,7 @@ from streaming_app.alerts.rules.evaluate import (
     RULES_FOR_COPIES,
     RULES_FOR_DIFFERING_GROUPS,
     RULES_FOR_GROUPS,
+    RULES_FOR_LAG,
     AnyRule,
     RuleSettingsLookup,
 )
@@ -66,7 +67,9 @@ if TYPE_CHECKING:
 else:
     RuleSections = _make_sections("RuleSections", RULES.values(), partial=False)
     OverrideSections = _make_sections(
-        "OverrideSections", (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_DIFFERING_GROUPS), partial=True
+        "OverrideSections",
+        (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_DIFFERING_GROUPS),
+        partial=True,
     )
 
 
@@ -92,6 +95,8 @@ class AlertSettings(_Section):
     """Except groups whose whole id matches one of these; a single one needs no list."""
     descriptions: DescriptionMode = "auto"
     """Whether the cluster keeps topology descriptions: `auto` detects it from the groups, or the brokers' config."""
+    lag_of: Literal["streams", "all"] = "streams"
+    """Whether the rules about lag are for streams groups only, or for groups of every type."""
     keep_firing_for: Duration = 0.0
     repeat_after: PositiveDuration | None = None
     """A firing notification is repeated this long after it was sent; default never."""

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from streaming_app.groups.group import ROLES
 from streaming_app.groups.snapshot import AWAY_EPOCH
 
-ACTIVE, STANDBY = "active", "standby"
+ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
 DEFAULT_ACCEPTABLE_LAG = 10_000
 """Kafka's default of `acceptable.recovery.lag`."""
 
@@ -168,6 +168,37 @@ def _by_task(offsets: Iterable[Mapping[str, Any]]) -> dict[TaskId, int]:
 
 def _host(client_host: str | None) -> str | None:
     return client_host and client_host.lstrip("/")
+
+
+@dataclass(frozen=True)
+class CopiesSum:
+    """The copies of all tasks of one group. Lags are None if the client of no such copy has reported any."""
+
+    standbys: int
+    standby_lag: int | None
+    standbys_behind: int
+    """Those whose lag is not acceptable."""
+    warmups: int
+    warmup_lag: int | None
+
+
+def sum_copies(copies: Iterable[TaskCopy]) -> CopiesSum:
+    """Sum up the copies of one group."""
+    by_role: defaultdict[str, list[TaskCopy]] = defaultdict(list)
+    for copy in copies:
+        by_role[copy.role].append(copy)
+    standbys, warmups = by_role[STANDBY], by_role[WARMUP]
+    behind = sum(
+        copy.lag is not None
+        and copy.lag > (DEFAULT_ACCEPTABLE_LAG if copy.acceptable_lag is None else copy.acceptable_lag)
+        for copy in standbys
+    )
+    return CopiesSum(len(standbys), _sum_of_lags(standbys), behind, len(warmups), _sum_of_lags(warmups))
+
+
+def _sum_of_lags(copies: Iterable[TaskCopy]) -> int | None:
+    lags = [copy.lag for copy in copies if copy.lag is not None]
+    return sum(lags) if lags else None
 
 
 # Whether a process may be stopped

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ class PassResult(NamedTuple):
     partitions: int
     requests: int
     seconds: float
+    groups: Mapping[str, GroupTasks] = MappingProxyType({})
 
 
 class LagPass:
@@ -98,7 +100,7 @@ class LagPass:
         rows = self.tracker.observe(commits, ends, groups, now)
         requests = latest.requests + stable.requests + starts + seeds
         errors = _errors(latest, fetched.errors)
-        return PassResult(rows, errors, now, len(keys), requests, time.monotonic() - began)
+        return PassResult(rows, errors, now, len(keys), requests, time.monotonic() - began, groups)
 
     def topic_ids(self) -> dict[str, str | None]:
         """Return the ids of the topics that the samples are of."""

@@ -21,6 +21,7 @@ from streaming_app.escapes import escape
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.kafka.admin import Admin
 from streaming_app.kafka.security import security_settings
+from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.lag_metrics import LagStatus
 from streaming_app.tables.lag_store import LagStore
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _BOOTSTRAP_MS = 10_000
 _POLL_SECONDS = 1.0
+_OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
 _CLOSE_SECONDS = 2.0
 _SAVE_SECONDS = 60.0  # between two writes of the samples
 _SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
@@ -55,17 +57,22 @@ class LagService:
         describe_error: Callable[[Exception], str] = str,
         clock: Callable[[], float] = time.time,
         is_ready: Callable[[], bool] = lambda: True,
+        on_pass: Callable[[str | None], None] = lambda _failure: None,
     ) -> None:
         """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
+
+        `on_pass` is called after each pass, with the error of one that failed.
 
         No pass begins while not `is_ready`: the job reads old records, or has itself reported that no broker answers.
         """
         self._settings, self._store, self._connect = settings, store, connect
         self._report, self._describe_error, self._clock, self._is_ready = report, describe_error, clock, is_ready
+        self._on_pass = on_pass
         self._pass = LagPass(store, settings.allowed_for, clock)
         self._admin: Admin | None = None
         self._is_restored = False
         self._result: PassResult | None = None
+        self._groups: Mapping[str, GroupLag] = {}
         self._written: list[object] | None = None
         self._written_at = self._saved_at = self._maintained_at = 0.0
         self._save_seconds = 0.0
@@ -100,6 +107,14 @@ class LagService:
         """The newest pass; None before the first one."""
         return self._result
 
+    def groups(self) -> Mapping[str, GroupLag] | None:
+        """Return the groups with whose lag something is wrong; None if the newest pass says nothing of now."""
+        result = self._result
+        if result is None:
+            return None
+        longest = _OLD_PASSES * max(self._settings.interval, 2 * result.seconds)
+        return self._groups if 0 <= self._clock() - result.at < longest else None
+
     def status(self) -> LagStatus | None:
         """Return the newest pass for the metrics; None before the first one."""
         result = self._result
@@ -130,6 +145,7 @@ class LagService:
                 return
             self.failures += 1
             line = self._describe_error(error)
+            self._on_pass(line)
             if line != self._reported:
                 self._reported = line
                 self._report(f"lag: not known at present: {line}")
@@ -143,9 +159,11 @@ class LagService:
         result = self._pass.run(self._admin)
         if self._stop.is_set():
             return
+        self._groups = group_lags(result.rows, result.groups, self._groups, result.at)
         self._result = result
         self._report_gaps(result)
         self._write(result)
+        self._on_pass(None)
         if self._reported is not None:
             self._reported = None
             self._report("lag: known again")
@@ -225,6 +243,7 @@ def make_lag_service(
         connect,
         report=report,
         describe_error=partial(_describe_error, config.bootstrap_server, properties),
+        on_pass=health.lag_pass,
         is_ready=lambda: health.status.caught_up and health.status.brokers_away_since is None,
     )
 

@@ -110,6 +110,10 @@ def background_services(
         heartbeat.beat(sinks)
         summaries.send_due()
 
+    lag = None
+    if config.lag.enabled:
+        properties = client_properties(config.bootstrap_server, config.command_config)
+        lag = make_lag_service(config, properties, health, report)
     evaluator = AlertEvaluator(
         EvaluatorConfig(
             cluster=config.cluster,
@@ -118,6 +122,7 @@ def background_services(
             notify_policy=config.alerts.notify_policy(sink.name for sink in config.sinks),
             descriptions=descriptions,
             retention_days=config.retention_days,
+            lag_of_all_groups=config.alerts.lag_of == "all",
         ),
         group_cache,
         store,
@@ -133,19 +138,22 @@ def background_services(
         on_evaluated,
         differing_groups=lambda: health.differing_groups,
         copies=copies.statuses if copies else tuple,
+        lag=lag.groups if lag else dict,
     )
     times = {sink.name: sink.summary for sink in config.sinks if isinstance(sink, TextSettings) and sink.summary}
     record = _SmallFile(files, config.warehouse / "_jobs" / f"{config.cluster}.summaries.json")
     summaries = DailySummaries(times, record, summary_at, evaluator.send_summary)
-    lag = None
-    if config.lag.enabled:
-        properties = client_properties(config.bootstrap_server, config.command_config)
-        lag = make_lag_service(config, properties, health, report)
     with ExitStack() as at_exit:
         if config.metrics.listen:
             newest_lag = lag.status if lag else _no_lag
             sources = MetricSources(
-                config.cluster, group_cache, health, evaluator.open_alerts, evaluator.sinks, newest_lag
+                config.cluster,
+                group_cache,
+                health,
+                evaluator.open_alerts,
+                evaluator.sinks,
+                newest_lag,
+                copies.sums if copies else dict,
             )
             registry = make_registry(sources, config.metrics)
             server = HttpServer(config.metrics.listen, make_app(registry, health, config.cluster))

@@ -27,7 +27,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streaming_app.errors import UserError
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.task_copies import TaskCopy, copies_of_description, copies_of_row, with_report_times
+from streaming_app.groups.task_copies import (
+    CopiesSum,
+    TaskCopy,
+    copies_of_description,
+    copies_of_row,
+    sum_copies,
+    with_report_times,
+)
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.errors import GroupError
 from streaming_app.kafka.group_descriptions import AUTHORIZATION_CODES, Descriptions, acceptable_lags, describe_each
@@ -115,7 +122,8 @@ class TaskCopies:
         self._known: dict[str, _Group] = {}
         self._stored: list[TaskCopy] | None = None
         self._reported: set[str] = set()
-        self._statuses: tuple[GroupCopies, ...] = ()
+        self._statuses: tuple[GroupCopies, ...] | None = None
+        self._sums: Mapping[str, CopiesSum] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="task-copies", daemon=True)
 
@@ -128,9 +136,13 @@ class TaskCopies:
         self._stop.set()
         self._thread.join(_CLOSE_SECONDS)
 
-    def statuses(self) -> tuple[GroupCopies, ...]:
-        """Return the status of each group that runs, as of the last pass."""
+    def statuses(self) -> tuple[GroupCopies, ...] | None:
+        """Return the status of each group that runs, as of the last pass; None before the first one."""
         return self._statuses
+
+    def sums(self) -> Mapping[str, CopiesSum]:
+        """Return the sums of each group that runs, as of the last pass."""
+        return self._sums
 
     def _run(self) -> None:
         due_at = time.monotonic()
@@ -165,6 +177,7 @@ class TaskCopies:
             with self._connect() as brokers:
                 self._ask(brokers, wanted, running, now)
         self._statuses = tuple(group.status for group in self._known.values() if group.status)
+        self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
         self._write()
 
     def _is_wanted(self, group_id: str, snapshot: GroupSnapshot) -> bool:

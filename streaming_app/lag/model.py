@@ -57,6 +57,10 @@ class GroupTasks:
     """By the broker's clock; None while the group does not rebalance."""
     has_members: bool | None = None
     """None: not known, as of most classic groups."""
+    stateful: frozenset[str] = frozenset()
+    """The subtopologies that have changelogs: their tasks may have to restore state before they process."""
+    stable_since: float | None = None
+    """By the broker's clock; None unless the group is Stable."""
 
 
 NO_TASKS = GroupTasks()

@@ -16,6 +16,7 @@ MatchTopics = Callable[[str], Collection[str]]
 """Returns the topics that match a regular expression of a topology as a whole."""
 
 _STREAMS = "streams"
+_STABLE = "Stable"
 _REBALANCING = ("Assigning", "Reconciling")
 
 
@@ -23,13 +24,16 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
     """Return the tasks of a row of `groups`; none if it is deleted or another type of group has taken the id over."""
     if group["deleted_at"] is not None or group["group_type"] != _STREAMS:
         return NO_TASKS
-    since = group["state_since"]
+    since = group["state_since"].timestamp() if group["state_since"] else None
     is_rebalancing = group["state"] in _REBALANCING
+    subtopologies = group["subtopologies"] or ()
     return GroupTasks(
-        subtopology_of=_subtopologies(group["subtopologies"] or (), match_topics),
+        subtopology_of=_subtopologies(subtopologies, match_topics),
         owners=_owners(group["members"] or (), group["assignments"] or ()),
-        rebalancing_since=(since.timestamp() if since else 0.0) if is_rebalancing else None,
+        rebalancing_since=(since or 0.0) if is_rebalancing else None,
         has_members=bool(group["member_count"]),
+        stateful=frozenset(one["subtopology_id"] for one in subtopologies if one["state_changelog_topics"]),
+        stable_since=since if group["state"] == _STABLE else None,
     )
 
 

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from streaming_app.alerts.rules.alert import Alert
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape, SinkCounts
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus, compatible_series
@@ -60,6 +61,8 @@ class MetricSources:
     sinks: Callable[[], Sequence[SinkCounts]] = tuple
     lag: Callable[[], LagStatus | None] = _unknown
     """Returns the newest pass over the lag; None before the first one, and without."""
+    copies: Callable[[], Mapping[str, CopiesSum]] = dict
+    """Returns the sums of the copies of tasks, by group."""
 
 
 def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
@@ -100,7 +103,11 @@ class _StreamsGroupsCollector(Collector):
         )
         for metric in JOB_METRICS:
             yield _with_samples(metric, [({"cluster": sources.cluster}, job)])
-        scrapes = [GroupScrape(group, sources.groups.rebalances_total(group.group_id), now) for group in selected]
+        copies = sources.copies()
+        scrapes = [
+            GroupScrape(group, sources.groups.rebalances_total(group.group_id), now, copies.get(group.group_id))
+            for group in selected
+        ]
         labelled = [({"cluster": sources.cluster, "group": scrape.snapshot.group_id}, scrape) for scrape in scrapes]
         for group_metric in GROUP_METRICS:
             yield _with_samples(group_metric, labelled)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.metrics.metric import Metric, Sample, single_value, unix_seconds
 
 _NOT_STALE = ("CURRENT", "NO_TOPOLOGY")  # the description is stored, or there is no topology to describe
@@ -16,6 +18,12 @@ class GroupScrape(NamedTuple):
     snapshot: GroupSnapshot
     rebalances: int
     now: float
+    copies: CopiesSum | None = None
+    """None if they are not known."""
+
+
+def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterable[Sample]]:
+    return single_value(lambda group: None if group.copies is None else value(group.copies))
 
 
 def _stale_seconds(group: GroupScrape) -> float | None:
@@ -92,6 +100,37 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "counter",
         "New target assignments since the job started, without the first one of a group.",
         single_value(lambda group: group.rebalances),
+    ),
+    Metric(
+        "streams_group_standby_tasks",
+        "gauge",
+        "Standby tasks of the group, as the brokers said last; absent until they were asked.",
+        _of_copies(lambda copies: copies.standbys),
+    ),
+    Metric(
+        "streams_group_standby_lag_offsets",
+        "gauge",
+        "Offsets between the standby tasks and the ends of their changelogs, summed, as clients last reported them; "
+        "absent where none has.",
+        _of_copies(lambda copies: copies.standby_lag),
+    ),
+    Metric(
+        "streams_group_standby_tasks_behind",
+        "gauge",
+        "Standby tasks that are further behind than `acceptable.recovery.lag`.",
+        _of_copies(lambda copies: copies.standbys_behind),
+    ),
+    Metric(
+        "streams_group_warmup_tasks",
+        "gauge",
+        "Warm-up tasks of the group, as the brokers said last; absent until they were asked.",
+        _of_copies(lambda copies: copies.warmups),
+    ),
+    Metric(
+        "streams_group_warmup_lag_offsets",
+        "gauge",
+        "The same as `streams_group_standby_lag_offsets` for warm-up tasks.",
+        _of_copies(lambda copies: copies.warmup_lag),
     ),
     Metric(
         "streams_group_description_status",

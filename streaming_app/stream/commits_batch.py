@@ -17,7 +17,16 @@ import pyarrow as pa
 from schemas.table_definitions import table
 from streaming_app.stream.group_types import MetadataRecord, type_changes
 from streaming_app.stream.newest_records import GROUP_TYPES, find_newest
-from streaming_app.stream.newest_rows import ROWS_DDL, TABLES, Row, microseconds, rows_stream, to_rows, to_table
+from streaming_app.stream.newest_rows import (
+    DRIFTED,
+    ROWS_DDL,
+    TABLES,
+    Row,
+    microseconds,
+    rows_stream,
+    to_rows,
+    to_table,
+)
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
@@ -58,6 +67,7 @@ class CommitsOutcome:
     """Keys of records of groups."""
     quarantined: int = 0
     drifted: int = 0
+    """Records with unknown tagged fields among the newest of each key."""
     by_type: Mapping[int, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -67,6 +77,7 @@ class CommitsOutcome:
             f"{self.commits:,} committed offsets",
             f"{self.group_records:,} group records",
             f"{self.quarantined:,} quarantined",
+            *([f"{self.drifted:,} with unknown tags"] if self.drifted else []),
         ]
 
 
@@ -125,14 +136,15 @@ class CommitsBatchWriter:
         for name in NAMES:
             if own := getattr(rows, name):
                 self._tables.append(name, to_table(own, self._schema_of(name)), *written_by)
-        return CommitsOutcome(len(rows.offset_commits), len(rows.group_records), len(rows.quarantine))
+        return CommitsOutcome(len(rows.offset_commits), len(rows.group_records), len(rows.quarantine), rows.drifted)
 
     def _write_many(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
         newest.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         decode = partial(rows_stream, schema=self._schema, options=self._options)
         rows = newest.mapInArrow(decode, ROWS_DDL).persist()
         try:
-            (row,) = rows.selectExpr(*(f"count({name}) AS {name}" for name in TABLES)).collect()
+            drifted = f"coalesce(sum({DRIFTED}), 0) AS {DRIFTED}"
+            (row,) = rows.selectExpr(*(f"count({name}) AS {name}" for name in TABLES), drifted).collect()
             counts = row.asDict()
             self._quarantine(self._collect(_nested(rows, "quarantine")) if counts["quarantine"] else [], written_by)
             metadata = _nested(rows, RECORDS).where(f"record_type IN ({', '.join(map(str, GROUP_TYPES))})")
@@ -142,7 +154,7 @@ class CommitsBatchWriter:
                     self._tables.append_many(name, _nested(rows, name), *written_by)
         finally:
             rows.unpersist()
-        return CommitsOutcome(counts[COMMITS], counts[RECORDS], counts["quarantine"])
+        return CommitsOutcome(counts[COMMITS], counts[RECORDS], counts["quarantine"], counts[DRIFTED])
 
     def _collect(self, rows: DataFrame) -> list[Row]:
         """Return rows with their times in microseconds, as `to_rows` does."""

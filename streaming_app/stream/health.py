@@ -80,7 +80,12 @@ class Health:
             totals = self._totals
         if self.offsets is None:
             return totals
-        return replace(totals, quarantined=totals.quarantined + self.offsets.totals.quarantined)
+        offsets = self.offsets.totals
+        return replace(
+            totals,
+            quarantined=totals.quarantined + offsets.quarantined,
+            drifted=totals.drifted + offsets.drifted,
+        )
 
     @property
     def differing_groups(self) -> tuple[DifferingGroup, ...]:
@@ -194,6 +199,12 @@ class Health:
             since = None if exists else self._status.topic_missing_since or _now()
             self._status = replace(self._status, topic_missing_since=since)
 
+    def lag_pass(self, failure: str | None) -> None:
+        """Record that a pass over the lag has succeeded, or why it has failed."""
+        with self._lock:
+            since = None if failure is None else self._status.lag_failing_since or _now()
+            self._status = replace(self._status, lag_failing_since=since, lag_failure=failure)
+
     def maintenance_failed(self) -> None:
         """Count a task of maintenance that failed."""
         with self._lock:
@@ -222,14 +233,22 @@ def _behind_since(status: JobStatus, batch: Batch, now: datetime) -> datetime | 
 
 
 def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
-    """Return the status with that of the query of the offsets. Its undecodable records count as the others do."""
-    times = [at for at in (status.quarantined_at, offsets.quarantined_at) if at]
+    """Return the status with that of the query of the offsets.
+
+    Its undecodable records, and those with unknown fields, count as the others do.
+    """
     return replace(
         status,
         quarantined=status.quarantined + offsets.quarantined,
-        quarantined_at=max(times, default=None),
+        quarantined_at=_later(status.quarantined_at, offsets.quarantined_at),
+        drifted=status.drifted + offsets.drifted,
+        drifted_at=_later(status.drifted_at, offsets.drifted_at),
         offsets=OffsetsStatus(**{one.name: getattr(offsets, one.name) for one in fields(OffsetsStatus)}),
     )
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((at for at in (one, other) if at), default=None)
 
 
 def _now() -> datetime:

@@ -24,19 +24,22 @@ from streaming_app.stream.outcome import FoldOptions
 
 Row = dict[str, Any]
 TABLES = ("offset_commits", "group_records", "quarantine")
-"""The tables that get rows, and the columns of the result of `rows_stream`: a row of one of them in each row."""
+"""The tables that get rows, and columns of the result of `rows_stream`: a row of one of them in each row."""
+DRIFTED = "drifted"
+"""Another column of this result: in a row of its own, how many records have unknown tagged fields."""
 _NO_TOPIC_ID = "A" * 22  # all zeros
 _LAST_MS = 253_402_300_799_999  # in the year 9999: Spark and Python read no later time
 _MICROSECONDS = 1_000
-ROWS_DDL = ", ".join(f"{name} {table(name).struct}" for name in TABLES)
+ROWS_DDL = ", ".join([*(f"{name} {table(name).struct}" for name in TABLES), f"{DRIFTED} bigint"])
 
 
 class Rows(NamedTuple):
-    """The rows of each table."""
+    """The rows of each table, and how many records have unknown tagged fields."""
 
     offset_commits: list[Row]
     group_records: list[Row]
     quarantine: list[Row]
+    drifted: int = 0
 
 
 def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
@@ -44,7 +47,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
 
     A record in a partition that no longer holds its group, since the topic was given more partitions, gives none.
     """
-    rows = Rows([], [], [])
+    rows, drifted = Rows([], [], []), 0
     for raw in records:
         value = raw["value"]
         is_key_only = int.from_bytes(raw["key"][:2], "big") in KEY_ONLY
@@ -56,6 +59,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
         group_id = record.key["group"] if "group" in record.key else record.key["group_id"]
         if _is_leftover(group_id, raw["partition"], options):
             continue
+        drifted += record.drift
         row = {
             "cluster": options.cluster,
             "group_id": group_id,
@@ -67,7 +71,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
             rows.offset_commits.append(row | _commit(record))
         else:
             rows.group_records.append(row | _group_record(record, is_deleted=value is None))
-    return rows
+    return rows._replace(drifted=drifted)
 
 
 def to_table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
@@ -91,6 +95,10 @@ def rows_stream(
                 nested = pa.StructArray.from_arrays([_chunk(one) for one in rows_of_table.columns], fields=list(kind))
                 columns = [nested if field.name == name else pa.nulls(len(own), field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        if rows.drifted:
+            row = {DRIFTED: [rows.drifted]}
+            columns = [pa.array(row.get(field.name, [None]), field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def microseconds(rows: pa.Table | pa.RecordBatch) -> pa.Table:

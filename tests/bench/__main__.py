@@ -7,6 +7,7 @@ from tests.bench import (
     decode,
     floor,
     freshness,
+    lag_freshness,
     list_offsets,
     notification,
     offsets,
@@ -33,6 +34,7 @@ WITH_A_BROKER = {
     "offsets": lambda shared: offsets.run(shared, asked.commits, asked.keys),
     "offsets-memory": lambda shared: offsets.run_memory(shared, 1_000_000),
     "offsets-freshness": lambda shared: offsets.run_freshness(shared, 100, 5_000, asked.keys),
+    "lag-freshness": lag_freshness.run,
     "week": week.run,
     "list_offsets": list_offsets.run,
 }

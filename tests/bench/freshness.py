@@ -24,14 +24,30 @@ _GIVE_UP_SECONDS = 60.0
 _CATCH_UP_SECONDS = 900.0
 
 
-def run(harness: Harness, groups: int, topic: str | None = None, **settings: Any) -> None:
-    """Print p50 and p95 over the appends, with `groups` groups in the table; `settings` are those of the job.
+def run(harness: Harness, groups: int) -> None:
+    """Print p50 and p95 over the appends, with `groups` groups in the table."""
+    name = f"freshness-{groups}"
+    harness.client.create_topic(name, PARTITIONS)
+    measured = sorted(measure(harness, groups, name))
+    print(
+        f"append to queryable row, {groups:,} groups, {APPENDS} appends after {WARM_UP} to warm up: "
+        f"p50 {statistics.median(measured):.2f} s, p95 {percentile_95(measured):.2f} s, most {measured[-1]:.2f} s",
+        flush=True,
+    )
 
-    The topic is created, unless it is given.
+
+def percentile_95(seconds: list[float]) -> float:
+    """Return the value that 95 of 100 do not exceed."""
+    return sorted(seconds)[round(0.95 * len(seconds)) - 1]
+
+
+def measure(
+    harness: Harness, groups: int, name: str, warm_up: int = WARM_UP, appends: int = APPENDS, **settings: Any
+) -> list[float]:
+    """Return the seconds of each append after those that warm up, of a job that reads an existing topic.
+
+    `settings` are those of the job.
     """
-    name = topic or f"freshness-{groups}"
-    if topic is None:
-        harness.client.create_topic(name, PARTITIONS)
     harness.write_groups(name, groups)
     chance = random.Random(groups)  # noqa: S311 - no secret
     warehouse = harness.directory / name
@@ -40,16 +56,10 @@ def run(harness: Harness, groups: int, topic: str | None = None, **settings: Any
         started = time.monotonic()
         await_groups(warehouse, groups)
         print(f"first catch-up of {groups:,} groups: {time.monotonic() - started:.1f} s", flush=True)
-        for append in range(WARM_UP + APPENDS):
+        for append in range(warm_up + appends):
             time.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
             seconds.append(_once(harness, name, warehouse, chance.randrange(groups), append + 3))
-    measured = sorted(seconds[WARM_UP:])
-    p95 = measured[round(0.95 * len(measured)) - 1]
-    print(
-        f"append to queryable row, {groups:,} groups, {APPENDS} appends after {WARM_UP} to warm up: "
-        f"p50 {statistics.median(measured):.2f} s, p95 {p95:.2f} s, most {measured[-1]:.2f} s",
-        flush=True,
-    )
+    return seconds[warm_up:]
 
 
 def _once(harness: Harness, topic: str, warehouse: Path, number: int, epoch: int) -> float:

@@ -33,6 +33,7 @@ from tests.job.job_runner import STREAMS_GROUPS
 from tests.reading import read_once
 
 ROUNDS = 3
+FRESHNESS_ROUNDS, FRESHNESS_APPENDS = 2, (4, 10)  # to warm up, and measured
 PARTITIONS_OF_TOPIC, TOPICS = 10, 10
 KEYS_OF_GROUP = PARTITIONS_OF_TOPIC * TOPICS
 _SAMPLE_SECONDS = 0.1
@@ -90,17 +91,32 @@ def run_memory(harness: Harness, keys: int) -> None:
 
 
 def run_freshness(harness: Harness, groups: int, commits_per_second: int, keys: int) -> None:
-    """Print the freshness of groups without commits, and with commits going on, with and without this stream."""
-    for label, flood, enabled in (
-        ("no commits", 0, True),
-        (f"{commits_per_second:,} commits/s, offsets.enabled: false", commits_per_second, False),
-        (f"{commits_per_second:,} commits/s", commits_per_second, True),
-    ):
-        name = f"freshness-offsets-{flood}-{enabled}".lower()
-        harness.client.create_topic(name, PARTITIONS)
-        print(f"{label}:", flush=True)
-        with _flood(lambda topic=name, count=flood: write_commits(harness, topic, count, keys) if count else None):
-            freshness.run(harness, groups, name, offsets={"enabled": enabled})
+    """Print the freshness of groups without commits, and with commits going on, with and without this stream.
+
+    In turns: each round starts a job of its own for each of them.
+    """
+    cases = {
+        "no commits": (0, True),
+        f"{commits_per_second:,} commits/s": (commits_per_second, True),
+        f"{commits_per_second:,} commits/s, offsets.enabled: false": (commits_per_second, False),
+    }
+    seconds: dict[str, list[float]] = {label: [] for label in cases}
+    for number in range(FRESHNESS_ROUNDS):
+        for label, (flood, enabled) in cases.items():
+            name = f"freshness-offsets-{number}-{flood}-{enabled}".lower()
+            harness.client.create_topic(name, PARTITIONS)
+            with _flood(lambda topic=name, count=flood: write_commits(harness, topic, count, keys) if count else None):
+                found = freshness.measure(harness, groups, name, *FRESHNESS_APPENDS, offsets={"enabled": enabled})
+            seconds[label] += found
+            print(f"round {number}, {label}: {', '.join(f'{one:.1f}' for one in found)}", flush=True)
+    base = statistics.median(seconds["no commits"])
+    for label, found in seconds.items():
+        median, p95 = statistics.median(found), freshness.percentile_95(found)
+        print(
+            f"append to queryable row, {groups:,} groups, {label}: p50 {median:.2f} s, p95 {p95:.2f} s, "
+            f"{median / base:.2f} of no commits; load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def test_an_alert_has_a_summary_a_description_and_a_runbook(rule: dict[str, Any]
 def test_alerts_have_the_names_and_severities_of_the_jobs_own_rules() -> None:
     severities = {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS}
     assert len(severities) == len(ALERTS)
-    # No metric says anything of copies of tasks: only the job itself alerts about them.
+    # No metric says whether a standby comes nearer, or which task has no copy: only the job itself alerts about these.
     own = {name: rule.severity for name, rule in RULES.items() if rule not in RULES_FOR_COPIES}
     assert {name: severities.get(name) for name in own} == own
 

@@ -17,7 +17,7 @@ from typing import Any
 from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.rules.alert import FIRING, Alert, AlertKey
 from streaming_app.alerts.rules.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
-from streaming_app.alerts.rules.evaluate import evaluate
+from streaming_app.alerts.rules.evaluate import evaluate, is_held
 from streaming_app.alerts.rules.history import COLUMNS, GroupHistories
 from streaming_app.alerts.rules.lifecycle import AlertState, advance
 from streaming_app.alerts.rules.rule import EvaluationContext
@@ -32,6 +32,7 @@ from streaming_app.groups.state import Event, GroupState, LogRecord
 from streaming_app.groups.state_rules import STABLE_MEMBER
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
+from tests.histories.lag_passes import LagPasses
 from tests.histories.simulation import Simulation
 
 STEP = 5.0
@@ -69,6 +70,7 @@ class _Tables:
     states: dict[str, GroupState] = field(default_factory=dict)
     events: dict[str, list[Event]] = field(default_factory=dict)
     alerts: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
+    lag: LagPasses | None = None
 
 
 class _Job:
@@ -86,6 +88,7 @@ class _Job:
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
         self._copies_read = 0
+        self._lag = tables.lag = LagPasses(simulation.lag, tables.states, tables.lag)
 
     def step(self, records: list[tuple[str, LogRecord]], at: float, earliest: float | None) -> None:
         """Read these records, which were written since `earliest`, and evaluate the rules."""
@@ -108,6 +111,7 @@ class _Job:
         self._histories.prune(self._snapshots, now)
         self._read_plugin(at)
         self._read_copies(at)
+        self._lag.read(at - STEP, at)
         self._evaluate(now)
         for group_id in [g for g in changed if self._snapshots[g].corrected.state == "Dead"]:
             del self._snapshots[group_id]
@@ -119,10 +123,12 @@ class _Job:
                 settings = self._rule_settings_of(alert.group_id)[alert.rule]
                 yield alert.pending_since + timedelta(seconds=settings.for_seconds)
 
-    def next_copies(self) -> float | None:
-        """Return when the brokers say something of copies that was not read yet."""
-        left = self._simulation.copies[self._copies_read :]
-        return left[0][0] if left else None
+    def next_answers(self) -> Iterator[float]:
+        """Yield when the brokers next say something of copies, and of the ends of logs."""
+        if self._copies_read < len(self._simulation.copies):
+            yield self._simulation.copies[self._copies_read][0]
+        if (lag := self._lag.next_at()) is not None:
+            yield lag
 
     def _fold(self, records: list[tuple[str, LogRecord]], at: float) -> dict[str, tuple[list[Event], list[Event]]]:
         changed: dict[str, tuple[list[Event], list[Event]]] = {}
@@ -154,9 +160,9 @@ class _Job:
 
     def _read_copies(self, at: float) -> None:
         """Take what the brokers said of copies, as `job.task_copies` does."""
-        for time, group_id, copies, standbys in self._simulation.copies[self._copies_read :]:
-            if time > at:
-                break
+        every = self._simulation.copies
+        while self._copies_read < len(every) and every[self._copies_read][0] <= at:
+            time, group_id, copies, standbys = every[self._copies_read]
             self._copies_read += 1
             snapshot = self._snapshots.get(group_id)
             if snapshot and snapshot.corrected.state == "Stable":
@@ -173,6 +179,7 @@ class _Job:
             descriptions_required=self._descriptions.required,
             open_alerts=self.state.open,
             copies=[one for group_id, one in self._copies.items() if group_id in self._snapshots],
+            lag=self._lag.groups,
         )
         changes = advance(
             self.state,
@@ -182,6 +189,7 @@ class _Job:
             rule_settings_of=self._rule_settings_of,
             notify_policy=self._settings.notify_policy([_PAGER]),
             caught_up=True,
+            is_held=lambda key: is_held(key, context),
         )
         self.state = changes.state
         for alert in changes.removed:
@@ -227,8 +235,7 @@ def _next_step(at: float, job: _Job, next_record: float | None, last_record: flo
     candidates = [at + _QUIET_STEP, *((due - START).total_seconds() for due in job.due())]
     if next_record is not None:
         candidates.append(next_record)
-    if (next_copies := job.next_copies()) is not None:
-        candidates.append(next_copies)
+    candidates += job.next_answers()
     soonest = max(at + STEP, min(candidates))
     return -(-soonest // STEP) * STEP
 

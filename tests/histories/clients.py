@@ -17,6 +17,7 @@ from streaming_app.groups.state import LogRecord
 from streaming_app.groups.task_copies import TaskCopy
 from tests.histories.coordinator import ASSIGNMENT_INTERVAL, INITIAL_REBALANCE_DELAY, Group, Write
 from tests.histories.members import STABLE, Member
+from tests.histories.traffic import Seen, Traffic
 
 START = datetime(2026, 3, 2, tzinfo=timezone.utc)
 HEARTBEAT, SESSION_TIMEOUT = 5.0, 45.0  # seconds, the defaults of the release
@@ -71,9 +72,12 @@ class Clients:
         self.plugin_configs: list[tuple[float, bool]] = []
         self.copies: list[tuple[float, str, list[TaskCopy], int]] = []
         """When the brokers were asked for the copies of a group's tasks, what they said, and its standby replicas."""
+        self.lag: list[Seen] = []
+        """What passes over the lag see."""
         self.now = 0.0
         self._groups: dict[str, Group] = {}
         self._instances: dict[str, Instance] = {}
+        self._traffic: dict[str, Traffic] = {}
         self._plugin: str | None = None
         self._clock: dict[str, float] = {}
         self._clock_of_all = 0.0

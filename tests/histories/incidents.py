@@ -18,6 +18,7 @@ from tests.histories.history import (
     steady,
     stop,
 )
+from tests.histories.lag_histories import LAG_INCIDENTS
 
 END = BEGINS + 90 * MINUTE
 STEADY_LOOP = (300.0,) * 100
@@ -26,6 +27,7 @@ STORM, STUCK = "GroupRebalanceStorm", "GroupRebalanceStuck"
 MANY_DESCRIPTIONS = "GroupsDescriptionsMissing"
 
 INCIDENTS = (
+    *LAG_INCIDENTS,
     # Applications that do not stay up
     incident(
         "The only instance crashes after 20 s each time, with the pauses of Kubernetes",

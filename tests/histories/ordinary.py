@@ -20,6 +20,7 @@ from tests.histories.history import (
     steady,
     stop,
 )
+from tests.histories.lag_histories import LAG_ORDINARY
 
 
 def _nightly(minutes: float, nights: int, at: float = 2 * HOUR) -> Operations:
@@ -49,6 +50,7 @@ def _upgrades(groups: int) -> Operations:
 
 ORDINARY = (
     *DEPLOYMENTS,
+    *LAG_ORDINARY,
     # Brokers
     ordinary(
         "Rolling restart of the brokers: three changes of the coordinator",

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streaming_app.groups.task_copies import TaskCopy
-from tests.histories.clients import Clients, Instance, phase_of
+from tests.histories.clients import Instance, phase_of
 from tests.histories.members import STABLE, Member
+from tests.histories.traffic_actions import TrafficActions
 
 
 class Operation(NamedTuple):
@@ -22,7 +23,7 @@ class Operation(NamedTuple):
     arguments: dict[str, Any]
 
 
-class Simulation(Clients):
+class Simulation(TrafficActions):
     """Runs operations and collects the log. Create the topics first, then `run`."""
 
     def run(self, operations: Iterable[Operation], until: float) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 from streaming_app.job import lag_pass
 from streaming_app.job.lag_pass import describe_errors
@@ -176,18 +177,31 @@ def test_a_group_that_committed_on_topics_that_do_not_exist_any_more_has_no_lag_
     assert cluster.run().requests == 2  # the end and the last stable offset: what is missing is not asked for again
 
 
-def test_an_aborted_commit_is_not_believed(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+def test_a_commit_whose_transaction_was_aborted_is_not_believed_although_the_log_has_it(
+    broker: Broker,
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    unique: Callable[[str], str],
+    group_id: str,
 ) -> None:
     topic, client = unique("orders"), cluster.client
     client.create_topic(topic)
     produce(topic, 10)
-    client.commit_offsets(group_id, {(topic, 0): 4})
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
+        producer.init_transactions()
+        for offset, end in ((4, producer.commit_transaction), (9, producer.abort_transaction)):
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}, group_id
+            )
+            end()
     cluster.read_log(group_id)
-    aborted = {"group_id": group_id, "topic": topic, "partition": 0, "committed_offset": 9, "last_offset": 10**9}
-    cluster.replace("offset_commits", [aborted])
 
-    assert cluster.rows(group_id)[topic, 0].committed_offset == 4
+    (in_log,) = cluster.store.commits(cluster.store.reader()).values()
+    row = cluster.rows(group_id)[topic, 0]
+
+    assert in_log.offset == 9
+    assert (row.committed_offset, row.lag, row.committed_at) == (4, 6, None)
 
 
 def test_a_restart_knows_what_was_known(

@@ -16,6 +16,7 @@ from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.kafka.admin import Admin
 from streaming_app.lag.model import LagRow
+from streaming_app.stream.health import Health
 from streaming_app.tables.lag_store import LagStore
 from streaming_app.tables.reader import WarehouseReader
 from tests.lag.lag_harness import row
@@ -34,7 +35,12 @@ class Passes:
         monkeypatch.setattr(LagPass, "run", lambda _self, _admin: self._outcome())
         self.service = self.start(LagSettings())
 
-    def start(self, settings: LagSettings, connect: Callable[[], Admin] | None = None) -> LagService:
+    def start(
+        self,
+        settings: LagSettings,
+        connect: Callable[[], Admin] | None = None,
+        on_pass: Callable[[str | None], None] = lambda _failure: None,
+    ) -> LagService:
         class NoConnection:
             def close(self) -> None: ...
 
@@ -44,6 +50,7 @@ class Passes:
             connect or (lambda: cast("Admin", NoConnection())),
             report=self.lines.append,
             clock=lambda: self.now,
+            on_pass=on_pass,
         )
         return self.service
 
@@ -195,3 +202,31 @@ def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     progress = service._pass.tracker._progress["payments", "orders", 0]
 
     assert (progress.status, progress.status_since, progress.behind_since) == ("STOPPED", 5.0, 4.0)
+
+
+def test_what_is_wrong_with_groups_is_known_as_long_as_passes_succeed(passes: Passes) -> None:
+    assert passes.service.groups() is None
+    passes.run([row(status="STOPPED", status_since=passes.now)])
+    known = passes.service.groups()
+    assert known is not None
+    assert [one.wrong.keys() for one in known.values()] == [{"NO_PROGRESS"}]
+    passes.fail(KafkaConnectionError())
+    passes.now += 100
+    assert passes.service.groups() == known
+    passes.now += 30
+    assert passes.service.groups() is None
+    passes.run([row()])
+    assert passes.service.groups() == {}
+
+
+def test_passes_that_fail_are_told_to_the_job_until_one_succeeds(passes: Passes) -> None:
+    health = Health()
+    passes.start(LagSettings(), on_pass=health.lag_pass)
+    passes.fail(KafkaConnectionError("no broker"))
+    failing_since = health.status.lag_failing_since
+    passes.fail(KafkaConnectionError("no broker"))
+    assert failing_since is not None
+    assert health.status.lag_failing_since == failing_since
+    assert "no broker" in (health.status.lag_failure or "")
+    passes.run([row()])
+    assert (health.status.lag_failing_since, health.status.lag_failure) == (None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -51,17 +52,26 @@ def test_a_signal_while_the_job_waits_for_a_broker_ends_it(tmp_path: Path) -> No
 
 
 @pytest.mark.broker
-def test_a_signal_after_the_broker_was_lost_ends_the_job(
+def test_a_signal_after_the_broker_was_lost_ends_the_job_while_it_asks_for_the_ends_of_logs(
     start_broker: Callable[..., LocalBroker], tmp_path: Path
 ) -> None:
     own = start_broker()
-    with StreamsGroupClient(own.bootstrap_server) as client:
+    key, value = encode(1, {"group": "g", "topic": "offsets", "partition": 0}, {"offset": 0, "metadata": ""})
+    with (
+        StreamsGroupClient(own.bootstrap_server) as client,
+        KafkaProducer(bootstrap_servers=own.bootstrap_server) as producer,
+    ):
         client.create_topic("offsets", 2)
+        producer.send("offsets", key=key, value=value)
     with running_job(own.bootstrap_server, tmp_path, "--topic", "offsets") as job:
         assert job.says("reading from the beginning")
-        assert wait_until(lambda: is_caught_up(tmp_path), 60)
+        assert wait_until(lambda: is_caught_up(tmp_path) and lag_rows(tmp_path) == [{"lag": 1}], 60)
         own.kill()
         assert_ends(job, signal.SIGTERM)
+
+
+def lag_rows(warehouse: Path) -> list[dict[str, Any]]:
+    return WarehouseReader(warehouse).rows("SELECT lag FROM lag WHERE group_id = 'g'")
 
 
 @pytest.mark.broker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streaming_app.groups.task_copies import check_stops, copies_of_description
+from streaming_app.groups.task_copies import CopiesSum, check_stops, copies_of_description, sum_copies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.group_descriptions import acceptable_lags, describe_each
 from streaming_app.sandbox.member import SimulatedMember, settle
@@ -37,4 +37,5 @@ def test_a_broker_says_how_far_behind_the_standby_of_each_task_is(
     assert all(copy.stateful for copy in copies)
     standbys = {copy.process_id: copy.lag for copy in copies if copy.role == "standby"}
     assert standbys == {"p0": 60, "p1": 10}
+    assert sum_copies(copies) == CopiesSum(2, 70, 1, 0, None)
     assert {check.process_id: check.may_stop for check in check_stops(copies, 50)} == {"p0": True, "p1": False}

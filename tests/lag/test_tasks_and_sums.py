@@ -23,6 +23,7 @@ def subtopology(name: str, *topics: str, regex: tuple[str, ...] = (), repartitio
         "source_topics": list(topics),
         "source_topic_regex": list(regex),
         "repartition_source_topics": [{"name": topic} for topic in repartition],
+        "state_changelog_topics": [],
     }
 
 

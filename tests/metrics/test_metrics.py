@@ -106,11 +106,18 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
         "streams_group_members": 4,
         "streams_group_stale_members": 1,
         "streams_group_rebalances_total": 6,
+        "streams_group_standby_tasks": 3,
+        "streams_group_standby_lag_offsets": 60,
+        "streams_group_standby_tasks_behind": 1,
+        "streams_group_warmup_tasks": 2,
+        "streams_group_warmup_lag_offsets": 5000,
         "streams_group_description_stale_seconds": 0,
         "streams_group_unsolicited_descriptions_total": 0,
         "streams_group_solicitable": 0,
     }
     assert values["streams_group_solicitable", "b"] == 1
+    assert values["streams_group_standby_tasks", "b"] == 0
+    assert ("streams_group_standby_lag_offsets", "b") not in values
     assert values["streams_group_unsolicited_descriptions_total", "b"] == 2
     assert 600 <= values["streams_group_description_stale_seconds", "b"] < 3600  # seconds since the groups were created
 

@@ -49,7 +49,9 @@ def history() -> Iterator[Pair]:
     yield commit("bad", 1)[0], b"\x00\x09"
     yield b"\x00\x18\x00\x01g", b"\x00\x00"  # the other stream puts it into quarantine
     yield encode(17, {"group_id": "app"}, {"epoch": 3})
-    yield commit("one", 10)
+    key, value = commit("one", 10)
+    assert value is not None
+    yield key, value[:-1] + b"\x01\x09\x00"  # a tagged field that no release knows
 
 
 def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[CommitsOutcome]:
@@ -109,8 +111,10 @@ def test_where_batches_end_and_who_decodes_them_makes_no_difference(
     monkeypatch.setattr(commits_batch, "_FEW_RECORDS", few_records)
     writer = DeltaWriter(spark, str(empty_warehouse), "default")
     NewestTables(writer, "default", 30).delete()
-    write(spark, empty_warehouse, cuts, start=100)  # as after --reset: events and quarantine are there already
+    # As after --reset: events and quarantine are there already.
+    outcomes = write(spark, empty_warehouse, cuts, start=100)
     assert content(empty_warehouse) == expected
+    assert [outcome.drifted for outcome in outcomes] == [0] * len(cuts) + [1, 1]
 
 
 @pytest.mark.parametrize("stop_before", [1, 2, 3, 4])

@@ -119,6 +119,20 @@ def test_what_cannot_be_decoded_goes_to_quarantine_whole_and_the_rest_goes_on(
     assert bad["message"]
 
 
+def with_unknown_tag(pair: tuple[bytes, bytes | None]) -> tuple[bytes, bytes]:
+    """Return a commit with a topic id and a tagged field that no release knows."""
+    key, value = pair
+    assert value is not None
+    assert value[-19:-16] == b"\x01\x00\x10"  # one tagged field: 0, of 16 bytes
+    return key, value[:-19] + b"\x02" + value[-18:] + b"\x09\x01\xaa"
+
+
+def test_unknown_tagged_fields_are_counted_and_all_others_are_read() -> None:
+    found = rows_of(with_unknown_tag(encode(1, KEY, VALUE)), encode(1, KEY, VALUE))
+    assert found.drifted == 1
+    assert [row["topic_id"] for row in found.offset_commits] == [TOPIC_ID] * 2
+
+
 def test_a_commit_in_a_partition_that_no_longer_holds_its_group_is_left_out() -> None:
     grown = FoldOptions("c", "topic", partitions=50, partitions_grew=True)
     commits = [raw(encode(1, KEY, VALUE), partition=number) for number in range(50)]
@@ -132,6 +146,8 @@ def test_workers_give_the_same_rows() -> None:
         encode(1, KEY, None),
         encode(3, {"group_id": "g"}, {"epoch": 5}),
         (b"\x00\x01", b""),
+        with_unknown_tag(encode(1, KEY, VALUE)),
+        with_unknown_tag(encode(1, KEY, VALUE)),
     ]
     kafka = [
         ("partition", pa.int32()),
@@ -142,9 +158,11 @@ def test_workers_give_the_same_rows() -> None:
     ]
     batch = pa.RecordBatch.from_pylist([raw(pair, number) for number, pair in enumerate(pairs)], pa.schema(kafka))
     names = ("offset_commits", "group_records", "quarantine")
-    schema = pa.schema([(name, pa.struct(list(arrow_schema(name)))) for name in names])
+    fields = [(name, pa.struct(list(arrow_schema(name)))) for name in names]
+    schema = pa.schema([*fields, ("drifted", pa.int64())])
     result = pa.Table.from_batches(rows_stream([batch], schema=schema, options=OPTIONS), schema)
     expected = rows_of(*pairs)
     for name in names:
         own = [row for row in result[name].to_pylist() if row is not None]
         assert own == to_table(getattr(expected, name), arrow_schema(name)).to_pylist()
+    assert [count for count in result["drifted"].to_pylist() if count is not None] == [2]

@@ -26,12 +26,14 @@ from streaming_app.alerts.rules.copies_rules import COPIES_RULES
 from streaming_app.alerts.rules.description_rules import DESCRIPTION_RULES
 from streaming_app.alerts.rules.group_rules import GROUP_RULES
 from streaming_app.alerts.rules.job_rules import JOB_RULES
+from streaming_app.alerts.rules.lag_rules import LAG_RULES
 from streaming_app.alerts.rules.rebalance_rules import REBALANCE_RULES
 from streaming_app.alerts.rules.rule import (
     ClusterRule,
     EvaluationContext,
     GroupFinding,
     GroupRule,
+    LagRule,
     Rule,
     RuleSettings,
     Snapshot,
@@ -46,13 +48,15 @@ RULES_FOR_CLUSTER: tuple[ClusterRule, ...] = CLUSTER_RULES
 RULES_FOR_JOB: tuple[Rule[JobStatus], ...] = JOB_RULES
 RULES_FOR_DIFFERING_GROUPS: tuple[Rule[DifferingGroup], ...] = SELF_CHECK_RULES
 RULES_FOR_COPIES: tuple[Rule[GroupCopies], ...] = COPIES_RULES
-AnyRule = Rule[GroupSnapshot] | ClusterRule | Rule[JobStatus] | Rule[DifferingGroup] | Rule[GroupCopies]
+RULES_FOR_LAG: tuple[LagRule, ...] = LAG_RULES
+AnyRule = Rule[GroupSnapshot] | ClusterRule | Rule[JobStatus] | Rule[DifferingGroup] | Rule[GroupCopies] | LagRule
 RULES: Mapping[str, AnyRule] = {
     **{rule.name: rule for rule in RULES_FOR_GROUPS},
     **{rule.name: rule for rule in RULES_FOR_CLUSTER},
     **{rule.name: rule for rule in RULES_FOR_JOB},
     **{rule.name: rule for rule in RULES_FOR_DIFFERING_GROUPS},
     **{rule.name: rule for rule in RULES_FOR_COPIES},
+    **{rule.name: rule for rule in RULES_FOR_LAG},
 }
 
 RuleSettingsLookup = Callable[[str | None], Mapping[str, RuleSettings]]
@@ -81,13 +85,34 @@ def evaluate(
             if finding := rule.find(group, settings.thresholds, context):
                 findings[AlertKey(rule.name, group_id)] = finding
     _replace_by_cluster_findings(findings, context, rule_settings_of)
-    for differing in context.differing_groups:
-        findings.update(_find(RULES_FOR_DIFFERING_GROUPS, differing, differing.group_id, context, rule_settings_of))
-    for copies in context.copies:
-        findings.update(_find(RULES_FOR_COPIES, copies, copies.group_id, context, rule_settings_of))
+    findings.update(_findings_of_services(context, rule_settings_of))
     if job is not None:
         findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
     return findings
+
+
+def _findings_of_services(
+    context: EvaluationContext, rule_settings_of: RuleSettingsLookup
+) -> Iterator[tuple[AlertKey, Finding]]:
+    """Yield the findings of what the job asks brokers for: of few groups, since only those are passed along."""
+    for differing in context.differing_groups:
+        yield from _find(RULES_FOR_DIFFERING_GROUPS, differing, differing.group_id, context, rule_settings_of)
+    for copies in context.copies or ():
+        yield from _find(RULES_FOR_COPIES, copies, copies.group_id, context, rule_settings_of)
+    for lag in (context.lag or {}).values():
+        if lag.has_tasks or context.lag_of_all_groups:
+            yield from _find(RULES_FOR_LAG, lag, lag.group_id, context, rule_settings_of)
+
+
+def is_held(key: AlertKey, context: EvaluationContext) -> bool:
+    """Tell whether an alert stays as it is, since nothing is known at present of its condition."""
+    rule = RULES.get(key.rule)
+    if isinstance(rule, LagRule):
+        if context.lag is None:
+            return True
+        lag = context.lag.get(key.group_id or "")
+        return lag is not None and lag.is_held and rule.is_held
+    return context.copies is None and rule in RULES_FOR_COPIES
 
 
 def watches_any(group_ids: Iterable[str], rule_settings_of: RuleSettingsLookup) -> bool:

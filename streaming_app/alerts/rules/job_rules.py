@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from streaming_app.alerts.rules.alert import CRITICAL, INFO, Finding
 from streaming_app.alerts.rules.rule import (
@@ -15,6 +15,7 @@ from streaming_app.alerts.rules.rule import (
     format_count,
     format_time,
     is_recent,
+    round_down,
     to_iso,
 )
 from streaming_app.job_status import JobStatus
@@ -46,19 +47,13 @@ def _drift(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -
 def _behind(job: JobStatus, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     if job.behind_since is None:
         return None
-    at_least = _round_down(job.behind)
+    at_least = round_down(job.behind)
     return Finding(
         job.behind_since,
         f"The job has been behind since {format_time(job.behind_since)}, by at least "
         f"{format_count(at_least, 'offset')}; the tables and the alerts are late",
         {"offsets_at_least": at_least},
     )
-
-
-def _round_down(number: int) -> int:
-    """Set all digits but the first to 0: a number that changes at each evaluation would be written each time."""
-    unit: int = 10 ** (len(str(number)) - 1)
-    return number // unit * unit
 
 
 def _stopped(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
@@ -84,6 +79,31 @@ def _stopped(job: JobStatus, thresholds: Thresholds, context: EvaluationContext)
         since,
         f"The job reads nothing: {text}; the tables are not updated",
         {"causes": [cause for _, cause, _ in causes], **({"failure": job.failure} if job.failure else {})},
+    )
+
+
+def _offsets_stopped(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    if job.brokers_away_since is not None or job.failing_since is not None:
+        return None  # StreamsGroupsJobStopped says so
+    causes: list[tuple[datetime, str, str]] = []
+    offsets = job.offsets
+    if offsets is not None:
+        silent_since = (offsets.last_success_at or job.started_at) + timedelta(seconds=thresholds["silence"])
+        if offsets.failing_since is not None:
+            failure = offsets.failure or "unknown cause"
+            causes.append((offsets.failing_since, "stream_failing", f"its stream fails: {failure}"))
+        elif context.now >= silent_since:
+            causes.append((silent_since, "stream_silent", "its stream has completed no batch"))
+    if job.lag_failing_since is not None:
+        failure = job.lag_failure or "unknown cause"
+        causes.append((job.lag_failing_since, "lag_failing", f"the ends of the logs are not known: {failure}"))
+    if not causes:
+        return None
+    since = min(since for since, _, _ in causes)
+    return Finding(
+        since,
+        f"Committed offsets and lag are not updated: {'; '.join(text for _, _, text in causes)}",
+        {"causes": [cause for _, cause, _ in causes]},
     )
 
 
@@ -142,6 +162,33 @@ JOB_RULES = (
             "After the brokers were down, or after a burst: wait until it has caught up.",
             "All the time: give the job more CPU or a faster disk, and find out which applications commit so many "
             "offsets (with exactly-once, every 100 ms by default).",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupsOffsetsStopped",
+        find=_offsets_stopped,
+        for_seconds=10 * MINUTE,
+        thresholds={"silence": Threshold(10 * MINUTE, "how long its stream may complete no batch", seconds=True)},
+        while_catching_up=True,
+        meaning=(
+            "The tables `offsets`, `all_groups` and `lag` are not updated: the second stream of the job, which reads "
+            "committed offsets, fails or completes no batch, or the brokers do not answer the requests for the ends of "
+            "the logs. The state of streams groups and the other alerts are not affected. Alerts about lag stay as "
+            "they are until it is known again."
+        ),
+        queries={
+            "How old are the newest commit and the newest pass?": (
+                "SELECT cluster, max(committed_at) AS newest_commit, max(observed_at) AS newest_pass FROM lag\n"
+                "GROUP BY cluster"
+            ),
+        },
+        steps=(
+            "The alert has the cause in one line, and `_jobs/CLUSTER.spark.log` in the warehouse has the details of a "
+            "stream that fails. It is tried again every five minutes, for as long as the job runs.",
+            "No batch completes: far more offsets are committed than the job can read. Give it more CPU, or a longer "
+            "`offsets.trigger`.",
+            "The ends of the logs: the job's principal needs Describe on the topics, and the brokers must be reachable "
+            "from the job's own process, too, not only from Spark's.",
         ),
     ),
     Rule(

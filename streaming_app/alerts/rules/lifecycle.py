@@ -13,7 +13,8 @@ else from the alert (`pending_since`), and what was sent from its deliveries. An
 when in its details, as `cleared_at`. Of a resolved alert only the time is kept: the condition cannot have held since
 before it was last seen to be cleared, so `for` starts again at that time.
 
-Until the job has caught up, groups have outdated states: nothing changes, except for rules that do not read groups.
+Until the job has caught up, groups have outdated states: nothing changes, except for rules that do not read groups. In
+the same way an alert is held about whose condition nothing is known at present, such as lag while a group rebalances.
 
 Flapping: a condition that comes and goes within its `for` never fires. One that comes and goes more slowly fires and
 resolves each time, unless `keep_firing_for` bridges the gaps, as in Prometheus; it is 0 by default.
@@ -115,12 +116,16 @@ def advance(  # noqa: PLR0913 - each is one thing it needs
     rule_settings_of: RuleSettingsLookup,
     notify_policy: NotifyPolicy,
     caught_up: bool,
+    is_held: Callable[[AlertKey], bool] = lambda _key: False,
 ) -> AlertChanges:
-    """Apply the findings of one evaluation. `findings` has every condition that holds now; all others are cleared."""
+    """Apply the findings of one evaluation. `findings` has every condition that holds now; all others are cleared.
+
+    What `is_held` stays as it is.
+    """
     transitions: list[_Transition] = []
     for key in dict.fromkeys((*state.open, *findings)):
         settings = rule_settings_of(key.group_id).get(key.rule)
-        if not caught_up and not (settings and settings.while_catching_up):
+        if is_held(key) or (not caught_up and not (settings and settings.while_catching_up)):
             continue
         before, finding = state.open.get(key), findings.get(key)
         if finding and settings:

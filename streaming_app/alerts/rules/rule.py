@@ -13,6 +13,7 @@ from streaming_app.alerts.rules.survey import NO_SURVEY, ClusterSurvey
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DifferingGroup
+from streaming_app.lag.group_lag import GroupLag
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
@@ -41,8 +42,12 @@ class EvaluationContext:
     """The alerts that are pending or firing."""
     differing_groups: Sequence[DifferingGroup] = ()
     """The groups that the self-check reports; they need not be in the tables."""
-    copies: Sequence[GroupCopies] = ()
-    """The copies of the tasks of each group that the brokers described lately."""
+    copies: Sequence[GroupCopies] | None = ()
+    """The copies of the tasks of each group that the brokers described lately; None before they were asked."""
+    lag: Mapping[str, GroupLag] | None = field(default_factory=dict)
+    """The groups with whose lag something is wrong; None while the lag is not known."""
+    lag_of_all_groups: bool = False
+    """The rules about lag are for groups of any type."""
 
 
 class Threshold(NamedTuple):
@@ -116,6 +121,14 @@ class GroupRule(Rule[GroupSnapshot]):
     """Rules that say the same and more: with a finding of one of them for the group, this rule has none."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LagRule(Rule[GroupLag]):
+    """A rule about the lag of a group of which something is wrong."""
+
+    is_held: bool = True
+    """Its alerts stay as they are while the group rebalances."""
+
+
 @dataclass(frozen=True)
 class GroupFinding:
     """A finding of a rule for one group, and from when on it would fire."""
@@ -153,6 +166,12 @@ def since_or_fallback(time: datetime | None, group: GroupSnapshot, now: datetime
 def is_recent(time: datetime | None, seconds: float, now: datetime) -> bool:
     """Tell whether something happened in the last `seconds`. A time ahead of `now` counts as recent."""
     return time is not None and now - time < timedelta(seconds=seconds)
+
+
+def round_down(number: int) -> int:
+    """Set all digits but the first to 0: a number that changes at each evaluation would be written each time."""
+    unit: int = 10 ** (len(str(number)) - 1)
+    return number // unit * unit
 
 
 def to_iso(time: datetime) -> str:

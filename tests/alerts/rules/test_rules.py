@@ -17,12 +17,13 @@ from streaming_app.alerts.rules.evaluate import (
     RULES_FOR_DIFFERING_GROUPS,
     RULES_FOR_GROUPS,
     RULES_FOR_JOB,
+    RULES_FOR_LAG,
     evaluate,
 )
 from streaming_app.alerts.rules.history import Assignment, GroupHistory
 from streaming_app.alerts.rules.rule import GROUP_ID, EvaluationContext, RuleSettings
 from streaming_app.groups.snapshot import AWAY, BEHIND, NOT_REVOKING, WAITING, GroupSnapshot, UnsettledMember
-from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus
 from tests.alerts.rules.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -192,6 +193,20 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
     "StreamsGroupsJobBehind": [
         ({"behind": 54_321, "behind_since": ago(minutes=6)}, ago(minutes=6), "by at least 50,000 offsets")
     ],
+    "StreamsGroupsOffsetsStopped": [
+        (
+            {"offsets": OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")},
+            ago(minutes=30),
+            "its stream fails: disk full",
+        ),
+        ({"offsets": OffsetsStatus(last_success_at=ago(minutes=25))}, ago(minutes=15), "has completed no batch"),
+        ({"offsets": OffsetsStatus(), "started_at": ago(minutes=25)}, ago(minutes=15), "has completed no batch"),
+        (
+            {"lag_failing_since": ago(minutes=11), "lag_failure": "no broker answered"},
+            ago(minutes=11),
+            "the ends of the logs are not known: no broker answered",
+        ),
+    ],
     "StreamsGroupsUndecodableRecords": [
         ({"quarantined": 1, "quarantined_at": ago(hours=23)}, ago(hours=23), "1 record could not be decoded")
     ],
@@ -206,9 +221,10 @@ JOB_DIFFERENCES = [(rule, wrong) for rule, cases in WRONG_JOB.items() for wrong,
 
 def test_every_rule_has_a_case() -> None:
     in_other_tests = {"StreamsGroupRebalanceStorm", "StreamsGroupUnavailable", "StreamsGroupsDescriptionsMissing"}
-    in_other_tests |= {rule.name for rule in RULES_FOR_COPIES}
+    in_other_tests |= {rule.name for rule in (*RULES_FOR_COPIES, *RULES_FOR_LAG)}
     assert {*WRONG, *WRONG_JOB, *in_other_tests, SELF_CHECK} == {*RULES}
-    kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS, RULES_FOR_COPIES)
+    kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS)
+    kinds = (*kinds, RULES_FOR_COPIES, RULES_FOR_LAG)
     assert len(RULES) == sum(map(len, kinds))
 
 
@@ -291,6 +307,12 @@ def test_a_similar_but_normal_group_has_no_findings(normal: dict[str, Any]) -> N
 def assignments(seconds: list[int], cause: str | None) -> EvaluationContext:
     made = [Assignment(ago(seconds=second), -second, cause) for second in sorted(seconds, reverse=True)]
     return replace(CONTEXT, histories={"payments": GroupHistory(assignments=made)})
+
+
+def test_what_stops_the_whole_job_is_one_alert() -> None:
+    failing = OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
+    job = replace(RUNNING, offsets=failing, lag_failing_since=ago(minutes=9), brokers_away_since=ago(minutes=10))
+    assert find_in_job(job).keys() == {"StreamsGroupsJobStopped"}
 
 
 def test_a_storm_is_at_least_the_threshold_of_unexplained_assignments_in_the_window() -> None:
@@ -409,7 +431,7 @@ def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_is_documented(name: str) -> None:
     rule = RULES[name]
-    assert name.startswith("StreamsGroups") == (rule not in (*RULES_FOR_GROUPS, *RULES_FOR_COPIES))
+    assert name.startswith("StreamsGroups") == (rule not in (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG))
     assert rule.severity in {"info", "warning", "critical"}
     assert rule.meaning.endswith(".")
     assert rule.queries

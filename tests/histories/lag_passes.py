@@ -1,0 +1,64 @@
+"""The passes over the lag of one run of the job, over what the traffic of a history shows them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+
+from streaming_app.groups.row import to_row
+from streaming_app.groups.state import GroupState
+from streaming_app.lag.group_lag import GroupLag, group_lags
+from streaming_app.lag.model import GroupTasks, LagRow
+from streaming_app.lag.tasks import group_tasks
+from streaming_app.lag.tracker import LagTracker
+from tests.histories.clients import START
+from tests.histories.traffic import Seen
+
+
+class LagPasses:
+    """Does as `job.lag_pass` does, with what is in `states`."""
+
+    def __init__(self, seen: Sequence[Seen], states: Mapping[str, GroupState], before: LagPasses | None) -> None:
+        """Begin with what the passes of the run before left in the tables."""
+        self._seen, self._states = seen, states
+        self._next: int | None = None
+        self._tracker = LagTracker()
+        self._rows: list[LagRow] = []
+        self._tasks: dict[str, tuple[int, GroupTasks]] = {}
+        self.groups: dict[str, GroupLag] | None = None if seen else {}
+        if before:
+            for (topic, partition), samples in before._tracker.samples().items():
+                self._tracker.restore_samples(topic, partition, before._tracker.topic_id(topic), samples.pairs())
+            for row in before._rows:
+                self._tracker.restore_row(row)
+
+    def read(self, after: float, at: float) -> None:
+        """Do the newest pass that is due at a time; the first one is none that was due `after` or earlier."""
+        if self._next is None:
+            self._next = bisect_right(self._seen, after, key=attrgetter("at"))
+        first = self._next
+        while self._next < len(self._seen) and self._seen[self._next].at <= at:
+            self._next += 1
+        newest = {one.group_id: one for one in self._seen[first : self._next]}
+        if not newest:
+            return
+        commits = {(g, *key): commit for g, one in newest.items() for key, commit in one.commits.items()}
+        ends = {key: end for one in newest.values() for key, end in one.ends.items()}
+        tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
+        now = START.timestamp() + at
+        self._rows = self._tracker.observe(commits, ends, tasks, now)
+        self.groups = group_lags(self._rows, tasks, self.groups or {}, now)
+
+    def next_at(self) -> float | None:
+        """Return when the next pass is."""
+        is_done = self._next is None or self._next == len(self._seen)
+        return None if is_done else self._seen[self._next or 0].at
+
+    def _group_tasks(self, group_id: str) -> GroupTasks:
+        state = self._states[group_id]
+        known = self._tasks.get(group_id)
+        if known is None or known[0] != state.last_offset:
+            tasks = group_tasks(to_row("default", state), lambda _pattern: ())
+            known = self._tasks[group_id] = state.last_offset, tasks
+        return known[1]

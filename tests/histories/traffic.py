@@ -1,0 +1,117 @@
+"""Records that are produced and processed: committed offsets and the ends of logs, as the job's passes see them.
+
+Time goes in steps of one pass over the lag. In each a running instance processes the tasks that its members have,
+unless it hangs or the task restores its state, and commits those with progress, as Kafka Streams does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from streaming_app.lag.model import Commit, LogEnds
+from tests.histories.coordinator import Group
+
+PASS = 30.0  # seconds, the default of `lag.interval`
+TopicPartition = tuple[str, int]
+
+
+class Seen(NamedTuple):
+    """What a pass at a time sees of a group: commits and ends by topic and partition."""
+
+    at: float
+    group_id: str
+    commits: dict[TopicPartition, Commit]
+    ends: dict[TopicPartition, LogEnds]
+
+
+@dataclass
+class Partition:
+    """The log of one partition, and what its group does with it."""
+
+    end: float = 0.0
+    start: float = 0.0
+    position: float = 0.0
+    committed: int | None = None
+    committed_at: float = 0.0
+    instance: str | None = None
+    """The one that last had the task."""
+    restores_until: float = 0.0
+    is_stuck: bool = False
+    commits_again: bool = False
+    """While it is stuck, the same offset is committed again and again."""
+
+
+@dataclass
+class Traffic:
+    """What one group reads. Rates are records a second and partition."""
+
+    group: Group
+    rate: float
+    """Produced."""
+    capacity: float
+    """Processed, at most."""
+    commit_interval: float
+    is_transactional: bool
+    """The records are written in transactions, each of which ends with a marker."""
+    restore_seconds: float
+    """How long an instance restores the state of a task that another one had before."""
+    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    left_over: dict[TopicPartition, Partition] = field(default_factory=dict)
+    hung: set[str] = field(default_factory=set)
+    """Instances whose processing hangs while they send heartbeats."""
+    generation: int = 0
+    """How often the topics were deleted and created again."""
+    recreated_at: float = -1.0
+
+    def step(self, now: float, instances: dict[int, str]) -> None:
+        """Go on by one pass, to `now`; `instances` has the one that runs the task of each partition."""
+        for topic in self.group.sources:
+            for number in range(self.group.topics.get(topic, 0)):
+                self.partitions.setdefault((topic, number), Partition())
+        for (_, number), partition in self.partitions.items():
+            partition.end += self.rate * PASS
+            self._process(partition, instances.get(number), now)
+        for partition in self.left_over.values():
+            partition.end += PASS
+
+    def seen(self, now: float, epoch: float) -> Seen:
+        """Return what a pass sees; `epoch` is when time began, by the clock of the group's broker."""
+        topic_id, marker = f"id-{self.generation}", int(self.is_transactional)
+        commits, ends = {}, {}
+        for key, one in {**self.partitions, **self.left_over}.items():
+            at = epoch + one.committed_at
+            commits[key] = Commit(None) if one.committed is None else Commit(one.committed, self._id(one), 0, at)
+            end = int(one.end) + (marker if one.end else 0)
+            ends[key] = LogEnds(end, int(one.start), end, topic_id)
+        return Seen(now, self.group.group_id, commits, ends)
+
+    def of(self, numbers: Iterable[int] | None) -> list[Partition]:
+        """Return the partitions with these numbers of every topic; None: all."""
+        wanted = None if numbers is None else set(numbers)
+        return [one for (_, number), one in self.partitions.items() if wanted is None or number in wanted]
+
+    def _id(self, partition: Partition) -> str:
+        is_old = partition.committed_at < self.recreated_at
+        return f"id-{self.generation - 1}" if is_old else f"id-{self.generation}"
+
+    def recreate(self, now: float) -> None:
+        """Delete the topics and create them again."""
+        self.generation, self.recreated_at = self.generation + 1, now
+        for one in self.partitions.values():
+            one.end = one.start = one.position = 0.0
+
+    def _process(self, partition: Partition, instance: str | None, now: float) -> None:
+        if instance is not None and instance != partition.instance:
+            partition.restores_until = now + self.restore_seconds if partition.instance else now
+            partition.instance = instance
+        if instance is None or instance in self.hung or now < partition.restores_until:
+            return
+        if partition.is_stuck:
+            partition.committed_at = now if partition.commits_again else partition.committed_at
+            return
+        partition.position = min(partition.end, max(partition.position, partition.start) + self.capacity * PASS)
+        is_due = now - partition.committed_at >= self.commit_interval
+        if is_due and int(partition.position) != partition.committed:
+            partition.committed, partition.committed_at = int(partition.position), now

@@ -1,0 +1,79 @@
+"""The actions of a history that are about records and offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.histories.clients import START, Clients
+from tests.histories.traffic import PASS, Partition, Traffic
+
+_SUBTOPOLOGY = "0"
+
+
+class TrafficActions(Clients):
+    """Actions on the topics that a group reads, and on how it processes them."""
+
+    def read(
+        self,
+        group: str = "app",
+        *,
+        rate: float = 10.0,
+        capacity: float = 50.0,
+        commit_interval: float = PASS,
+        transactional: bool = False,
+        restore_seconds: float = 0.0,
+    ) -> None:
+        """Let records be produced into the topics of a group, which processes them; the job sees it at each pass."""
+        made = Traffic(self._groups[group], rate, capacity, commit_interval, transactional, restore_seconds)
+        self._traffic[group] = made
+        self._after(PASS, lambda: self._pass(made))
+
+    def change(self, group: str = "app", **values: float) -> None:
+        """Change `rate`, `capacity` or another number of `read`."""
+        for name, value in values.items():
+            setattr(self._traffic[group], name, value)
+
+    def stick(
+        self, partitions: Iterable[int] | None = None, *, commits_again: bool = False, group: str = "app"
+    ) -> None:
+        """Let partitions make no progress: a record that is tried again and again, or a topic that is not read."""
+        for one in self._traffic[group].of(partitions):
+            one.is_stuck, one.commits_again = True, commits_again
+
+    def hang_processing(self, name: str, *, hung: bool = True, group: str = "app") -> None:
+        """Let the threads of an instance hang, or go on; its heartbeats go on."""
+        (self._traffic[group].hung.add if hung else self._traffic[group].hung.discard)(name)
+
+    def delete_records(self, *, group: str = "app") -> None:
+        """Let retention delete all records but the newest hundred of each partition."""
+        for one in self._traffic[group].of(None):
+            one.start = max(one.start, one.end - 100)
+
+    def recreate_topics(self, *, group: str = "app") -> None:
+        """Delete the topics and create them again, with the same number of partitions."""
+        self._traffic[group].recreate(self.now)
+
+    def go_back(self, partitions: Iterable[int] | None = None, *, by: float = 5_000.0, group: str = "app") -> None:
+        """Commit lower offsets and go on from there."""
+        for one in self._traffic[group].of(partitions):
+            one.position = max(0.0, one.position - by)
+            one.committed, one.committed_at = int(one.position), self.now
+
+    def leave_over(self, topic: str, *, group: str = "app") -> None:
+        """Leave the offsets of a topic that the group does not read any more, and that is still written."""
+        self._traffic[group].left_over[topic, 0] = Partition(committed=0, committed_at=self.now)
+
+    def _pass(self, traffic: Traffic) -> None:
+        running = {
+            member.member_id: instance.name for instance in self._instances.values() for member in instance.members
+        }
+        instances = {
+            number: running[member.member_id]
+            for member in traffic.group.members.values()
+            for subtopology, number in member.tasks
+            if subtopology == _SUBTOPOLOGY and member.member_id in running
+        }
+        traffic.step(self.now, instances)
+        clock = self._clock.get(traffic.group.group_id, self._clock_of_all)
+        self.lag.append(traffic.seen(self.now, START.timestamp() + clock))
+        self._after(PASS, lambda: self._pass(traffic))

@@ -1,0 +1,132 @@
+"""Kafka's own WordCount, a Kafka Streams application with a state store: from its commits to lag and copies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from streaming_app.alerts.group_cache import GroupCache
+from streaming_app.cli.main import main
+from streaming_app.config.job_config import JobConfig
+from streaming_app.config.lag import LagSettings
+from streaming_app.job.lag_pass import LagPass
+from streaming_app.job.task_copies import make_task_copies
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.lag.model import LagRow
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
+from streaming_app.tables.lag_store import LagStore
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+LINES = 40
+FAST = {"commit.interval.ms": "200", "heartbeat.interval.ms": "1000"}
+GUARANTEES = {"alos": "at_least_once", "eos": "exactly_once_v2"}
+Partition = tuple[str, int]
+
+
+@pytest.fixture
+def applications(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> Iterator[dict[str, WordCount]]:
+    """One instance with each guarantee, which have processed all lines."""
+    existing = client.admin.list_topics()
+    for topic in {INPUT_TOPIC, OUTPUT_TOPIC} - {one["name"] if isinstance(one, dict) else one for one in existing}:
+        client.create_topic(topic, 2)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+        for number in range(LINES):
+            producer.send(INPUT_TOPIC, f"all streams lead to kafka {number}".encode(), partition=number % 2)
+    with ExitStack() as running:
+        started = {
+            name: running.enter_context(
+                WordCount(
+                    broker.bootstrap_server,
+                    tmp_path / name,
+                    application_id=unique(name),
+                    properties={**FAST, "processing.guarantee": guarantee},
+                )
+            )
+            for name, guarantee in GUARANTEES.items()
+        }
+        ends = {(INPUT_TOPIC, partition): end for partition, end in client.end_offsets(INPUT_TOPIC).items()}
+
+        def have_caught_up() -> bool:
+            for one in started.values():
+                one.check()
+            return all(ends.items() <= committed(client, one.application_id).items() for one in started.values())
+
+        assert wait_until(have_caught_up, 60)
+        yield started
+
+
+def committed(client: StreamsGroupClient, group_id: str) -> dict[Partition, int]:
+    try:
+        offsets = client.admin.list_group_offsets(group_id)[group_id]
+    except KafkaError:  # the first group of a broker: it creates the topic of the offsets
+        return {}
+    return {(key.topic, key.partition): value.offset for key, value in offsets.items()}
+
+
+def command(*arguments: object) -> Any:
+    ran = CliRunner().invoke(main, list(map(str, arguments)))
+    assert ran.exit_code == 0, ran.output
+    return json.loads(ran.stdout)
+
+
+def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
+    broker: Broker,
+    client: StreamsGroupClient,
+    applications: dict[str, WordCount],
+    run: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    run("__consumer_offsets", lag={"enabled": True}, offsets={"enabled": True})
+    config = JobConfig.model_validate({"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path})
+    at_rest = LagPass(LagStore(tmp_path, "default"), LagSettings().allowed_for)
+    at_rest.restore()
+    rows = at_rest.run(client.admin).rows
+    groups = GroupCache(tmp_path, "default", timedelta(hours=1))
+    groups.refresh()
+    copies = make_task_copies(config, {}, groups.groups, lambda: True, pytest.fail)
+    copies.poll()
+
+    for name, application in applications.items():
+        check_lag(client, application.application_id, rows, is_transactional=name == "eos")
+        check_commands(client, application.application_id, tmp_path)
+
+
+def check_lag(client: StreamsGroupClient, group_id: str, rows: list[LagRow], *, is_transactional: bool) -> None:
+    mine = {(row.topic, row.partition): row for row in rows if row.group_id == group_id}
+    offsets = committed(client, group_id)
+    assert {key: row.committed_offset for key, row in mine.items() if row.committed_offset is not None} == offsets
+    assert {row.subtopology_id for row in mine.values()} == {"0", "1"}, sorted(mine)
+    assert {row.status for key, row in mine.items() if key in offsets} == {"OK"}
+    # With exactly-once, the repartition topic ends with the marker of a transaction, which nobody commits.
+    assert {row.lag for key, row in mine.items() if key in offsets} <= ({0, 1} if is_transactional else {0})
+    assert {row.client_host for row in mine.values()} == {"127.0.0.1"}
+
+
+def check_commands(client: StreamsGroupClient, group_id: str, warehouse: Path) -> None:
+    by_task = command("lag", "--group", group_id, "--by", "task", "--json", "--warehouse", warehouse)
+    assert {one["task_id"] for one in by_task} == {"0_0", "0_1", "1_0", "1_1"}
+    assert {one["client_host"] for one in by_task} == {"127.0.0.1"}
+    described = command("describe", "--group", group_id, "--offsets", "--json", "--warehouse", warehouse)
+    shown = {(one["topic"], one["partition"]): one["committed_offset"] for one in described}
+    assert {key: offset for key, offset in shown.items() if offset is not None} == committed(client, group_id)
+    report = command("copies", "--group", group_id, "--json", "--warehouse", warehouse)
+    assert {(one["role"], one["subtopology_id"], one["stateful"]) for one in report["copies"]} == {
+        ("active", "0", False),
+        ("active", "1", True),
+    }
+    (process,) = report["processes"]
+    assert (process["may_stop"], len(process["obstacles"])) == (False, 2)  # the state has no other copy

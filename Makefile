@@ -21,6 +21,7 @@ run: $(STAMP)
 # Two processes, each with a broker and a Spark session of its own; tests of the same module stay together while they can.
 # A test that fails is run once more, and reported as R: brokers and Spark share two cores here.
 test: $(STAMP)
+	-$(BIN)/python -m tests.jvm_archive
 	$(BIN)/python -m pytest -n 2 --dist worksteal --reruns 1 -rR $(PYTEST_ARGS)
 
 test-fast: $(STAMP)

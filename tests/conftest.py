@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 import warnings
@@ -12,8 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from filelock import FileLock
 
+from tests.jvm_archive import existing_archives
+from tests.jvm_options import start_jvms_fast
 from tests.marks import add_marks
+from tests.order import order_items
 
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
@@ -31,13 +36,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by what it needs to run, before `-m` selects; see `tests/marks.py`."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark each test by what it needs to run, before `-m` selects; order what it selected."""
     add_marks(items)
+    yield
+    if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        order_items(items, processes)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ignore the same warning when a test imports other modules of kafka-python."""
+    """Let JVMs start fast, and ignore the same warning when a test imports other modules of kafka-python."""
+    start_jvms_fast(existing_archives())
     for function in ("read_text", "open_text"):
         config.addinivalue_line("filterwarnings", f"ignore:{function} is deprecated:DeprecationWarning")
 
@@ -170,23 +180,50 @@ def read_offsets() -> Callable[..., list[RawRecord]]:
 
 
 @pytest.fixture(scope="session")
-def _warehouse_template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("warehouse")
-    DeltaWriter(spark, str(path), "default").prepare()
+def _warehouse_template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for all test processes: the first one that needs it creates it, and only that one needs Spark for it."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent  # of all processes
+    path = root / "warehouse-template"
+    with FileLock(root / "warehouse-template.lock"):
+        if not path.exists():
+            created = tmp_path_factory.mktemp("warehouse")
+            DeltaWriter(request.getfixturevalue("spark"), str(created), "default").prepare()
+            created.rename(path)
     return path
 
 
-@pytest.fixture
-def empty_warehouse(_warehouse_template: Path, tmp_path: Path) -> Path:
-    """A warehouse without rows, created by Spark as the job creates it."""
-    return Path(shutil.copytree(_warehouse_template, tmp_path / "empty_warehouse"))
+@pytest.fixture(scope="session")
+def create_warehouse(_warehouse_template: Path) -> Callable[[Path], Path]:
+    """Creates a warehouse without rows in a directory, as Spark creates it for the job, and returns the directory.
+
+    It is a copy: Spark takes seconds to create all the tables.
+    """
+    return lambda directory: Path(shutil.copytree(_warehouse_template, directory, dirs_exist_ok=True))
 
 
 @pytest.fixture
-def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
-    """Runs the job once over the records of a topic, in the shared session, and returns its first line."""
+def empty_warehouse(create_warehouse: Callable[[Path], Path], tmp_path: Path) -> Path:
+    """A warehouse without rows."""
+    return create_warehouse(tmp_path / "empty_warehouse")
+
+
+@pytest.fixture
+def run(
+    broker: Broker, spark: SparkSession, tmp_path: Path, create_warehouse: Callable[[Path], Path]
+) -> Callable[..., str]:
+    """Runs the job once over the records of a topic, in the shared session, and returns its first line.
+
+    Before the first run of a test the tables are there already, without rows.
+    """
+    has_run: set[object] = set()
 
     def once(topic: str, **settings: object) -> str:
+        warehouse = settings.get("warehouse", tmp_path)
+        if warehouse not in has_run and isinstance(warehouse, Path) and not (warehouse / "groups").exists():
+            create_warehouse(warehouse)
+        has_run.add(warehouse)
         return run_once(spark, broker.bootstrap_server, **{"warehouse": tmp_path, "topic": topic, **settings})[0]
 
     return once

@@ -11,6 +11,7 @@ NEEDED_BY_FIXTURE = {
     "broker": "broker",
     "start_broker": "broker",
     "spark": "spark",
+    "create_warehouse": "spark",
     "oracles": "java",
     "kafka_reason": "java",
     "chromium": "browser",

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.member import SimulatedMember, settle
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
@@ -12,3 +16,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
     return condition()
+
+
+def await_topics(client: StreamsGroupClient, group_id: str, described: Mapping[str, Any]) -> None:
+    """Return once the coordinator of the group knows the topics; it leaves a deleted group in the log.
+
+    A coordinator gets the new metadata a moment after the broker answers that a topic exists. A group that is created
+    in between is NotReady first, and has a group epoch more.
+    """
+    member = SimulatedMember(client, group_id, described)
+    member.join()
+    settle([member])
+    member.leave()
+    client.delete_group(group_id)

@@ -28,6 +28,10 @@ _DEFAULTS = {
     "group.streams.session.timeout.ms": "300000",
     "group.streams.max.session.timeout.ms": "3600000",
     "group.streams.heartbeat.interval.ms": "5000",
+    "group.consumer.session.timeout.ms": "300000",
+    "group.consumer.max.session.timeout.ms": "300000",
+    "group.share.session.timeout.ms": "300000",
+    "group.share.max.session.timeout.ms": "300000",
     # The demo keeps groups in transient states by group configs that no production broker would allow.
     "group.streams.max.assignment.interval.ms": "86400000",
     # A broker restarted after a crash waits until its previous session has timed out; the default is nine seconds.

@@ -43,7 +43,7 @@ def running(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[
 
 @pytest.mark.broker
 def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
-    broker: Broker, client: StreamsGroupClient, group_id: str, spark: SparkSession, tmp_path: Path
+    broker: Broker, client: StreamsGroupClient, group_id: str, spark: SparkSession, empty_warehouse: Path
 ) -> None:
     member = SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-in"])))
     member.join()
@@ -55,7 +55,7 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
         config = JobConfig.model_validate(
             {
                 "bootstrap_server": broker.bootstrap_server,
-                "warehouse": tmp_path,
+                "warehouse": empty_warehouse,
                 "alerts": {
                     "interval": 0.3,
                     "groups": group_id,
@@ -65,9 +65,9 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
                 "metrics": {"listen": "127.0.0.1:0"},
             }
         )
-        with running(spark, config, tmp_path / "spark.log") as lines:
+        with running(spark, config, empty_warehouse / "spark.log") as lines:
             assert wait_until(lambda: notifications() != [], 90), lines
-        with running(spark, config, tmp_path / "spark.log") as lines:
+        with running(spark, config, empty_warehouse / "spark.log") as lines:
             assert wait_until(lambda: any("Serving " in line for line in lines), 60), lines
             assert wait_until(lambda: is_ok(lines, "/ready"), 60), lines
             assert f'streams_group_state{{cluster="default",group="{group_id}",state="NotReady"}} 1.0' in scrape(lines)
@@ -78,7 +78,7 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
         ("alert.resolved", "StreamsGroupNotReady", group_id),
     ]
     assert f"Source topics {group_id}-in are missing" in receiver.bodies[0]["data"]["summary"]
-    assert alert_rows(tmp_path, group_id) == [("resolved", ["firing", "resolved"])]
+    assert alert_rows(empty_warehouse, group_id) == [("resolved", ["firing", "resolved"])]
 
 
 def is_ok(lines: list[str], path: str) -> bool:

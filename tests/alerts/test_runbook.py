@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -124,11 +126,12 @@ def test_durations_are_formatted_as_they_are_parsed(duration: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def reader(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
+def reader(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
+) -> WarehouseReader:
     """A warehouse with a group whose member has not revoked its task, and a record that could not be decoded."""
-    path = tmp_path_factory.mktemp("runbook")
+    path = create_warehouse(tmp_path_factory.mktemp("runbook"))
     warehouse = DeltaWriter(spark, str(path), "default")
-    warehouse.prepare()
     group, member = {"group_id": "payments"}, {"group_id": "payments", "member_id": "m1"}
     revoking = {
         "member_epoch": 2,

@@ -14,6 +14,7 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle
 from streaming_app.sandbox.topology import internal_topic, subtopology, topology
 from tests.history.log import FoldedLog, LogReader
+from tests.waiting import await_topics
 
 TOO_MANY_REPLICAS = 3  # more than a single broker can have, so that it cannot create the topic
 
@@ -96,6 +97,7 @@ def test_the_reason_is_the_one_that_the_broker_returns_to_members(
     a, b = unique("a"), unique("b")
     client.create_topic(a, 2)
     client.create_topic(b, 3)
+    await_topics(client, group_id, topology(subtopology("0", source_topics=[a, b])))
     member = SimulatedMember(client, group_id, topology(*make_subtopologies(a, b)))
     member.join()
     settle([member], until=lambda: bool(member.statuses) and "delayed" not in str(member.statuses))

@@ -6,7 +6,7 @@ tasks are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from streaming_app.sandbox.topology import subtopology, topology
 from tests.histories.coordinator import Group, Write
 from tests.histories.members import Member
 from tests.recorded.record import read
+from tests.waiting import await_topics
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "4.4.0.jsonl.gz"
 Shape = tuple[Any, ...]
@@ -169,19 +170,6 @@ def test_static_members_leave_temporarily_and_one_comes_back_as_another_process(
     model.group.leave_temporarily(members[1])
     model.join(instance_id="i1")
     assert model.shapes == shapes(recorded("static"))
-
-
-def await_topics(client: StreamsGroupClient, group_id: str, described: Mapping[str, Any]) -> None:
-    """Return once the coordinator of the group knows the topics; it leaves a deleted group in the log.
-
-    A coordinator gets the new metadata a moment after the broker answers that a topic exists. A group that is created
-    in between is NotReady first, and has a group epoch more.
-    """
-    member = SimulatedMember(client, group_id, described)
-    member.join()
-    settle([member])
-    member.leave()
-    client.delete_group(group_id)
 
 
 def since_last_deletion(records: Iterable[Write]) -> list[Write]:

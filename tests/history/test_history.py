@@ -39,10 +39,15 @@ def test_after_random_operations_the_fold_equals_the_descriptions_of_the_broker(
 
 @pytest.mark.broker
 def test_a_job_that_is_killed_writes_every_event_once_and_reports_a_killed_jvm_in_one_line(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    create_warehouse: Callable[[Path], Path],
 ) -> None:
     history = History(client, broker.bootstrap_server, 3, unique("h") + "-", groups=3)
     job = JobProcess(broker.bootstrap_server, tmp_path)
+    create_warehouse(job.warehouse)
 
     def run(operations: int) -> None:
         for _ in range(operations):

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import OffsetAndMetadata
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.errors import GroupError
@@ -64,7 +64,7 @@ def transactional_commit(
         producer.close()
 
 
-@retry(retry=retry_if_exception_type(GroupError), stop=stop_after_attempt(20), wait=wait_fixed(0.3), reraise=True)
+@retry(retry=retry_if_exception_type(GroupError), stop=stop_after_delay(60), wait=wait_fixed(0.3), reraise=True)
 def commit(client: StreamsGroupClient, group: str, offsets: dict[tuple[str, int], int], *member: Any) -> None:
     """Commit; the coordinator of a topic that was just created may still load its partition."""
     client.admin.forget_coordinators([group])

@@ -16,13 +16,20 @@ from streaming_app.sandbox.member import SimulatedMember, settle
 from streaming_app.sandbox.topology import subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.job_runner import error_line, run_job
+from tests.jvm_options import start_jvms_as_users_do
 
 pytestmark = pytest.mark.broker
 
 
 def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    run: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    start_jvms_as_users_do(monkeypatch)
     topic, stable, unready, emptied = unique("in"), unique("stable"), unique("unready"), unique('odd "id" 🎉')
     client.create_topic(topic, 2)
     reads = topology(subtopology("0", source_topics=[topic]))
@@ -104,6 +111,9 @@ def test_a_record_that_cannot_be_decoded_is_quarantined_and_the_job_continues(
     assert opened.rows("SELECT group_id, assignment_epoch FROM groups") == [{"group_id": "g", "assignment_epoch": 7}]
 
 
-def test_a_topic_that_does_not_exist_is_a_one_line_error(broker: Broker, tmp_path: Path) -> None:
+def test_a_topic_that_does_not_exist_is_a_one_line_error(
+    broker: Broker, tmp_path: Path, create_warehouse: Callable[[Path], Path]
+) -> None:
+    create_warehouse(tmp_path)
     error = error_line(run_job(broker.bootstrap_server, tmp_path, "--topic", "no-such-topic"))
     assert "has no topic no-such-topic" in error

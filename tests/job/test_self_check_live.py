@@ -85,14 +85,17 @@ def scrape(lines: list[str]) -> dict[str, float]:
 
 
 def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and_replaced(
-    start_broker: Callable[..., LocalBroker], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_broker: Callable[..., LocalBroker],
+    spark: SparkSession,
+    empty_warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(self_check, "CONFIRM_SECONDS", 1.0)
-    own, tables = start_broker(), TablesOfJob(tmp_path / "tables")
+    own, tables = start_broker(), TablesOfJob(empty_warehouse)
     config = JobConfig.model_validate(
         {
             "bootstrap_server": own.bootstrap_server,
-            "warehouse": tmp_path / "tables",
+            "warehouse": empty_warehouse,
             "alerts": {"interval": 0.3},
             "metrics": {"listen": "127.0.0.1:0"},
             "self_check": {"interval": "1s"},
@@ -105,7 +108,7 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
         for member in members:
             member.join()
         settle(members)
-        with running(spark, config, tmp_path / "spark.log") as lines:
+        with running(spark, config, empty_warehouse / "spark.log") as lines:
 
             def is_checked() -> bool:
                 return (
@@ -146,7 +149,7 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
             added = [event for event in tables.events() if event not in events]
             assert {event["group_id"] for event in added} == {GROUP}
             assert [event["member_id"] for event in added if event["kind"] == "member_left"] == [members[0].member_id]
-    heartbeat = read_heartbeat(tmp_path / "tables", "default")
+    heartbeat = read_heartbeat(empty_warehouse, "default")
     assert heartbeat is not None
     assert heartbeat.facts.self_check.repaired == 3
     assert lines[-1] == "Stopped."
@@ -156,7 +159,7 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
 def test_no_self_check_runs_with_once_or_when_it_is_disabled(
     start_broker: Callable[..., LocalBroker],
     spark: SparkSession,
-    tmp_path: Path,
+    empty_warehouse: Path,
     monkeypatch: pytest.MonkeyPatch,
     settings: dict[str, Any],
 ) -> None:
@@ -165,7 +168,7 @@ def test_no_self_check_runs_with_once_or_when_it_is_disabled(
     with StreamsGroupClient(own.bootstrap_server) as client:
         SimulatedMember(client, GROUP, topology(subtopology("0", source_topics=["in"]))).join()
     config = JobConfig.model_validate(
-        {"bootstrap_server": own.bootstrap_server, "warehouse": tmp_path / "tables", **settings}
+        {"bootstrap_server": own.bootstrap_server, "warehouse": empty_warehouse, **settings}
     )
-    with running(spark, config, tmp_path / "spark.log") as lines:
+    with running(spark, config, empty_warehouse / "spark.log") as lines:
         assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 90), lines

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @pytest.mark.broker
 def test_the_job_waits_for_a_broker_that_is_not_available(
-    start_broker: Callable[..., LocalBroker], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_broker: Callable[..., LocalBroker],
+    spark: SparkSession,
+    empty_warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 2.0)
     own = start_broker()
@@ -42,12 +45,12 @@ def test_the_job_waits_for_a_broker_that_is_not_available(
             SimulatedMember(client, group, reads).join()
 
     def is_stored(group: str) -> bool:
-        rows = WarehouseReader(tmp_path).rows("SELECT group_id FROM groups")
+        rows = WarehouseReader(empty_warehouse).rows("SELECT group_id FROM groups")
         return {"group_id": group} in rows
 
     join("before")
-    config = JobConfig(bootstrap_server=own.bootstrap_server, warehouse=tmp_path)
-    job = Thread(target=run_with, args=(spark, config, lines.append, stop, tmp_path / "spark.log"))
+    config = JobConfig(bootstrap_server=own.bootstrap_server, warehouse=empty_warehouse)
+    job = Thread(target=run_with, args=(spark, config, lines.append, stop, empty_warehouse / "spark.log"))
     job.start()
     try:
         assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 60), lines
@@ -66,7 +69,7 @@ def test_the_job_waits_for_a_broker_that_is_not_available(
 
 @pytest.mark.broker
 def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_but_not_ready(
-    start_broker: Callable[..., LocalBroker], spark: SparkSession, tmp_path: Path
+    start_broker: Callable[..., LocalBroker], spark: SparkSession, empty_warehouse: Path
 ) -> None:
     own = start_broker()
     lines: list[str] = []
@@ -74,18 +77,18 @@ def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_bu
     config = JobConfig.model_validate(
         {
             "bootstrap_server": own.bootstrap_server,
-            "warehouse": tmp_path,
+            "warehouse": empty_warehouse,
             "metrics": {"listen": "127.0.0.1:0"},
             "offsets": {"enabled": False},  # whose stream waits with a line of its own
         }
     )
-    job = Thread(target=run_with, args=(spark, config, lines.append, stop, tmp_path / "spark.log"))
+    job = Thread(target=run_with, args=(spark, config, lines.append, stop, empty_warehouse / "spark.log"))
     job.start()
     try:
         assert wait_until(lambda: any(line.endswith("Waiting for it.") for line in lines), 60), lines
         url = next(match[1] for line in lines if (match := re.match(r"Serving (\S+)/metrics", line)))
         assert (status_of(f"{url}/health"), status_of(f"{url}/ready")) == (200, 503)
-        assert wait_until(lambda: is_alive(tmp_path), 20)
+        assert wait_until(lambda: is_alive(empty_warehouse), 20)
         with StreamsGroupClient(own.bootstrap_server) as client:
             SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
         assert wait_until(lambda: status_of(f"{url}/ready") == 200, 90), lines
@@ -93,7 +96,7 @@ def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_bu
     finally:
         stop.set()
         job.join()
-    assert WarehouseReader(tmp_path).rows("SELECT group_id FROM groups") == [{"group_id": "first"}]
+    assert WarehouseReader(empty_warehouse).rows("SELECT group_id FROM groups") == [{"group_id": "first"}]
 
 
 def is_alive(warehouse: Path) -> bool:

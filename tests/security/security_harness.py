@@ -26,6 +26,7 @@ from kafka.admin import (
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker, SecureListeners
 from tests.security.certificates import KeyAndCertificate, create_authority, create_certificate, write_pem_store
+from tests.waiting import wait_until
 
 PASSWORD = 'p4ss;"w0rd'  # noqa: S105 - of these tests
 SECRETS = (PASSWORD, "p4ss", "store-s3cret", "key-s3cret", "client-s3cret")
@@ -33,6 +34,7 @@ USER = "job"
 _AUDIENCE, _ISSUER = "kafka", "https://issuer.example"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _ANY_RESOURCE = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+_ALL_ACLS = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, _ANY_RESOURCE)
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
 _VALIDATOR = f"{_OAUTH}.OAuthBearerValidatorCallbackHandler"
 
@@ -78,16 +80,15 @@ class SecurityHarness(NamedTuple):
     directory: Path
 
     def allow(self, *allowed: tuple[ACLOperation, ResourcePattern]) -> None:
-        """Allow USER these operations and no others."""
-        all_acls = ACLFilter(None, "*", ACLOperation.ANY, ACLPermissionType.ANY, _ANY_RESOURCE)
-        self.client.admin.delete_acls([all_acls])
-        if allowed:
-            self.client.admin.create_acls(
-                [
-                    ACL(f"User:{USER}", "*", operation, ACLPermissionType.ALLOW, resource)
-                    for operation, resource in allowed
-                ]
-            )
+        """Allow USER these operations and no others; return once the broker applies it.
+
+        The controller answers when it has stored the ACLs; the broker's authorizer gets them a moment later.
+        """
+        wanted = {ACL(f"User:{USER}", "*", operation, ACLPermissionType.ALLOW, at) for operation, at in allowed}
+        self.client.admin.delete_acls([_ALL_ACLS])
+        if wanted:
+            self.client.admin.create_acls(list(wanted))
+        assert wait_until(lambda: set(self.client.admin.describe_acls(_ALL_ACLS)[0]) == wanted)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -61,7 +61,10 @@ def kafka_log() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def warehouse(
-    secured: SecurityHarness, client_configs: Mapping[str, ClientConfig], tmp_path_factory: pytest.TempPathFactory
+    secured: SecurityHarness,
+    client_configs: Mapping[str, ClientConfig],
+    tmp_path_factory: pytest.TempPathFactory,
+    create_warehouse: Callable[[Path], Path],
 ) -> Path:
     """Tables of a job that ran with the ACLs of the job alone, its password from a config provider."""
     directory, client_config = tmp_path_factory.mktemp("command"), client_configs["SCRAM-SHA-512"]
@@ -77,6 +80,7 @@ def warehouse(
         "request.timeout.ms": "60000",
     }
     secured.allow(*JOB)
+    create_warehouse(directory / "tables")
     config = write_properties(directory, properties)
     result = run_job(secured.broker.address(client_config.listener), directory / "tables", "--command-config", config)
     assert (result.returncode, result.stderr) == (0, "")

@@ -200,9 +200,11 @@ def test_a_topic_created_again_under_a_running_job_ends_it(
     unique: Callable[[str], str],
     write: Any,
     tmp_path: Path,
+    create_warehouse: Callable[[Path], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
+    create_warehouse(tmp_path)
     topic, lines, errors = unique("offsets"), [], []
     client.create_topic(topic, 1)
     write(topic, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -78,10 +79,25 @@ def content(path: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+@pytest.fixture(scope="module")
+def _whole(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
+) -> Path:
+    path = create_warehouse(tmp_path_factory.mktemp("commits"))
+    write(spark, path, [])
+    return path
+
+
 @pytest.fixture
-def expected(spark: SparkSession, empty_warehouse: Path) -> dict[str, list[dict[str, Any]]]:
-    write(spark, empty_warehouse, [])
-    return content(empty_warehouse)
+def written(_whole: Path, tmp_path: Path) -> Path:
+    """A warehouse into which the history was written as one batch."""
+    return Path(shutil.copytree(_whole, tmp_path / "written"))
+
+
+@pytest.fixture(scope="module")
+def expected(_whole: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the tables hold then."""
+    return content(_whole)
 
 
 def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list[dict[str, Any]]]) -> None:
@@ -103,17 +119,17 @@ def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list
 def test_where_batches_end_and_who_decodes_them_makes_no_difference(
     spark: SparkSession,
     expected: dict[str, list[dict[str, Any]]],
-    empty_warehouse: Path,
+    written: Path,
     monkeypatch: pytest.MonkeyPatch,
     few_records: int,
     cuts: list[int],
 ) -> None:
     monkeypatch.setattr(commits_batch, "_FEW_RECORDS", few_records)
-    writer = DeltaWriter(spark, str(empty_warehouse), "default")
+    writer = DeltaWriter(spark, str(written), "default")
     NewestTables(writer, "default", 30).delete()
     # As after --reset: events and quarantine are there already.
-    outcomes = write(spark, empty_warehouse, cuts, start=100)
-    assert content(empty_warehouse) == expected
+    outcomes = write(spark, written, cuts, start=100)
+    assert content(written) == expected
     assert [outcome.drifted for outcome in outcomes] == [0] * len(cuts) + [1, 1]
 
 
@@ -125,8 +141,6 @@ def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_an
     monkeypatch: pytest.MonkeyPatch,
     stop_before: int,
 ) -> None:
-    path = empty_warehouse.with_name("interrupted")
-    DeltaWriter(spark, str(path), "default").prepare()
     writes = 0
 
     def interrupted(method: Callable[..., None]) -> Callable[..., None]:
@@ -143,24 +157,26 @@ def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_an
         for name in ("append", "append_many"):
             patched.setattr(NewestTables, name, interrupted(getattr(NewestTables, name)))
         with pytest.raises(InterruptedError):
-            write(spark, path, [])
-    write(spark, path, [])
-    assert content(path) == expected
-    commits = WarehouseReader(path).rows("SELECT count(*) AS n, count(DISTINCT last_offset) AS d FROM offset_commits")
+            write(spark, empty_warehouse, [])
+    write(spark, empty_warehouse, [])
+    assert content(empty_warehouse) == expected
+    commits = WarehouseReader(empty_warehouse).rows(
+        "SELECT count(*) AS n, count(DISTINCT last_offset) AS d FROM offset_commits"
+    )
     assert commits[0]["n"] == commits[0]["d"]
 
 
 def test_a_compaction_changes_nothing_but_the_number_of_rows(
-    spark: SparkSession, expected: dict[str, list[dict[str, Any]]], empty_warehouse: Path
+    spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path
 ) -> None:
-    tables = NewestTables(DeltaWriter(spark, str(empty_warehouse), "default"), "default", 36_500)
+    tables = NewestTables(DeltaWriter(spark, str(written), "default"), "default", 36_500)
     for name in NAMES:
         tables.compact(name)
         tables.clean_up_log(name)
         tables.vacuum(name)
-    assert content(empty_warehouse) == expected
+    assert content(written) == expected
     assert {name: tables.count_rows(name) for name in NAMES} == {"offset_commits": 2, "group_records": 4}
-    streaming_app.open_warehouse(spark, str(empty_warehouse))
+    streaming_app.open_warehouse(spark, str(written))
     for view in ("offsets", "all_groups"):
         seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()
         assert seen == [{name: row[name] for name in seen[0]} for row in expected[view]]

@@ -50,9 +50,8 @@ def heartbeat(member: int, epoch: int) -> Pair:
     return encode(22, of(member), {"member_epoch": epoch, "state": 1, "active_tasks": tasks(member)})
 
 
-def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSession, tmp_path: Path) -> None:
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSession, empty_warehouse: Path) -> None:
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
     first = list(rebalance(MEMBERS, 2))
     write(batch(spark, [(n, START, key, value) for n, (key, value) in enumerate(first)]), 0)
@@ -62,9 +61,9 @@ def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSessio
     rows = [(len(first) + n, START + timedelta(seconds=1 + n), *pair) for n, pair in enumerate(second)]
     write(batch(spark, rows[:-1]), 1)
     states = "SELECT state, member_count FROM groups"
-    assert WarehouseReader(tmp_path).rows(states) == [{"state": "Reconciling", "member_count": MEMBERS}]
+    assert WarehouseReader(empty_warehouse).rows(states) == [{"state": "Reconciling", "member_count": MEMBERS}]
     write(batch(spark, rows[-1:]), 2)
-    opened = WarehouseReader(tmp_path)
+    opened = WarehouseReader(empty_warehouse)
     assert opened.rows(states) == [{"state": "Stable", "member_count": MEMBERS}]
     counts = "SELECT count(*) AS n, count(DISTINCT member_id) AS m FROM assignments WHERE current AND target"
     assert opened.rows(counts) == [{"n": 2 * MEMBERS, "m": MEMBERS}]
@@ -72,7 +71,7 @@ def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSessio
     assert opened.rows(joined) == [{"n": MEMBERS}]
 
 
-def test_five_hundred_subtopologies_are_all_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_five_hundred_subtopologies_are_all_there(spark: SparkSession, empty_warehouse: Path) -> None:
     def part(number: int) -> dict[str, Any]:
         return {
             "subtopology_id": str(number),
@@ -85,13 +84,12 @@ def test_five_hundred_subtopologies_are_all_there(spark: SparkSession, tmp_path:
         }
 
     pair = encode(23, GROUP, {"epoch": 0, "subtopologies": [part(number) for number in range(SUBTOPOLOGIES)]})
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
     write(batch(spark, [(0, START, *pair)]), 0)
     later = encode(17, GROUP, {"epoch": 2, "last_assignment_configs": []})
     write(batch(spark, [(1, START + timedelta(seconds=1), *later)]), 1)  # its row is read, and written again
-    rows = WarehouseReader(tmp_path).rows("SELECT * FROM subtopologies")
+    rows = WarehouseReader(empty_warehouse).rows("SELECT * FROM subtopologies")
     assert {row["subtopology_id"] for row in rows} == {str(number) for number in range(SUBTOPOLOGIES)}
     last = next(row for row in rows if row["subtopology_id"] == "499")
     assert last["copartition_groups"] == [["in-499", "in-500", "g-499-repartition"]]

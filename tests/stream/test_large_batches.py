@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -26,7 +26,7 @@ HISTORIES = ("group_events", "quarantine", "groups")
 
 def history() -> Iterator[Pair]:
     """Yield rebalances of two groups whose topologies are large records, and large records that cannot be decoded."""
-    for epoch in range(2, 6):
+    for epoch in range(2, 5):
         for group_id in ("one", "two"):
             group, member = {"group_id": group_id}, {"group_id": group_id, "member_id": f"m{epoch}"}
             topics = [f"{'t' * 200}-{number}" for number in range(400)]
@@ -56,10 +56,11 @@ def content(path: Path) -> dict[str, list[Any]]:
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def whole(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
+) -> dict[str, list[Any]]:
     """What the tables hold when the batch is written as one."""
-    path = tmp_path_factory.mktemp("whole")
-    DeltaWriter(spark, str(path), "default").prepare()
+    path = create_warehouse(tmp_path_factory.mktemp("whole"))
     write_all(spark, path)
     return content(path)
 
@@ -80,12 +81,12 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     write_all(spark, empty_warehouse, outcomes)
     assert len(set(appended)) > 4
     assert content(empty_warehouse) == whole
-    assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(32, 4, 36)]
+    assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
 
 
 @pytest.mark.parametrize(
     ("call", "failing"),
-    [(1, "append"), (2, "append"), (2, "rewrite_events"), (3, "add_groups"), (3, "replace_groups")],
+    [(1, "append"), (2, "append"), (2, "rewrite_events"), (1, "add_groups"), (2, "replace_groups")],
 )
 def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_once(
     spark: SparkSession,
@@ -97,13 +98,14 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
 ) -> None:
     monkeypatch.setattr(micro_batch, "SLICE_BYTES", 300_000)
     monkeypatch.setattr(slices, "SLICE_BYTES", 300_000)
-    original, calls = getattr(DeltaWriter, failing), 0
+    original, calls, kills = getattr(DeltaWriter, failing), 0, 0
 
     def killed_after(*args: Any) -> None:
-        nonlocal calls
+        nonlocal calls, kills
         original(*args)
         calls += 1
         if calls % call == 0:
+            kills += 1
             raise KilledError
 
     with monkeypatch.context() as patched:
@@ -112,5 +114,6 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
             calls = 0
             with suppress(KilledError):
                 write_all(spark, empty_warehouse)
+    assert kills
     write_all(spark, empty_warehouse)
     assert content(empty_warehouse) == whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,6 @@ def history() -> Iterator[tuple[bytes | None, bytes | None]]:
 def write_history(spark: SparkSession, path: Path, cuts: list[int]) -> list[BatchOutcome]:
     """Write the history in batches that end at `cuts`."""
     warehouse = DeltaWriter(spark, str(path), "default")
-    warehouse.prepare()
     outcomes: list[BatchOutcome] = []
     write = MicroBatchWriter(warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome))
     rows = [
@@ -71,9 +70,11 @@ def _order(name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def few(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def few(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
+) -> Path:
     """A warehouse whose batches were all small."""
-    path = tmp_path_factory.mktemp("few")
+    path = create_warehouse(tmp_path_factory.mktemp("few"))
     outcomes = write_history(spark, path, [8, 25])
     assert sum(outcome.decoded for outcome in outcomes[:-1]) == 6 * 6 + 1
     assert sum(outcome.quarantined for outcome in outcomes[:-1]) == 2
@@ -82,16 +83,16 @@ def few(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_many_records_give_the_same_tables_as_few(
-    spark: SparkSession, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(micro_batch, "_FEW_RECORDS", 0)
-    write_history(spark, tmp_path, [8, 25])
-    assert content(tmp_path) == content(few)
+    write_history(spark, empty_warehouse, [8, 25])
+    assert content(empty_warehouse) == content(few)
 
 
-def test_where_batches_end_makes_no_difference(spark: SparkSession, few: Path, tmp_path: Path) -> None:
-    write_history(spark, tmp_path, [3, 10, 11, 39])
-    assert content(tmp_path) == content(few)
+def test_where_batches_end_makes_no_difference(spark: SparkSession, few: Path, empty_warehouse: Path) -> None:
+    write_history(spark, empty_warehouse, [3, 10, 11, 39])
+    assert content(empty_warehouse) == content(few)
 
 
 @pytest.mark.parametrize("few_records", [0, 20_000])
@@ -138,11 +139,10 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
 
 @pytest.mark.parametrize("few_records", [0, 20_000])
 def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
     monkeypatch.setattr(micro_batch, "_FEW_RECORDS", few_records)
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
     rows = [
         (offset, START, key, value)
@@ -155,19 +155,18 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     rows += [(len(rows) + n, START, key, value) for n, (key, value) in enumerate(tail)]
     write(batch(spark, rows[:-1]), 0)
     write(batch(spark, rows[-1:]), 1)
-    outcomes = WarehouseReader(tmp_path).rows("SELECT state, not_ready_reason FROM groups")
+    outcomes = WarehouseReader(empty_warehouse).rows("SELECT state, not_ready_reason FROM groups")
     reason = "MISSING_SOURCE_TOPICS: Source topics in are missing."
     assert outcomes == [{"state": "NotReady", "not_ready_reason": reason}] * 3
-    events = WarehouseReader(tmp_path).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
+    events = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
     assert events == [{"new": reason}] * 3
 
 
 def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(micro_batch, "_FEW_RECORDS", 0)
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(
         warehouse, "default", "topic", lambda *_: None, topics=lambda names: pytest.fail(str(names))
     )
@@ -175,23 +174,25 @@ def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
         (offset, START + timedelta(seconds=offset // 6), key, value) for offset, (key, value) in enumerate(history())
     ]
     write(batch(spark, rows), 0)
-    assert {row["state"] for row in WarehouseReader(tmp_path).rows("SELECT state FROM groups")} == {"Stable", "Dead"}
+    assert {row["state"] for row in WarehouseReader(empty_warehouse).rows("SELECT state FROM groups")} == {
+        "Stable",
+        "Dead",
+    }
 
 
 @pytest.mark.parametrize(("dialect", "stored", "failed"), [("shipped", -1, 5), ("kip-1331", 5, -1)])
 def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
-    spark: SparkSession, tmp_path: Path, dialect: str, stored: int, failed: int
+    spark: SparkSession, empty_warehouse: Path, dialect: str, stored: int, failed: int
 ) -> None:
     outcomes: list[BatchOutcome] = []
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(
         warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome), dialect=dialect
     )
     tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown
     write(batch(spark, [(0, START, b"\x00\x11\x00\x01g", tagged)]), 0)
     assert (outcomes[0].decoded, outcomes[0].drifted, outcomes[0].quarantined) == (1, 1, 0)
-    rows = WarehouseReader(tmp_path).rows(
+    rows = WarehouseReader(empty_warehouse).rows(
         "SELECT stored_description_epoch AS s, failed_description_epoch AS f FROM groups"
     )
     assert rows == [{"s": stored, "f": failed}]

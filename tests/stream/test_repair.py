@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -86,14 +87,21 @@ def operation(epoch: int, group: str = G) -> list[Pair]:
 class RepairHarness:
     """A log of one partition, the tables that the job wrote from it, and a repair."""
 
-    def __init__(self, spark: SparkSession, path: Path, topics: Callable[[Any], Mapping[str, int] | None]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: Path,
+        topics: Callable[[Any], Mapping[str, int] | None],
+        *,
+        after: RepairHarness | None = None,
+    ) -> None:
+        """Use the tables in `path`, which are without rows, or a copy of those of the harness `after`."""
         self._spark, self.path = spark, path
-        self.log: list[Row] = []
-        self.written = self._batches = 0
+        self.log: list[Row] = list(after.log) if after else []
+        self.written, self._batches = (after.written, after._batches) if after else (0, 0)
         self.changes: list[str] = []
         self.before_read: Callable[[], None] = lambda: None
         tables = DeltaWriter(spark, str(path), "default")
-        tables.prepare()
         self.write = MicroBatchWriter(tables, "default", "topic", lambda *_: None, topics=topics)
         self.repair = GroupRepair(
             spark,
@@ -152,15 +160,27 @@ class RepairHarness:
         write_deltalake(table, pa.Table.from_pylist([*kept, *changed], schema), mode="overwrite")
 
 
-@pytest.fixture
-def harness(spark: SparkSession, empty_warehouse: Path) -> RepairHarness:
-    """The tables hold two rebalances of a group, of two batches, and another group."""
-    made = RepairHarness(spark, empty_warehouse, lambda _names: {"other": 1})
+def other_topic(_names: object) -> dict[str, int]:
+    """The topics of a cluster without the one that the groups read."""
+    return {"other": 1}
+
+
+@pytest.fixture(scope="module")
+def _written(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
+) -> RepairHarness:
+    made = RepairHarness(spark, create_warehouse(tmp_path_factory.mktemp("repair")), other_topic)
     made.append(operation(2), operation(2, "another"))
     made.run_batch()
     made.append(operation(3))
     made.run_batch()
     return made
+
+
+@pytest.fixture
+def harness(spark: SparkSession, _written: RepairHarness, tmp_path: Path) -> RepairHarness:
+    """The tables hold two rebalances of a group, of two batches, and another group."""
+    return RepairHarness(spark, Path(shutil.copytree(_written.path, tmp_path / "copy")), other_topic, after=_written)
 
 
 def test_a_wrong_row_is_replaced_and_the_history_stays(harness: RepairHarness) -> None:

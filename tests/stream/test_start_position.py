@@ -143,7 +143,14 @@ def running(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[
 
 
 @pytest.fixture
-def job(broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+def job(
+    broker: Broker,
+    spark: SparkSession,
+    tmp_path: Path,
+    create_warehouse: Callable[[Path], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[str], Any]:
+    create_warehouse(tmp_path)
     monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
 
     def start(topic: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,11 +58,12 @@ Results = dict[str, list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
+def results(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
+) -> dict[str, Results]:
     """The example queries with their results, by `streams-groups sql` and by Spark."""
-    path = tmp_path_factory.mktemp("questions")
+    path = create_warehouse(tmp_path_factory.mktemp("questions"))
     warehouse = DeltaWriter(spark, str(path), "default")
-    warehouse.prepare()
     rows = [(offset, at, key, value) for offset, (at, (key, value)) in enumerate(history())]
     MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
     examples = re.findall(r"^(\S[^\n]*[?:])\n\n```sql\n(.+?)```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)

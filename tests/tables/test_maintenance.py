@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 
 def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, empty_warehouse: Path
 ) -> None:
     now = datetime.now(timezone.utc)
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
     seconds = [1_000_000.0]
-    maintenance = Maintenance(warehouse, tmp_path / "_jobs" / "done", 30, lines.append, lambda: seconds[0])
+    maintenance = Maintenance(warehouse, empty_warehouse / "_jobs" / "done", 30, lines.append, lambda: seconds[0])
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, maintenance=maintenance)
 
     offsets = itertools.count()
@@ -48,26 +47,25 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
         assert bool(lines) == (number == 2)
         seconds[0] += 24 * 3600 * (number == 1)
 
-    opened = WarehouseReader(tmp_path)
+    opened = WarehouseReader(empty_warehouse)
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
     assert {row["group_id"] for row in opened.rows("SELECT group_id FROM group_events")} == {"kept", "new"}
     assert len(opened.rows("SELECT * FROM quarantine")) == 1
     assert any("expired rows of group_events deleted" in line for line in lines)
 
-    files = len(list((tmp_path / "groups").rglob("*.parquet")))
+    files = len(list((empty_warehouse / "groups").rglob("*.parquet")))
     assert files > 1
     for _ in range(COMMITS_PER_COMPACTION):
         maintenance.after_batch(wrote=True)
     assert any("files compacted" in line for line in lines)
-    opened = WarehouseReader(tmp_path)
+    opened = WarehouseReader(empty_warehouse)
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
-    newest = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/groups`").collect()[0]
+    newest = spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]
     assert newest["numFiles"] == 1
 
 
-def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, tmp_path: Path) -> None:
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, empty_warehouse: Path) -> None:
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
     group = {"group_id": "g"}
     now = datetime.now(timezone.utc)
@@ -99,9 +97,9 @@ def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, 
     write_batch(batch(spark, rows), 0)
 
     query = "SELECT kind, member_id, new FROM group_events ORDER BY kind, member_id, new"
-    before = WarehouseReader(tmp_path).rows(query)
+    before = WarehouseReader(empty_warehouse).rows(query)
     deleted = warehouse.delete_expired(table("group_events"), 30)
-    after = WarehouseReader(tmp_path).rows(query)
+    after = WarehouseReader(empty_warehouse).rows(query)
     assert deleted == len(before) - len(after)
     assert [tuple(row.values()) for row in after] == [
         ("assignment", "came", "active 1_2"),
@@ -124,7 +122,9 @@ def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, 
 
     warehouse.delete_groups()
     warehouse.delete_expired(table("group_events"), 30)
-    assert len(WarehouseReader(tmp_path).rows(query)) == 2, "events of a deleted group are kept for the retention only"
+    assert len(WarehouseReader(empty_warehouse).rows(query)) == 2, (
+        "events of a deleted group are kept for the retention only"
+    )
 
 
 def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
@@ -155,10 +155,9 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
 
 
 def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
     now = datetime.now(timezone.utc)
     rows: list[Row] = []
@@ -170,7 +169,7 @@ def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
 
     query = "SELECT subtopologies FROM topologies ORDER BY first_seen_at"
     assert warehouse.delete_expired(table("topologies"), 30) == 1
-    kept = [row["subtopologies"][0]["source_topics"] for row in WarehouseReader(tmp_path).rows(query)]
+    kept = [row["subtopologies"][0]["source_topics"] for row in WarehouseReader(empty_warehouse).rows(query)]
     assert kept == [["b"], ["c"]]
     assert warehouse.delete_expired(table("topologies"), 30) == 0
     warehouse.delete_groups()
@@ -178,16 +177,15 @@ def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
 
 
 def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_theirs(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    writer = DeltaWriter(spark, str(tmp_path), "default")
-    writer.prepare()
+    writer = DeltaWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
     failures: list[None] = []
     seconds = [1_000_000.0]
     maintenance = Maintenance(
         writer,
-        tmp_path / "_jobs" / "done",
+        empty_warehouse / "_jobs" / "done",
         30,
         lines.append,
         lambda: seconds[0],
@@ -197,15 +195,15 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
     for number in range(3):
         key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
         write_batch(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)
-    lost = tmp_path / "quarantine"
-    lost.rename(tmp_path / "away")
+    lost = empty_warehouse / "quarantine"
+    lost.rename(empty_warehouse / "away")
     for _ in range(COMMITS_PER_COMPACTION):
         maintenance.after_batch(wrote=True)
     assert len(failures) == 1
     assert lines[0].startswith("maintenance: compacting quarantine failed, trying again in 1 min: ")
     assert "\n" not in lines[0]
     assert lines[1].startswith("maintenance: files compacted, ")
-    assert spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/groups`").collect()[0]["numFiles"] == 1
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]["numFiles"] == 1
 
     maintenance.after_batch(wrote=False)  # too soon
     assert len(failures) == 1
@@ -213,27 +211,25 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
     maintenance.after_batch(wrote=False)
     assert len(failures) == 2
     assert "trying again in 2 min" in lines[-1]
-    (tmp_path / "away").rename(lost)
+    (empty_warehouse / "away").rename(lost)
     seconds[0] += 121
     maintenance.after_batch(wrote=False)
     assert len(failures) == 2
     assert lines[-1].startswith("maintenance: files compacted, ")
 
 
-def test_no_task_begins_while_the_job_stops(spark: SparkSession, tmp_path: Path) -> None:
-    writer = DeltaWriter(spark, str(tmp_path), "default")
-    writer.prepare()
+def test_no_task_begins_while_the_job_stops(spark: SparkSession, empty_warehouse: Path) -> None:
+    writer = DeltaWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
-    maintenance = Maintenance(writer, tmp_path / "done", 30, lines.append, is_stopping=lambda: True)
+    maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, is_stopping=lambda: True)
     for _ in range(COMMITS_PER_COMPACTION):
         maintenance.after_batch(wrote=True)
     assert lines == []
 
 
-def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkSession, tmp_path: Path) -> None:
-    writer = DeltaWriter(spark, str(tmp_path), "default")
-    writer.prepare()
-    done_at = tmp_path / "done"
+def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkSession, empty_warehouse: Path) -> None:
+    writer = DeltaWriter(spark, str(empty_warehouse), "default")
+    done_at = empty_warehouse / "done"
     done_at.write_text(str(time.time() + 365 * 24 * 3600), "utf-8")
     now = time.time()
     Maintenance(writer, done_at, 30, lambda _: None, lambda: now).after_batch(wrote=False)

@@ -20,26 +20,25 @@ START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 QUERY = "SELECT state, group_epoch FROM {} WHERE group_id = 'g'"
 
 
-def test_an_earlier_version_of_groups_has_the_earlier_state(spark: SparkSession, tmp_path: Path) -> None:
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+def test_an_earlier_version_of_groups_has_the_earlier_state(spark: SparkSession, empty_warehouse: Path) -> None:
+    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
     group = {"group_id": "g"}
     pairs = [encode(17, group, {"epoch": 2}), encode(17, group, {"epoch": 3}), encode(17, group, None)]
     versions, times = [], []
     for number, (key, value) in enumerate(pairs):
         write_batch(batch(spark, [(number, START, key, value)]), number)
-        versions.append(DeltaTable(tmp_path / "groups").version())
+        versions.append(DeltaTable(empty_warehouse / "groups").version())
         times.append(datetime.now(timezone.utc))
     expected = [("Empty", 2), ("Empty", 3), ("Dead", 3)]
 
-    table = f"delta.`{tmp_path}/groups`"
+    table = f"delta.`{empty_warehouse}/groups`"
     for version, time, row in zip(versions, times, expected, strict=True):
         sources = [f"{table} VERSION AS OF {version}"]
         if version != versions[-1]:  # Delta refuses a time after its newest commit
             sources.append(f"{table} TIMESTAMP AS OF '{time:%Y-%m-%d %H:%M:%S.%f}'")
         for source in sources:
             assert [tuple(found) for found in spark.sql(QUERY.format(source)).collect()] == [row]
-        builder = QueryBuilder().register("groups", DeltaTable(tmp_path / "groups", version=version))
+        builder = QueryBuilder().register("groups", DeltaTable(empty_warehouse / "groups", version=version))
         rows = builder.execute(QUERY.format("groups")).read_all()
         assert list(zip(*(rows[name].to_pylist() for name in ("state", "group_epoch")), strict=True)) == [row]

@@ -1,0 +1,37 @@
+"""The JVMs of the tests start with the options of `tests/jvm_options.py`, unless someone has set others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.jvm_archive import existing_archives
+from tests.jvm_options import FAST, SPARK, VARIABLES, start_jvms_as_users_do, start_jvms_fast
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_variables_of_whoever_runs_the_tests_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_jvms_as_users_do(monkeypatch)
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dmine=1")
+    monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "")
+    start_jvms_fast({SPARK: Path("archive")})
+    assert [os.environ[name] for name in VARIABLES] == ["-Dmine=1", ""]
+
+
+def test_a_job_of_a_user_has_none_of_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_jvms_as_users_do(monkeypatch)
+    assert not any(name in os.environ for name in VARIABLES)
+
+
+@pytest.mark.skipif(not os.environ.get("SPARK_SUBMIT_OPTS", FAST).startswith(FAST), reason="other options are set")
+def test_the_session_of_the_tests_has_the_options_and_the_archive_if_there_is_one(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    options = set(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+    assert set(FAST.split()) <= options
+    archive = existing_archives().get(SPARK)
+    assert archive is None or f"-XX:SharedArchiveFile={archive}" in options

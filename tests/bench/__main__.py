@@ -19,6 +19,7 @@ from tests.bench.bench_harness import open_harness
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
+parser.add_argument("--minutes", type=float, default=20, help="for how long week runs")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
 
 ALONE = {"decode": decode.run, "rules": rules.run, "lag": list_offsets.run_pure, "page": page.run}
@@ -31,7 +32,7 @@ WITH_A_BROKER = {
     "offsets": lambda shared: offsets.run(shared, asked.commits, asked.keys),
     "offsets-memory": lambda shared: offsets.run_memory(shared, 1_000_000),
     "offsets-freshness": lambda shared: offsets.run_freshness(shared, 100, 5_000, asked.keys),
-    "week": week.run,
+    "week": lambda shared: week.run(shared, asked.minutes),
     "list_offsets": list_offsets.run,
 }
 EVERY = [*ALONE, *WITH_A_BROKER]

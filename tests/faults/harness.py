@@ -47,6 +47,7 @@ _GROUPS = 8
 _CATCH_UP_SECONDS = 900.0
 _STARTS_PER_PHASE = 12
 _SMALLEST_BATCH, _MOST_BATCHES = 25, 15  # of a job that reads from the beginning: each takes a second or more
+_DIFFER = "self-check: the tables differ"
 _INTERNAL_CLIENT = "__admin_client"  # the client id with which a broker accepts records for internal topics
 
 
@@ -73,6 +74,7 @@ class FaultHarness(Startable):
         self.start_seconds = 0.0
         """How long the first start took, until everything was in the tables: this machine may be slow."""
         self._offsets = 0
+        self._differences = 0
         self.retention_seconds = _DELETE_RETENTION_SECONDS
         """How long the topic keeps tombstones."""
         self._stack = ExitStack()
@@ -265,6 +267,17 @@ class FaultHarness(Startable):
             copy(source)
         for log in logs:
             copy(log.parent, log.name)
+
+    def new_self_check_lines(self) -> list[str]:
+        """Return the lines about differences that the job itself has found since the last call; it removes them."""
+        lines = [
+            line
+            for log in sorted(self.directory.glob("job-*.log"))
+            for line in log.read_text("utf-8", "replace").splitlines()
+            if _DIFFER in line
+        ]
+        new, self._differences = lines[self._differences :], len(lines)
+        return new
 
     # The end of a phase
 

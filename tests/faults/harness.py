@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -74,7 +75,7 @@ class FaultHarness(Startable):
         self.start_seconds = 0.0
         """How long the first start took, until everything was in the tables: this machine may be slow."""
         self._offsets = 0
-        self._differences = 0
+        self._seen: Counter[Path] = Counter()  # of these lines
         self.retention_seconds = _DELETE_RETENTION_SECONDS
         """How long the topic keeps tombstones."""
         self._stack = ExitStack()
@@ -270,13 +271,11 @@ class FaultHarness(Startable):
 
     def new_self_check_lines(self) -> list[str]:
         """Return the lines about differences that the job itself has found since the last call; it removes them."""
-        lines = [
-            line
-            for log in sorted(self.directory.glob("job-*.log"))
-            for line in log.read_text("utf-8", "replace").splitlines()
-            if _DIFFER in line
-        ]
-        new, self._differences = lines[self._differences :], len(lines)
+        new = []
+        for log in self.directory.glob("job-*.log"):
+            lines = [line for line in log.read_text("utf-8", "replace").splitlines() if _DIFFER in line]
+            new += lines[self._seen[log] :]
+            self._seen[log] = len(lines)
         return new
 
     # The end of a phase

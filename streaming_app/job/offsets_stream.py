@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.delta_writer import DeltaWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
-_LISTENERS_MS = 5_000  # for listeners to receive the events of a query that has ended
+_LISTENERS_MS = 60_000  # for listeners to receive the events of a query that has ended, on a loaded machine, too
 
 
 class StreamChangedError(Exception):

@@ -8,7 +8,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -92,8 +92,7 @@ class Results:
 
     def save(self, file: Path) -> None:
         """Write the results as JSON, for `load`."""
-        values = {**asdict(self), "seconds": dict(self.seconds)}
-        file.write_text(json.dumps(values), "utf-8")
+        file.write_text(json.dumps(vars(self)), "utf-8")
 
     def load(self, file: Path) -> None:
         """Add the results of another campaign."""

@@ -20,8 +20,8 @@ from streaming_app.sandbox.broker import LocalBroker
 from tests.history.operations import Operations
 from tests.job.job_runner import STREAMS_GROUPS
 
-_STEPS = 150  # operations on groups, whose records the recorded run processes
-_RUN_SECONDS = 600
+_STEPS = 100  # operations on groups, whose records the recorded run processes
+_RUN_SECONDS = 1_800
 # The JVM writes the archive when it exits, which takes longer than the job lets it.
 _SETUP = (
     "from streaming_app.job import session; session._CLOSE_SECONDS = 500; "

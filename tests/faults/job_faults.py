@@ -168,7 +168,7 @@ def failing_store(harness: FaultHarness) -> int:
     failures.write_bytes(b"")
     call = f"from tests.faults.injected import fail_some; fail_some({share}, {seed}, {str(failures)!r}); "
     harness.start_job(setup=call + (_RETRY_SOON if retries_soon else ""))
-    most, until = harness.random.randint(5, 40), time.monotonic() + harness.seconds(2, 5) * harness.start_seconds
+    most, until = harness.random.randint(10, 120), time.monotonic() + harness.seconds(2, 5) * harness.start_seconds
     while failures.stat().st_size < most and time.monotonic() < until and not harness.job.unexpected_exit:
         harness.operate(0.5)
     harness.kill_job()

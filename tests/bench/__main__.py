@@ -44,6 +44,6 @@ for name, bench in ALONE.items():
     if name in asked.which:
         bench()
 if wanted := [name for name in WITH_A_BROKER if name in asked.which]:
-    with open_harness() as shared:
+    with open_harness(with_spark=wanted != ["week"]) as shared:
         for name in wanted:
             WITH_A_BROKER[name](shared)

@@ -19,7 +19,7 @@ from tests.faults.faults import FAULTS
 from tests.faults.harness import DidNotRecoverError, FaultHarness, UnexpectedError
 
 _PHASES_PER_ROUND = 8
-_FAULTS_PER_PHASE = (2, 3, 4, 5, 6)
+_FAULTS_PER_PHASE = (2, 3, 4)
 _STUCK = "did not recover"
 BROKEN = "error of the campaign"
 _KINDS = (DOUBLE, LOSS, DIFFERENCE, _STUCK)

@@ -75,6 +75,7 @@ class FaultHarness(Startable):
         self.start_seconds = 0.0
         """How long the first start took, until everything was in the tables: this machine may be slow."""
         self._offsets = 0
+        self._batch_size: int | None = None
         self._seen: Counter[Path] = Counter()  # of these lines
         self.retention_seconds = _DELETE_RETENTION_SECONDS
         """How long the topic keeps tombstones."""
@@ -201,8 +202,10 @@ class FaultHarness(Startable):
         batches = self.random.choice((None, _MOST_BATCHES, _MOST_BATCHES // 3, None))
         large = batches is None and self.random.random() < 0.5
         if batches:  # splits operations
-            size = max(_SMALLEST_BATCH, self._topic_size() // batches)
-            options = ("--max-offsets-per-trigger", str(size), *options)
+            self._batch_size = max(int(_SMALLEST_BATCH * self._slowness), self._topic_size() // batches)
+            options = ("--max-offsets-per-trigger", str(self._batch_size), *options)
+        else:
+            self._batch_size = None
         self.job.start(StartOptions(options, large, setup))
 
     def _topic_size(self) -> int:
@@ -214,6 +217,7 @@ class FaultHarness(Startable):
 
     def start_job_for_workers(self, setup: str = "") -> None:
         """Start the job so that every batch is processed by workers."""
+        self._batch_size = None
         self.job.start(StartOptions(as_large_batches=True, setup=setup))
 
     def kill_job(self) -> None:
@@ -288,6 +292,9 @@ class FaultHarness(Startable):
         self.ensure_running()
         outputs = len(self.job.output)
         ends = self.client.end_offsets(TOPIC)
+        if self._batch_size and self._behind(ends) > _MOST_BATCHES * self._batch_size:
+            self.kill_job()  # it would take many minutes on a slow machine
+            self.job.start()
         until = time.monotonic() + _CATCH_UP_SECONDS
         starts = 0
         while not self._is_at(ends):
@@ -310,6 +317,13 @@ class FaultHarness(Startable):
             both = [read_checkpoint_offsets(self.warehouse, name) for name in CHECKPOINTS]
             return all(done is not None and not done.offsets_behind(ends) for done in both)
         return False
+
+    def _behind(self, ends: dict[int, int]) -> int:
+        """Return how many offsets the slower query has to read, all of them if that is not known."""
+        with suppress(Exception):  # as above
+            both = [read_checkpoint_offsets(self.warehouse, name) for name in CHECKPOINTS]
+            return max(sum(ends.values()) if one is None else sum(one.offsets_behind(ends).values()) for one in both)
+        return sum(ends.values())
 
     def cleaned_offsets(self) -> dict[int, int]:
         """Return by partition the offset up to which the log was compacted, as the broker has recorded it."""

@@ -29,7 +29,7 @@ from tests.bench.freshness import await_groups
 from tests.bench.memory import jvm_pid, proportional_by_process, worker_pids
 
 GROUPS = 500
-_COMMITS_PER_DAY = 60
+_COMMITS_PER_DAY = 20
 _BURST = 60  # groups that change at once: enough for workers
 _COMMIT_SECONDS = 60.0  # until it is given up that a rebalance is in the tables
 _STOPPED_SECONDS = 12.0
@@ -43,7 +43,7 @@ seconds = "interval 30 seconds"
 kept = dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), seconds)
 delta_writer._PROPERTIES.update(kept, **{"delta.checkpointInterval": "10"})
 delta_writer._REPLACED.update(kept)
-maintenance.COMMITS_PER_COMPACTION = 20
+maintenance.COMMITS_PER_COMPACTION = 10
 maintenance._VACUUM_SECONDS = 30
 commits_batch._TAIL_ROWS = 2_000
 evaluator._MAINTENANCE_EVERY = 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from schemas.table_definitions import table
 from streaming_app.alerts.rules.alert import Alert, Delivery
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 
 _REMOVED = "removed"  # a state only in the source of the merge: the row is deleted
 _SAME = (
@@ -69,7 +70,8 @@ class AlertStore:
         """Delete alerts that were resolved before the retention, compact the files, and vacuum."""
         target = self._table()
         own_rows = f"cluster = {quote(self._cluster)}"
-        target.delete(f"{own_rows} AND resolved_at < now() - INTERVAL '{retention_days * 24:.0f} hours'")
+        end = datetime.now(timezone.utc) - timedelta(days=retention_days)
+        target.delete(f"{own_rows} AND resolved_at < {time_literal(end)}")
         target.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
         target.vacuum(dry_run=False)
         target.cleanup_metadata()

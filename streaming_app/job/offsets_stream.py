@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from streaming_app.config.defaults import TOPIC
 from streaming_app.job.self_check import make_self_check
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.description_plugin import has_description_plugin
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.delta_writer import DeltaWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
-_LISTENERS_MS = 5_000  # for listeners to receive the events of a query that has ended
+_LISTENERS_MS = 60_000  # for listeners to receive the events of a query that has ended, on a loaded machine, too
 
 
 class StreamChangedError(Exception):
@@ -172,7 +173,8 @@ class OffsetsStream:
         return self._query.start(records, write, None if once else self._config.trigger)
 
     def _start_self_check(self, topic: OffsetsTopic, write_batch: MicroBatchWriter) -> None:
-        if not self._config.self_check.enabled or self._config.once or self._stop.is_set():
+        is_wanted = self._config.self_check.enabled and not self._config.once and not self._stop.is_set()
+        if not is_wanted or self._config.topic != TOPIC:  # the groups of a copy are those of other brokers
             return
         self._services.start_self_check(
             make_self_check(

@@ -322,7 +322,9 @@ def _one_line(error: Exception) -> str:
 def _cause(failure: str) -> str:
     """Return the most specific line of a streaming failure."""
     lines = [line.strip() for line in failure.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid): ", line)]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     summary = re.search(r"terminated with exception: (.+?)(?: SQLSTATE| ===|$)", lines[0])
-    return ([*causes, *python] or [summary[1] if summary else lines[0]])[-1][:_MAX_CAUSE]
+    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid): ", line)]
+    java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # after the line of py4j's error
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    found = [summary[1] if summary else lines[0], *java, *causes, *python]
+    return ([one for one in found if not one.startswith("py4j.")] or found)[-1][:_MAX_CAUSE]

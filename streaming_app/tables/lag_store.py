@@ -23,7 +23,7 @@ from streaming_app.lag.samples import EndSamples
 from streaming_app.lag.tracker import CommitKey
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
-from streaming_app.tables.reader import WarehouseReader, open_table, quote
+from streaming_app.tables.reader import WarehouseReader, open_table, quote, time_literal
 
 TABLES = ("lag", "lag_history", "log_ends")
 _GROUP_COLUMNS = (
@@ -133,11 +133,9 @@ class LagStore:
     def maintain(self, history_days: float) -> None:
         """Delete history that is older, compact the files, and remove those that are no longer needed."""
         end = datetime.now(timezone.utc) - timedelta(days=history_days)
-        # With the type of the column: pruning files by their statistics compares no other.
-        literal = f"arrow_cast('{end.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
         try:
             history = open_table(self._warehouse / "lag_history")
-            history.delete(f"{self._mine} AND observed_at < {literal}")
+            history.delete(f"{self._mine} AND observed_at < {time_literal(end)}")
             history.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
             for name in TABLES:
                 target = open_table(self._warehouse / name)

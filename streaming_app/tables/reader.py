@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,14 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
     return kind
+
+
+def time_literal(time: datetime) -> str:
+    """Return an aware time as a literal of DataFusion's SQL, of the type of the columns of tables.
+
+    delta-rs compares a condition with the statistics of files, and rejects another type, such as that of `now()`.
+    """
+    return f"arrow_cast('{time.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 def quote(text: str) -> str:

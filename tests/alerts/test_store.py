@@ -6,9 +6,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.store import AlertStore
+from tests.warehouses import make_warehouse
 
 NOW = datetime.now(timezone.utc).replace(microsecond=1)
 PENDING_ONE = Alert("default", "it's", "Rule", "warning", PENDING, NOW, None, None, "One line", {"number": 1})
@@ -47,6 +49,18 @@ def test_maintenance_deletes_alerts_that_were_resolved_before_the_retention(empt
     old = replace(resolved, group_id="old", resolved_at=NOW - timedelta(days=8))
     for alert in (PENDING_ONE, replace(resolved, group_id="new"), old):
         store.save([alert])
+    store.maintain(retention_days=7)
+    assert {alert.group_id for alert in store.alerts()} == {"it's", "new"}
+
+
+def test_the_maintenance_works_where_files_have_statistics_of_every_column(tmp_path: Path) -> None:
+    """Such as files of a table whose property `delta.dataSkippingStatsColumns` was changed."""
+    store = AlertStore(make_warehouse(tmp_path), "default")
+    resolved = replace(PENDING_ONE, state=RESOLVED, opened_at=NOW, resolved_at=NOW)
+    old = replace(resolved, group_id="old", resolved_at=NOW - timedelta(days=8))
+    for alert in (PENDING_ONE, replace(resolved, group_id="new"), old):
+        store.save([alert])
+    assert DeltaTable(tmp_path / "alerts").get_add_actions(flatten=True).schema.names.count("min.resolved_at")
     store.maintain(retention_days=7)
     assert {alert.group_id for alert in store.alerts()} == {"it's", "new"}
 

@@ -21,6 +21,7 @@ from tests.bench.bench_harness import open_harness
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
+parser.add_argument("--minutes", type=float, default=20, help="for how long week runs")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
 
 ALONE = {"decode": decode.run, "rules": rules.run, "lag": list_offsets.run_pure, "page": page.run}
@@ -35,7 +36,7 @@ WITH_A_BROKER = {
     "offsets-memory": lambda shared: offsets.run_memory(shared, 1_000_000),
     "offsets-freshness": lambda shared: offsets.run_freshness(shared, 100, 5_000, asked.keys),
     "lag-freshness": lag_freshness.run,
-    "week": week.run,
+    "week": lambda shared: week.run(shared, asked.minutes),
     "list_offsets": list_offsets.run,
 }
 EVERY = [*ALONE, *WITH_A_BROKER]
@@ -47,6 +48,6 @@ for name, bench in ALONE.items():
     if name in asked.which:
         bench()
 if wanted := [name for name in WITH_A_BROKER if name in asked.which]:
-    with open_harness() as shared:
+    with open_harness(with_spark=wanted != ["week"]) as shared:
         for name in wanted:
             WITH_A_BROKER[name](shared)

@@ -76,19 +76,20 @@ class Harness(NamedTuple):
 
 
 @contextmanager
-def open_harness() -> Iterator[Harness]:
-    """Start the broker and the session, and stop them after the block."""
+def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
+    """Start the broker and, unless no benchmark uses it, the session; stop them after the block."""
     with TemporaryDirectory(prefix="streams-groups-bench-") as made:
         directory = Path(made)
         with select_broker(directory / "broker", progress=print) as broker:
             producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5, batch_size=1 << 18)
-            spark = start_spark(directory / "spark.log", progress=print)
+            spark: Any = start_spark(directory / "spark.log", progress=print) if with_spark else None
             try:
                 with StreamsGroupClient(broker.bootstrap_server) as client:
                     yield Harness(broker, client, producer, spark, directory)
             finally:
                 producer.close()
-                spark.stop()
+                if spark:
+                    spark.stop()
 
 
 def group_id(number: int) -> str:

@@ -1,72 +1,160 @@
 """Months in minutes: whether memory and files stay within bounds over many commits.
 
-A "day" here is so many rebalances of random groups, one batch each or few; versions are kept for half a minute instead
-of three hours, and maintenance runs as often in proportion. Each day has two faults: Spark's Python workers are killed,
-and the broker is stopped for longer than its sessions. The figures of each day should not grow from the second or third
-on; until then the JVM fills its heap.
+A "day" is so many commits to `groups`, each of a rebalance and a few offset commits of random groups. Versions are kept
+for half a minute instead of three hours, and maintenance runs as often in proportion. Each day has faults: a batch that
+workers process, and they are killed in it; the broker is stopped for longer than its sessions, or is killed and started
+again. The figures should not grow from the second or third day on; until then the JVM fills its heap. What of the heap
+is in use after a full collection shows a leak sooner than the size of the process.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
+from offsets_decoder import encode
 from streaming_app.sandbox.broker import LocalBroker
-from tests.bench.bench_harness import PARTITIONS, Harness, group_records
+from tests.bench.bench_harness import PARTITIONS, Harness, group_id, group_records
 from tests.bench.freshness import await_groups
-from tests.bench.memory import resident_by_process, worker_pids
+from tests.bench.memory import jvm_pid, proportional_by_process, worker_pids
 
-DAYS, REBALANCES, GROUPS = 7, 250, 500
-_PAUSE_SECONDS = 0.4
+GROUPS = 500
+_COMMITS_PER_DAY = 20
+_BURST = 60  # groups that change at once: enough for workers
+_COMMIT_SECONDS = 60.0  # until it is given up that a rebalance is in the tables
 _STOPPED_SECONDS = 12.0
 _QUICKER = """
+import os
+os.environ["STREAMS_GROUPS_OFFSETS__TRIGGER"] = "1"
 from streaming_app.alerts import evaluator
+from streaming_app.stream import commits_batch, micro_batch
 from streaming_app.tables import delta_writer, maintenance
-kept = dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), "interval 30 seconds")
-delta_writer._PROPERTIES.update(kept)
-maintenance.COMMITS_PER_COMPACTION = 40
+seconds = "interval 30 seconds"
+kept = dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), seconds)
+delta_writer._PROPERTIES.update(kept, **{"delta.checkpointInterval": "10"})
+delta_writer._REPLACED.update(kept)
+maintenance.COMMITS_PER_COMPACTION = 10
 maintenance._VACUUM_SECONDS = 30
+commits_batch._TAIL_ROWS = 2_000
 evaluator._MAINTENANCE_EVERY = 20
+micro_batch._FEW_RECORDS = 400
 from streaming_app.cli.main import main
 main(prog_name="streams-groups")
 """
 
 
-def run(harness: Harness) -> None:
-    """Print a line for each day: megabytes resident, files of the tables and of the checkpoint."""
+class Figures(NamedTuple):
+    """What must not grow."""
+
+    python_mb: float
+    jvm_mb: float
+    heap_mb: float
+    """In use after a full collection."""
+    workers_mb: float
+    files: int
+    """Of the warehouse."""
+    files_mb: float
+    checkpoint_files: int
+
+    def __str__(self) -> str:
+        """Return the figures in a line."""
+        return (
+            f"PSS: Python {self.python_mb:,.0f} MB, JVM {self.jvm_mb:,.0f} MB (live heap {self.heap_mb:,.0f} MB), "
+            f"workers {self.workers_mb:,.0f} MB; files: {self.files:,}, {self.files_mb:,.1f} MB, "
+            f"of them in checkpoints {self.checkpoint_files:,}"
+        )
+
+
+def run(harness: Harness, minutes: float = 20) -> None:
+    """Print the figures after each day, and the first and last of them, for so many minutes."""
     topic = "week"
     harness.client.create_topic(topic, PARTITIONS)
+    harness.client.create_topic("in", 4)
     harness.write_groups(topic, GROUPS)
     warehouse = harness.directory / topic
     where = ["--bootstrap-server", harness.broker.bootstrap_server, "--warehouse", str(warehouse)]
-    chance = random.Random(GROUPS)  # noqa: S311 - no secret
     command = [sys.executable, "-c", _QUICKER, "run", "--topic", topic, *where]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as job:
+    printed = harness.directory / "week.log"
+    with printed.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as job:
         try:
             await_groups(warehouse, GROUPS)
-            for day in range(1, DAYS + 1):
-                for rebalance in range(REBALANCES):
-                    number = chance.randrange(GROUPS)
-                    for key, value in group_records(number, 3 + day * REBALANCES + rebalance):
-                        harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
-                    harness.producer.flush()
-                    time.sleep(_PAUSE_SECONDS)
-                    if rebalance == REBALANCES // 3:
-                        _send(signal.SIGKILL, worker_pids(job.pid))
-                    elif rebalance == 2 * REBALANCES // 3 and isinstance(harness.broker, LocalBroker):
-                        _stop_broker(harness.broker)
-                print(f"day {day}: {_summary(job.pid, warehouse)}", flush=True)
+            ends = time.monotonic() + 60 * minutes
+            figures = []
+            for day in _days(harness, topic, warehouse, job):
+                figures.append(_figures(job.pid, warehouse))
+                print(f"day {day}: version {_version(warehouse):,} of groups; {figures[-1]}", flush=True)
+                if time.monotonic() > ends:
+                    break
+            print(f"first: {figures[0]}\nthird: {figures[min(2, len(figures) - 1)]}\nlast:  {figures[-1]}", flush=True)
         finally:
             job.terminate()
+            job.wait()
+            lines = printed.read_text("utf-8", "replace").splitlines()
+            print(*(line for line in lines if "fail" in line or "rror" in line), sep="\n", flush=True)
 
 
-def _stop_broker(broker: LocalBroker) -> None:
+def _days(harness: Harness, topic: str, warehouse: Path, job: subprocess.Popen[bytes]) -> Iterator[int]:
+    """Let a day pass, yield its number, and go on."""
+    chance = random.Random(GROUPS)  # noqa: S311 - no secret
+    day, epoch = 0, 2
+    while True:
+        day += 1
+        for number in range(_COMMITS_PER_DAY):
+            epoch += 1
+            before = _version(warehouse)
+            is_burst = number == _COMMITS_PER_DAY // 3
+            for one in chance.sample(range(GROUPS), _BURST if is_burst else 1):
+                _write(harness, topic, one, epoch)
+            harness.producer.flush()
+            if is_burst:
+                _kill_workers(job.pid)
+            _await_commit(warehouse, before, job)
+            if number == 2 * _COMMITS_PER_DAY // 3 and isinstance(harness.broker, LocalBroker):
+                _disturb(harness.broker, kill=day % 2 == 0)
+        yield day
+
+
+def _write(harness: Harness, topic: str, number: int, epoch: int) -> None:
+    partition = number % PARTITIONS
+    for key, value in group_records(number, epoch):
+        harness.producer.send(topic, key=key, value=value, partition=partition)
+    for one in range(4):
+        of = {"group": group_id(number), "topic": "in", "partition": one}
+        key, value = encode(1, of, {"offset": epoch, "commit_timestamp": int(1000 * time.time())})
+        harness.producer.send(topic, key=key, value=value, partition=partition)
+
+
+def _await_commit(warehouse: Path, before: int, job: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _COMMIT_SECONDS
+    while _version(warehouse) <= before and time.monotonic() < until:
+        if job.poll() is not None:
+            raise RuntimeError(f"the job exited with {job.returncode}")
+        time.sleep(0.05)
+
+
+def _kill_workers(pid: int) -> None:
+    """Kill the workers that the batch starts."""
+    until = time.monotonic() + _COMMIT_SECONDS / 4
+    while not (pids := worker_pids(pid)) and time.monotonic() < until:
+        time.sleep(0.05)
+    _send(signal.SIGKILL, pids)
+
+
+def _disturb(broker: LocalBroker, *, kill: bool) -> None:
+    if kill:
+        broker.kill()
+        broker.start()
+        return
     pids = [pid for pid in [broker.pid] if pid]
     _send(signal.SIGSTOP, pids)
     time.sleep(_STOPPED_SECONDS)
@@ -79,12 +167,38 @@ def _send(signal_number: int, pids: list[int]) -> None:
             os.kill(pid, signal_number)
 
 
-def _summary(pid: int, warehouse: Path) -> str:
-    memory = [f"{name} {size / 1e6:,.0f} MB" for name, size in resident_by_process(pid).items()]
-    files = [f"{name} {_files(warehouse / name):,}" for name in ("groups", "group_events", "alerts", "_checkpoints")]
-    newest = max(int(commit.stem) for commit in (warehouse / "groups" / "_delta_log").glob("*.json"))
-    return f"version {newest:,} of groups; {', '.join(memory)}; files: {', '.join(files)}"
+def _figures(pid: int, warehouse: Path) -> Figures:
+    heap = _live_heap(jvm_pid(pid))
+    memory = {name: size / 1e6 for name, size in proportional_by_process(pid).items()}
+    sizes = [size for file in warehouse.rglob("*") for size in _size(file)]
+    return Figures(
+        python_mb=memory.get("the job's own Python", 0),
+        jvm_mb=memory.get("Spark's JVM", 0),
+        heap_mb=heap,
+        workers_mb=memory.get("Spark's Python workers", 0),
+        files=len(sizes),
+        files_mb=sum(sizes) / 1e6,
+        checkpoint_files=sum(1 for file in (warehouse / "_checkpoints").rglob("*") if file.is_file()),
+    )
 
 
-def _files(path: Path) -> int:
-    return sum(1 for entry in path.rglob("*") if entry.is_file())
+def _live_heap(pid: int | None) -> float:
+    """Return the megabytes of the heap that are in use after a full collection; NaN without a `jcmd`."""
+    jcmd = shutil.which("jcmd")
+    if not jcmd or pid is None:
+        return float("nan")
+    for command in ("GC.run", "GC.heap_info"):
+        done = subprocess.run([jcmd, str(pid), command], capture_output=True, text=True, check=False)
+    used = re.findall(r"(?:heap|generation) .*? used (\d+)K", done.stdout)
+    return sum(map(int, used)) / 1e3
+
+
+def _size(file: Path) -> Iterator[int]:
+    with suppress(FileNotFoundError):  # removed meanwhile
+        if file.is_file():
+            yield file.stat().st_size
+
+
+def _version(warehouse: Path) -> int:
+    """Return the newest version of `groups`."""
+    return max((int(commit.stem) for commit in (warehouse / "groups" / "_delta_log").glob("*.json")), default=-1)

@@ -1,6 +1,7 @@
 """Faults on a live job: what survives them.
 
     python -m tests.faults [--faults 1000] [--seed 1] [--kinds kill_job,full_disk] [--minutes 8] [--regressions]
+    python -m tests.faults --add DIRECTORY DIRECTORY     prints the sums of campaigns
 
 Each round has a broker, groups and a job of its own, and each phase some faults, after which tables, brokers and log
 are compared. A round ends at the first finding, which is printed with its seed; its directory is kept. What is said at
@@ -11,15 +12,21 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import tempfile
 import time
 import traceback
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from tests.faults.campaign import REGRESSIONS, Results, random_rounds, run_round
+from tests.faults.class_archive import class_archive
 from tests.faults.faults import FAULTS
+from tests.faults.job import JAVA_OPTIONS_VARIABLE
+
+_RESULTS = "results.json"
 
 
 def main() -> int:
@@ -31,11 +38,21 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end after this time")
     parser.add_argument("--regressions", action="store_true", help="only the rounds that found something before")
     parser.add_argument("--directory", type=Path, default=None, help="for the rounds; kept where something was found")
+    parser.add_argument("--add", type=Path, nargs="+", help="only print the sums of campaigns with these directories")
     options = parser.parse_args()
+    results = Results()
+    if options.add:
+        for one in options.add:
+            results.load(one / _RESULTS)
+        print(results.table())
+        return bool(results.failures)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     directory = Path(options.directory or tempfile.mkdtemp(prefix="streams-groups-faults-"))
     directory.mkdir(parents=True, exist_ok=True)
-    until, results = time.monotonic() + 60 * options.minutes, Results()
+    if JAVA_OPTIONS_VARIABLE not in os.environ and (archive := class_archive(_print)):
+        os.environ[JAVA_OPTIONS_VARIABLE] = f"-XX:SharedArchiveFile={archive}"
+    until = time.monotonic() + 60 * options.minutes
+    report = partial(_report, results, directory / _RESULTS)
     try:
         rounds = iter(()) if options.regressions else random_rounds(options.seed, options.kinds.split(","))
         for number, one in enumerate(chain(REGRESSIONS, rounds)):
@@ -43,7 +60,7 @@ def main() -> int:
                 break
             place = directory / f"round-{number}"
             try:
-                run_round(one, place, results, _print, until=until, most=options.faults)
+                run_round(one, place, results, report, until=until, most=options.faults)
             except Exception:  # noqa: BLE001 - a broker that did not start: the next round has another one
                 _print(traceback.format_exc())
     finally:
@@ -51,6 +68,11 @@ def main() -> int:
     for failure in results.failures:
         _print(failure)
     return bool(results.failures)
+
+
+def _report(results: Results, file: Path, line: str) -> None:
+    results.save(file)  # also of a campaign that is killed
+    _print(line)
 
 
 def _print(line: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -14,11 +15,11 @@ from statistics import median
 from typing import NamedTuple
 
 from tests.faults.checks import DIFFERENCE, DOUBLE, LOSS, Finding, check
-from tests.faults.faults import FAULTS, UnexpectedError
-from tests.faults.harness import DidNotRecoverError, FaultHarness
+from tests.faults.faults import FAULTS
+from tests.faults.harness import DidNotRecoverError, FaultHarness, UnexpectedError
 
 _PHASES_PER_ROUND = 8
-_FAULTS_PER_PHASE = (1, 2, 3, 4)
+_FAULTS_PER_PHASE = (2, 3, 4)
 _STUCK = "did not recover"
 BROKEN = "error of the campaign"
 _KINDS = (DOUBLE, LOSS, DIFFERENCE, _STUCK)
@@ -49,12 +50,18 @@ def random_rounds(seed: int, kinds: Sequence[str]) -> Iterator[Round]:
         compacting = random.random() < 0.4
         names = [name for name in kinds if compacting or not FAULTS[name].needs_compaction]
         weights = [FAULTS[name].weight for name in names]
-        phases = tuple(
-            Phase(tuple(random.choices(names, weights, k=random.choice(_FAULTS_PER_PHASE))))
-            for _ in range(_PHASES_PER_ROUND)
-        )
         if names:
+            phases = tuple(
+                _phase(random.choices(names, weights, k=random.choice(_FAULTS_PER_PHASE)))
+                for _ in range(_PHASES_PER_ROUND)
+            )
             yield Round(random.randrange(2**31), compacting, phases)
+
+
+def _phase(names: Sequence[str]) -> Phase:
+    """Return a phase. What removes rows comes first, and once at most: it would remove what others have done wrong."""
+    erasing = [name for name in names if FAULTS[name].erases]
+    return Phase((*erasing[:1], *(name for name in names if not FAULTS[name].erases)))
 
 
 @dataclass
@@ -72,16 +79,30 @@ class Results:
         """The number of faults so far."""
         return sum(self.tried.values())
 
-    def add(self, phase: Phase, faults: Counter[str], findings: Sequence[Finding], seconds: float | None) -> None:
-        """Count the faults of a phase that was checked."""
+    def add(self, faults: Counter[str], findings: Sequence[Finding], seconds: Iterable[tuple[str, float]]) -> None:
+        """Count the faults of a phase that was checked; `seconds` until the job had caught up, by fault."""
         if any(finding.kind == BROKEN for finding in findings):
             return
         self.tried.update(faults)
         self.found.update(finding.kind for finding in findings)
         if not findings:
             self.survived.update(faults)
-        if seconds is not None:
-            self.seconds[phase.faults[-1]].append(seconds)
+        for name, one in seconds:
+            self.seconds[name].append(one)
+
+    def save(self, file: Path) -> None:
+        """Write the results as JSON, for `load`."""
+        file.write_text(json.dumps(vars(self)), "utf-8")
+
+    def load(self, file: Path) -> None:
+        """Add the results of another campaign."""
+        values = json.loads(file.read_text("utf-8"))
+        self.tried.update(values["tried"])
+        self.survived.update(values["survived"])
+        self.found.update(values["found"])
+        self.failures += values["failures"]
+        for name, seconds in values["seconds"].items():
+            self.seconds[name] += seconds
 
     def table(self) -> str:
         """Return a line for each kind of fault, and the totals."""
@@ -113,10 +134,15 @@ def run_round(
             if time.monotonic() > until or results.total >= most:
                 break
             faults: Counter[str] = Counter()
-            findings, seconds = _run_phase(harness, phase, faults)
-            results.add(phase, faults, findings, seconds)
-            caught_up = "" if seconds is None else f", caught up after {seconds:.1f} s"
-            report(f"{results.total} faults: {', '.join(phase.faults)}{caught_up}, {len(findings)} findings")
+            started_at = time.monotonic()
+            findings = _run_phase(harness, phase, faults)
+            results.add(faults, findings, harness.caught_up_seconds)
+            caught_up = ", ".join(f"{seconds:.0f}" for _, seconds in harness.caught_up_seconds) or "-"
+            harness.caught_up_seconds.clear()
+            report(
+                f"{results.total} faults: {', '.join(phase.faults)}; caught up after {caught_up} s; "
+                f"{time.monotonic() - started_at:.0f} s in all; {len(findings)} findings"
+            )
             if findings:
                 done = Round(one.seed, one.compacting, one.phases[: number + 1])
                 texts = "\n".join(f"  {kind}: {text}" for kind, text in findings[:20])
@@ -128,22 +154,21 @@ def run_round(
     return True
 
 
-def _run_phase(harness: FaultHarness, phase: Phase, faults: Counter[str]) -> tuple[Sequence[Finding], float | None]:
-    seconds = None
+def _run_phase(harness: FaultHarness, phase: Phase, faults: Counter[str]) -> Sequence[Finding]:
     try:
         for name in phase.faults:
-            harness.killed_at = None
             harness.ensure_running()
             faults[name] += 1  # also if it is not survived
             number = FAULTS[name].inject(harness)
             faults[name] += 0 if number is None else number - 1
-        seconds = harness.settle()
-        findings = check(harness)
+            harness.after_fault(name)
+        harness.settle()
+        findings: Sequence[Finding] = check(harness)
     except (UnexpectedError, DidNotRecoverError) as error:
         findings = [Finding(_STUCK, str(error))]
     except Exception:  # noqa: BLE001 - of the harness itself, which a broker that is away may surprise: go on elsewhere
         findings = [Finding(BROKEN, traceback.format_exc())]
-    return findings, seconds
+    return findings
 
 
 def _keep(harness: FaultHarness) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -46,7 +47,13 @@ _KEEPING = {"log.cleaner.enable": "false"}
 _GROUPS = 8
 _CATCH_UP_SECONDS = 900.0
 _STARTS_PER_PHASE = 12
+_SMALLEST_BATCH, _MOST_BATCHES = 25, 15  # of a job that reads from the beginning: each takes a second or more
+_DIFFER = "self-check: the tables differ"
 _INTERNAL_CLIENT = "__admin_client"  # the client id with which a broker accepts records for internal topics
+
+
+class UnexpectedError(Exception):
+    """The job did not do what it has to do at once; the text says what it did."""
 
 
 class DidNotRecoverError(Exception):
@@ -62,8 +69,14 @@ class FaultHarness(Startable):
         self.random = Random(seed)  # noqa: S311 - no secret
         self.warehouse = directory / "disk" / "warehouse"
         self.killed_at: float | None = None
+        self.caught_up_seconds: list[tuple[str, float]] = []
+        """By fault, how long it took from the kill until everything was in the tables, where that was waited for."""
+        self._pending: tuple[str, float] | None = None
         self.start_seconds = 0.0
         """How long the first start took, until everything was in the tables: this machine may be slow."""
+        self._offsets = 0
+        self._batch_size: int | None = None
+        self._seen: Counter[Path] = Counter()  # of these lines
         self.retention_seconds = _DELETE_RETENTION_SECONDS
         """How long the topic keeps tombstones."""
         self._stack = ExitStack()
@@ -141,16 +154,29 @@ class FaultHarness(Startable):
                     self.operations.step()
             time.sleep(0.02 * self._slowness)
 
+    def after_fault(self, name: str) -> None:
+        """Note that a fault is over. If it killed the job, the time until it has caught up is measured."""
+        self._pending, self.killed_at = (name, self.killed_at) if self.killed_at else None, None
+
     def wait_before(self) -> None:
         """Let some time pass before a fault: it finds the job while it starts, or while it writes small batches."""
         if self.random.random() < 0.5:
             self.operate(self.seconds(0, 1.2) * self.start_seconds)
         else:
             until = time.monotonic() + 2 * self.start_seconds
-            while not self.is_caught_up() and not self.job.unexpected_exit and time.monotonic() < until:
+            while not (caught_up := self.is_caught_up()) and not self.job.unexpected_exit and time.monotonic() < until:
                 self.operate(0.3)
+            if caught_up:
+                self._note_caught_up()
             self.operate(self.seconds(0, 3))
+        self._pending = None
         self.ensure_running()
+
+    def _note_caught_up(self) -> None:
+        if self._pending:
+            name, killed_at = self._pending
+            self.caught_up_seconds.append((name, time.monotonic() - killed_at))
+            self._pending = None
 
     def operate_during_start(self) -> None:
         """Let the groups change for some of the time that a start takes, or a little longer."""
@@ -173,15 +199,26 @@ class FaultHarness(Startable):
 
     def start_job(self, *options: str, setup: str = "") -> None:
         """Start the job in one of several ways, with these options in addition."""
-        size = self.random.choice((None, 25, 60, None))
-        large = size is None and self.random.random() < 0.5
-        if size:  # splits operations
-            options = ("--max-offsets-per-trigger", str(int(size * self._slowness)), *options)
+        batches = self.random.choice((None, _MOST_BATCHES, _MOST_BATCHES // 3, None))
+        large = batches is None and self.random.random() < 0.5
+        if batches:  # splits operations
+            self._batch_size = max(int(_SMALLEST_BATCH * self._slowness), self._topic_size() // batches)
+            options = ("--max-offsets-per-trigger", str(self._batch_size), *options)
+        else:
+            self._batch_size = None
         self.job.start(StartOptions(options, large, setup))
 
-    def start_job_for_workers(self) -> None:
+    def _topic_size(self) -> int:
+        """Return how many offsets a job that reads from the beginning has to read; no broker need answer."""
+        if self.broker.pid is not None:
+            with suppress(KafkaError, OSError):
+                self._offsets = sum(self.client.end_offsets(TOPIC).values())
+        return self._offsets
+
+    def start_job_for_workers(self, setup: str = "") -> None:
         """Start the job so that every batch is processed by workers."""
-        self.job.start(StartOptions(as_large_batches=True))
+        self._batch_size = None
+        self.job.start(StartOptions(as_large_batches=True, setup=setup))
 
     def kill_job(self) -> None:
         """Kill the process that a user started, if it runs, and note when."""
@@ -236,16 +273,28 @@ class FaultHarness(Startable):
         for log in logs:
             copy(log.parent, log.name)
 
+    def new_self_check_lines(self) -> list[str]:
+        """Return the lines about differences that the job itself has found since the last call; it removes them."""
+        new = []
+        for log in self.directory.glob("job-*.log"):
+            lines = [line for line in log.read_text("utf-8", "replace").splitlines() if _DIFFER in line]
+            new += lines[self._seen[log] :]
+            self._seen[log] = len(lines)
+        return new
+
     # The end of a phase
 
-    def settle(self) -> float | None:
-        """Wait until the job is at the end of the topic; return the seconds since it was killed, if that was last.
+    def settle(self) -> None:
+        """Wait until the job is at the end of the topic.
 
         Raises DidNotRecoverError if it does not come there although it is started again whenever it ends.
         """
         self.ensure_running()
         outputs = len(self.job.output)
         ends = self.client.end_offsets(TOPIC)
+        if self._batch_size and self._behind(ends) > _MOST_BATCHES * self._batch_size:
+            self.kill_job()  # it would take many minutes on a slow machine
+            self.job.start()
         until = time.monotonic() + _CATCH_UP_SECONDS
         starts = 0
         while not self._is_at(ends):
@@ -255,9 +304,7 @@ class FaultHarness(Startable):
             if time.monotonic() > until or starts > _STARTS_PER_PHASE:
                 raise DidNotRecoverError(f"not caught up after {starts} starts: {self.job.output[outputs:][-3000:]}")
             time.sleep(0.1)
-        caught_up_at = time.monotonic()
-        killed_at, self.killed_at = self.killed_at, None
-        return None if killed_at is None else caught_up_at - killed_at
+        self._note_caught_up()
 
     def is_caught_up(self) -> bool:
         """Return whether the job has processed what is in the topic now; not while no broker answers."""
@@ -270,6 +317,13 @@ class FaultHarness(Startable):
             both = [read_checkpoint_offsets(self.warehouse, name) for name in CHECKPOINTS]
             return all(done is not None and not done.offsets_behind(ends) for done in both)
         return False
+
+    def _behind(self, ends: dict[int, int]) -> int:
+        """Return how many offsets the slower query has to read, all of them if that is not known."""
+        with suppress(Exception):  # as above
+            both = [read_checkpoint_offsets(self.warehouse, name) for name in CHECKPOINTS]
+            return max(sum(ends.values()) if one is None else sum(one.offsets_behind(ends).values()) for one in both)
+        return sum(ends.values())
 
     def cleaned_offsets(self) -> dict[int, int]:
         """Return by partition the offset up to which the log was compacted, as the broker has recorded it."""

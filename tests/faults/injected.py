@@ -1,4 +1,4 @@
-"""Faults inside the job's process, for its setup: it ends at one of its writes, or its store rejects every n-th one."""
+"""Faults inside the job's process, for its setup: it ends at one of its writes, or its store rejects some of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from streaming_app.job import supervisor
+from streaming_app.job.background_stream import BackgroundStream
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.newest_tables import NewestTables
@@ -25,7 +28,7 @@ _WRITES = (
 def kill_at(number: int, *, after: bool) -> None:
     """Kill this process at the write of this number, counted from 1, before or after it is done."""
 
-    def intercept(count: int, write: Callable[[], Any]) -> Any:
+    def intercept(count: int, write: Callable[[], Any], **_: bool) -> Any:
         result = write() if after or count != number else None
         if count == number:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -34,29 +37,45 @@ def kill_at(number: int, *, after: bool) -> None:
     _intercept(intercept)
 
 
-def fail_every(number: int, *, after: bool, log: str) -> None:
-    """Let every n-th write fail; with `after` it is done, and its answer is lost. `log` gets a byte for each."""
+def fail_some(share: float, seed: int, log: str) -> None:
+    """Let this share of the writes fail; half of these are done, and their answer is lost.
 
-    def intercept(count: int, write: Callable[[], Any]) -> Any:
-        fails = count % number == 0
-        result = write() if after or not fails else None
+    `log` gets a byte for each write of a table or next to a checkpoint that failed.
+    """
+    random = Random(seed)  # noqa: S311 - no secret
+
+    def intercept(_count: int, write: Callable[[], Any], *, counts: bool) -> Any:
+        fails, is_done = random.random() < share, random.random() < 0.5
+        result = write() if is_done or not fails else None
         if fails:
-            with Path(log).open("ab") as file:
-                file.write(b".")
+            if counts:
+                with Path(log).open("ab") as file:
+                    file.write(b".")
             raise OSError(errno.EIO, "injected failure of the store")
         return result
 
     _intercept(intercept)
 
 
-def _intercept(intercept: Callable[[int, Callable[[], Any]], Any]) -> None:
+def retry_soon() -> None:
+    """Let the streams start again at once after a failure, and never give up: failures can then follow each other."""
+    supervisor._PAUSE_SECONDS = 0.0
+    supervisor._MAX_FAILURES = 1_000
+    defaults = BackgroundStream.__init__.__kwdefaults__
+    assert defaults
+    defaults["retry_seconds"] = 1.0
+
+
+def _intercept(intercept: Callable[..., Any]) -> None:
+    """Pass each write to `intercept`: its number, a function that does it, whether it is more than a heartbeat."""
     count = 0
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def intercepted(*args: Any, **kwargs: Any) -> Any:
             nonlocal count
             count += 1
-            return intercept(count, lambda: original(*args, **kwargs))
+            counts = not isinstance(args[0], _LocalFiles) or "_checkpoints" in str(args[1])
+            return intercept(count, lambda: original(*args, **kwargs), counts=counts)
 
         return intercepted
 

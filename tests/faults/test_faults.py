@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.faults.campaign import REGRESSIONS, Phase, Results, Round, random_rounds, run_round
+from tests.faults.checks import DOUBLE, Finding
 from tests.faults.faults import FAULTS
 
 SHORT = Round(1, compacting=False, phases=(Phase(("kill_at_write", "lose_table")),))
@@ -29,6 +31,18 @@ def test_a_seed_gives_the_same_rounds_and_all_kinds_of_faults_occur() -> None:
         one for one in rounds if any(FAULTS[name].needs_compaction for phase in one.phases for name in phase.faults)
     ]
     assert all(one.compacting for one in needing)
+
+
+def test_the_results_of_campaigns_are_added(tmp_path: Path) -> None:
+    one, sums = Results(), Results()
+    one.add(Counter(kill_job=3), [], [("kill_job", 1.5)])
+    one.add(Counter(full_disk=1), [Finding(DOUBLE, "twice")], [])
+    one.save(tmp_path / "results.json")
+    for _ in range(2):
+        sums.load(tmp_path / "results.json")
+    assert (sums.total, sums.tried, sums.survived) == (8, Counter(kill_job=6, full_disk=2), Counter(kill_job=6))
+    assert "1.5" in sums.table()
+    assert "2 double, 0 loss" in sums.table()
 
 
 def test_every_regression_names_faults_that_exist() -> None:

@@ -153,22 +153,3 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
     assert heartbeat is not None
     assert heartbeat.facts.self_check.repaired == 3
     assert lines[-1] == "Stopped."
-
-
-@pytest.mark.parametrize("settings", [{"once": True}, {"self_check": {"enabled": False}}], ids=["once", "disabled"])
-def test_no_self_check_runs_with_once_or_when_it_is_disabled(
-    start_broker: Callable[..., LocalBroker],
-    spark: SparkSession,
-    empty_warehouse: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    settings: dict[str, Any],
-) -> None:
-    monkeypatch.setattr(self_check, "make_self_check", lambda *_, **__: pytest.fail("a self-check was made"))
-    own = start_broker()
-    with StreamsGroupClient(own.bootstrap_server) as client:
-        SimulatedMember(client, GROUP, topology(subtopology("0", source_topics=["in"]))).join()
-    config = JobConfig.model_validate(
-        {"bootstrap_server": own.bootstrap_server, "warehouse": empty_warehouse, **settings}
-    )
-    with running(spark, config, empty_warehouse / "spark.log") as lines:
-        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 90), lines

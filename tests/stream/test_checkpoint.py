@@ -17,6 +17,7 @@ from streaming_app.config.job_config import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.job import supervisor
 from streaming_app.job.run import run_with
+from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.delta_writer import DeltaWriter
@@ -191,6 +192,82 @@ def test_a_job_killed_while_it_prepares_its_start_leaves_nothing_out(
             run(topic, reset=True)
     assert next_start in run(topic)
     assert held(tmp_path) == before
+
+
+@pytest.mark.parametrize("lost", ["", "groups", "_checkpoints"], ids=lambda name: name or "--reset")
+def test_a_reading_from_the_beginning_that_is_interrupted_writes_no_event_twice(
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    write: Any,
+    run: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lost: str,
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    for epoch in (2, 3):
+        write(topic, epoch)
+    run(topic)
+    before = held(tmp_path)
+    if lost:
+        shutil.rmtree(tmp_path / lost)
+    for batches in (0, 1):  # that are finished before the failure
+        with monkeypatch.context() as patched:
+            _fail_after(patched, batches)
+            with pytest.raises(JobError, match="The disk is gone"):
+                run(topic, reset=not lost and not batches, max_offsets_per_trigger=2)
+    run(topic)
+    assert held(tmp_path) == before
+
+
+def _fail_after(patched: pytest.MonkeyPatch, batches: int) -> None:
+    """Let the rows of groups be written so many times; then the events are written, and the rows are not."""
+    done = 0
+
+    def failing(write: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(*args: object) -> None:
+            nonlocal done
+            done += 1
+            if done > batches:
+                raise OSError("The disk is gone")
+            write(*args)
+
+        return wrapped
+
+    for name in ("add_groups", "replace_groups"):
+        patched.setattr(DeltaWriter, name, failing(getattr(DeltaWriter, name)))
+
+
+def test_a_reset_for_a_topic_created_again_that_ends_before_it_reads_leaves_out_nothing(
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    write: Any,
+    run: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    for epoch in (2, 3, 4):
+        write(topic, epoch)
+    run(topic)
+    before = held(tmp_path)
+    client.delete_topic(topic)
+    client.create_topic(topic, 1)
+    write(topic, 2)
+
+    def start(*_: object) -> None:
+        raise JobError("Port 9464 is in use")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamQuery, "start", start)
+        with pytest.raises(JobError, match="in use"):
+            run(topic, reset=True)
+    run(topic)
+    epoch, events, quarantined = held(tmp_path)
+    assert (epoch, quarantined) == (2, before[2] + 1)
+    assert events > before[1]
 
 
 def test_a_topic_created_again_under_a_running_job_ends_it(

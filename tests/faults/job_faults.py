@@ -1,0 +1,176 @@
+"""Faults of the job's processes: killed, stopped, started twice, and failures of what they write."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+from tests.faults.harness import STOPPED_SECONDS, FaultHarness, UnexpectedError
+from tests.faults.job import is_running
+from tests.waiting import wait_until
+
+_EXIT_SECONDS = 300.0
+_RETRY_SOON = "from tests.faults.injected import retry_soon; retry_soon(); "
+
+
+def kill_job(harness: FaultHarness) -> int:
+    """Kill the process that a user started, at any moment, also while it starts; return how often."""
+
+    def kill() -> None:
+        harness.kill_job()
+        harness.start_job()
+
+    return _repeat(harness, kill, 5)
+
+
+def kill_tree(harness: FaultHarness) -> int:
+    """Kill all processes of the job at once; return how often."""
+
+    def kill() -> None:
+        harness.killed_at = time.monotonic()
+        harness.job.kill_tree()
+        harness.start_job()
+
+    return _repeat(harness, kill, 4)
+
+
+def kill_jvm(harness: FaultHarness) -> int:
+    """Kill Spark's JVM: the job says so and ends; return how often."""
+
+    def kill() -> None:
+        harness.killed_at = time.monotonic()
+        if error := harness.job.kill_jvm():
+            raise UnexpectedError(error)
+        harness.start_job()
+
+    return _repeat(harness, kill, 3)
+
+
+def terminate(harness: FaultHarness) -> int:
+    """Stop the job as a service manager does, at any moment; return how often."""
+
+    def stop() -> None:
+        harness.killed_at = time.monotonic()
+        if error := harness.job.terminate():
+            raise UnexpectedError(error)
+        harness.start_job()
+
+    return _repeat(harness, stop, 3)
+
+
+def _repeat(harness: FaultHarness, fault: Callable[[], None], most: int) -> int:
+    """Cause the fault once or several times, each time while the job starts again."""
+    times = harness.random.randint(1, most)
+    harness.wait_before()
+    for number in range(times):
+        if number:
+            harness.operate(harness.seconds(0, 1.2) * harness.start_seconds)
+            harness.ensure_running()
+        fault()
+    return times
+
+
+def kill_worker(harness: FaultHarness) -> int:
+    """Kill the Python workers of Spark, some times: the job goes on by itself. Return how often there were any."""
+    harness.kill_job()
+    retries_soon = harness.random.random() < 0.8  # else it gives up at the fourth failure, and is started again
+    harness.start_job_for_workers(_RETRY_SOON if retries_soon else "")
+    harness.wait_before()
+    kills = 0
+    for _ in range(harness.random.randrange(5, 16)):
+        harness.killed_at = time.monotonic()
+        if workers := harness.job.workers():
+            kills += 1
+            harness.job.send(signal.SIGKILL, workers)
+        harness.operate(harness.seconds(0, 2))
+    return kills
+
+
+def stop_job(harness: FaultHarness) -> None:
+    """Stop all processes of the job, or one of them, for longer than sessions, and continue them."""
+    harness.wait_before()
+    pids = harness.job.pids()
+    stopped = pids if harness.random.random() < 0.5 else [harness.random.choice(pids)]
+    harness.job.send(signal.SIGSTOP, stopped)
+    harness.operate(STOPPED_SECONDS)
+    harness.job.send(signal.SIGCONT, stopped)
+
+
+def jvm_outlives_job(harness: FaultHarness) -> None:
+    """Stop the JVM, kill the job, start another one, and continue the old JVM in the middle of what it did."""
+    harness.wait_before()
+    jvms = harness.job.jvms()
+    harness.job.send(signal.SIGSTOP, jvms)
+    harness.kill_job_only()
+    harness.start_job()
+    harness.operate_during_start()
+    harness.job.send(signal.SIGCONT, jvms)
+    if not wait_until(lambda: not any(map(is_running, jvms)), _EXIT_SECONDS):
+        harness.job.send(signal.SIGKILL, jvms)
+        raise UnexpectedError(f"the JVM of a job that was killed still runs after {_EXIT_SECONDS:.0f} s")
+
+
+def two_starts(harness: FaultHarness) -> int:
+    """Start more jobs while one runs, or all of them at once: one goes on, the others say why they end.
+
+    Return how many were too many.
+    """
+    if harness.random.random() < 0.5:
+        harness.kill_job()
+        harness.start_job()
+    jobs = [harness.job]
+    for _ in range(harness.random.randint(1, 3)):
+        jobs.append(harness.new_job())
+        jobs[-1].start()
+
+    def running() -> int:
+        return sum(not job.unexpected_exit for job in jobs)
+
+    try:
+        wait_until(lambda: running() <= 1, _EXIT_SECONDS)
+        harness.job = next((job for job in jobs if not job.unexpected_exit), jobs[0])
+        others = [job for job in jobs if job is not harness.job]
+        outputs = [job.output for job in others if "Another job already writes" not in job.output]
+        if outputs or running() != 1:
+            raise UnexpectedError(f"{running()} of {len(jobs)} jobs run: {[one[-500:] for one in outputs]}")
+    finally:
+        for job in jobs:
+            if job is not harness.job:
+                job.close()
+    return len(jobs) - 1
+
+
+def kill_at_write(harness: FaultHarness) -> int:
+    """Start the job so that it kills itself before or after one of its first writes, some times in a row."""
+    kills = harness.random.randint(1, 5)
+    for _ in range(kills):
+        harness.kill_job()
+        number, after = harness.random.randrange(1, 25), harness.random.random() < 0.5
+        harness.start_job(setup=f"from tests.faults.injected import kill_at; kill_at({number}, after={after}); ")
+        until = time.monotonic() + 2 * harness.start_seconds
+        while not harness.job.unexpected_exit and time.monotonic() < until:
+            harness.operate(0.3)
+    harness.kill_job()
+    harness.start_job()
+    return kills
+
+
+def failing_store(harness: FaultHarness) -> int:
+    """Start the job so that one of n of its writes fails, or is done without an answer; return how many did.
+
+    The stream starts again after each. In most cases it does so at once, and goes on until there were some dozens.
+    """
+    harness.kill_job()
+    share, seed = 1 / harness.random.randint(2, 12), harness.random.randrange(2**31)
+    retries_soon = harness.random.random() < 0.8
+    failures = harness.directory / "failures"
+    failures.write_bytes(b"")
+    call = f"from tests.faults.injected import fail_some; fail_some({share}, {seed}, {str(failures)!r}); "
+    harness.start_job(setup=call + (_RETRY_SOON if retries_soon else ""))
+    most, until = harness.random.randint(10, 120), time.monotonic() + harness.seconds(2, 5) * harness.start_seconds
+    while failures.stat().st_size < most and time.monotonic() < until and not harness.job.unexpected_exit:
+        harness.operate(0.5)
+    harness.kill_job()
+    harness.start_job()
+    return failures.stat().st_size

@@ -57,7 +57,7 @@ def all_phases(measured: Mapping[str, float], spark_ms: Mapping[str, float], tot
 
     `measured` is what the job measured of it, `spark_ms` the milliseconds of `durationMs`.
     """
-    seconds = dict.fromkeys(PHASES, 0.0) | measured
+    seconds = {**dict.fromkeys(PHASES, 0.0), **measured}
     for key, milliseconds in spark_ms.items():
         if key in _OF_SPARK:
             seconds[_OF_SPARK[key]] += milliseconds / 1000

@@ -24,7 +24,13 @@ parser.add_argument("--commits", type=int, default=10_000_000, help="offset comm
 parser.add_argument("--minutes", type=float, default=20, help="for how long week runs")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
 
-ALONE = {"decode": decode.run, "rules": rules.run, "lag": list_offsets.run_pure, "page": page.run}
+ALONE = {
+    "decode": decode.run,
+    "rules": rules.run,
+    "lag": list_offsets.run_pure,
+    "page": page.run,
+    "page-costs": page.run_costs,
+}
 WITH_A_BROKER = {
     "throughput": lambda shared: throughput.run(shared, asked.commits, asked.groups),
     "freshness": lambda shared: [freshness.run(shared, groups) for groups in (100, 10_000)],

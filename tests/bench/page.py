@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,9 +18,16 @@ from typing import NamedTuple
 
 import httpx2
 from playwright.sync_api import Browser, sync_playwright
+from starlette.testclient import TestClient
 
+from streaming_app.page.app import Page
+from streaming_app.page.labels import NO_LABELS
+from streaming_app.page.overview_rows import read_other_groups, read_streams_groups
+from streaming_app.page.settings import PageSettings
+from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
+from streaming_app.tables.location import Location
 from tests.page.browser import find_chromium, view
-from tests.page.sample import append, group, part, replace_group, write_sample
+from tests.page.sample import RICH, append, group, part, replace_group, write_sample
 
 _FEW, _MANY = 100, 10_000
 _VIEWERS = 200
@@ -37,25 +45,69 @@ class Usage(NamedTuple):
     megabytes: float
 
 
+def run_costs() -> None:
+    """Print what reading and rendering cost in processor time, without a browser."""
+    for groups in (_FEW, _MANY):
+        with _warehouse(groups) as warehouse:
+            _processor_time(groups, warehouse)
+
+
 def run() -> None:
     """Print the figures."""
     for groups in (_FEW, _MANY):
-        with tempfile.TemporaryDirectory() as directory:
-            warehouse = write_sample(Path(directory) / "w", datetime.now(timezone.utc), more=groups, hostile=False)
-            append(warehouse, "lag", list(_lag(groups)))
-            append(warehouse, "group_records", list(_consumer_groups(groups)))
-            append(warehouse, "offset_commits", list(_commits(groups)))
-            for nodes in _NODES:
-                append(warehouse, "groups", [_topology(nodes)])
-            with _server(warehouse) as (url, pid, started):
-                print(f"{groups:,} groups: the first overview {started:.2f} s after the start of the process")
-                _requests(url)
-                asyncio.run(_viewers(warehouse, url, pid))
-                if executable := find_chromium():
-                    with sync_playwright() as playwright:
-                        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-                        _in_browser(browser, warehouse, url)
-                        browser.close()
+        with _warehouse(groups) as warehouse, _server(warehouse) as (url, pid, started):
+            print(f"{groups:,} groups: the first overview {started:.2f} s after the start of the process")
+            _requests(url)
+            asyncio.run(_viewers(warehouse, url, pid))
+            if executable := find_chromium():
+                with sync_playwright() as playwright:
+                    browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+                    _in_browser(browser, warehouse, url)
+                    browser.close()
+
+
+@contextmanager
+def _warehouse(groups: int) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory:
+        warehouse = write_sample(Path(directory) / "w", datetime.now(timezone.utc), more=groups, hostile=False)
+        append(warehouse, "lag", list(_lag(groups)))
+        append(warehouse, "group_records", list(_consumer_groups(groups)))
+        append(warehouse, "offset_commits", list(_commits(groups)))
+        for nodes in _NODES:
+            append(warehouse, "groups", [_topology(nodes)])
+        yield warehouse
+
+
+def _processor_time(groups: int, warehouse: Path) -> None:
+    location = Location.of(warehouse)
+
+    def milliseconds(call: Callable[[], object]) -> str:
+        taken = []
+        for _ in range(7):
+            begin = time.process_time()
+            call()
+            taken.append(time.process_time() - begin)
+        return f"{1_000 * statistics.median(taken):.0f} ms"
+
+    now = datetime.now(timezone.utc)
+    streams = milliseconds(lambda: read_streams_groups(location, "default", "", now, None, NO_LABELS))
+    others = milliseconds(lambda: read_other_groups(location, "default", NO_LABELS))
+    print(f"{groups:,} groups: reading the streams groups {streams}, the others {others}")
+    source = SnapshotSource(warehouse, "default")
+    with TestClient(Page(source, PageSettings()).app, base_url="http://localhost") as client:
+        client.get("/")
+        time.sleep(3)  # the groups of other types
+        group_page = f"/group?id={RICH}&range=24h"
+        for path in ("/?", "/?q=application-00042", "/?type=consumer", "/?page=2", group_page, f"{group_page}&at=700m"):
+            numbers = itertools.count()
+            cost = milliseconds(lambda path=path, numbers=numbers: client.get(f"{path}&x={next(numbers)}"))
+            print(f"  {path}: {cost}, {int(client.get(path).headers['Content-Length']):,} bytes compressed")
+
+        def check() -> None:
+            source._checked_at = -CHECK_SECONDS
+            source.current()
+
+        print(f"  asking whether the tables have changed: {milliseconds(check)}")
 
 
 @contextmanager

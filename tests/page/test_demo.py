@@ -23,7 +23,7 @@ from tests.page.browser import find_chromium, view
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 GROUP = "word-count"
-SECONDS = 240  # of each wait: on a machine that does nothing else it is a few seconds
+SECONDS = 400  # of each wait: on a machine that does nothing else it is a few seconds
 
 
 class Demo:

@@ -247,8 +247,10 @@ def test_the_job_stops_while_a_start_hangs(job: SupervisorHarness) -> None:
 
 def test_a_running_batch_has_a_few_seconds_to_end(job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "FINISH_SECONDS", 0.5)
+    job.checks = [None]
     job.begin()
     assert job.runs()
+    assert wait_until(lambda: not job.checks)  # a query that was started is watched a moment later
     job.is_writing = True
     began = time.monotonic()
     job.end()

@@ -74,12 +74,12 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
 ) -> None:
     monkeypatch.setattr(micro_batch, "SLICE_BYTES", 200_000)
     monkeypatch.setattr(slices, "SLICE_BYTES", 200_000)
-    appended = []
-    append = DeltaWriter.append
-    monkeypatch.setattr(DeltaWriter, "append", lambda *args: (appended.append(args[-1]), append(*args)))
+    written = []
+    write = MicroBatchWriter._write
+    monkeypatch.setattr(MicroBatchWriter, "_write", lambda *args: (written.append(args[-1].version), write(*args))[1])
     outcomes: list[BatchOutcome] = []
     write_all(spark, empty_warehouse, outcomes)
-    assert len(set(appended)) > 4
+    assert len(set(written)) > 4
     assert content(empty_warehouse) == whole
     assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
 

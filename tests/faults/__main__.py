@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import tempfile
 import time
@@ -22,9 +21,9 @@ from itertools import chain
 from pathlib import Path
 
 from tests.faults.campaign import REGRESSIONS, Results, random_rounds, run_round
-from tests.faults.class_archive import class_archive
 from tests.faults.faults import FAULTS
-from tests.faults.job import JAVA_OPTIONS_VARIABLE
+from tests.jvm_archive import existing_archives, make_archives
+from tests.jvm_options import start_jvms_fast
 
 _RESULTS = "results.json"
 
@@ -49,8 +48,8 @@ def main() -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     directory = Path(options.directory or tempfile.mkdtemp(prefix="streams-groups-faults-"))
     directory.mkdir(parents=True, exist_ok=True)
-    if JAVA_OPTIONS_VARIABLE not in os.environ and (archive := class_archive(_print)):
-        os.environ[JAVA_OPTIONS_VARIABLE] = f"-XX:SharedArchiveFile={archive}"
+    make_archives()
+    start_jvms_fast(existing_archives())
     until = time.monotonic() + 60 * options.minutes
     report = partial(_report, results, directory / _RESULTS)
     try:

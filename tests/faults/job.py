@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tests.history.job import STARTS, JobProcess, StartOptions
 
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # its JVM lives for seconds: not worth optimizing its code
-JAVA_OPTIONS_VARIABLE = "FAULTS_JAVA_OPTIONS"  # may add an archive of classes, see `class_archive`
 # With the default of 10 s between its batches, most of the time would be spent on waiting for the second stream.
 _SETUP = "import os; os.environ['STREAMS_GROUPS_OFFSETS__TRIGGER'] = '0.5'; "
 _EXIT_SECONDS = 120.0
@@ -28,9 +26,7 @@ class FaultyJob(JobProcess):
 
     def start(self, how: StartOptions = STARTS[0]) -> None:
         """Start it."""
-        java_options = f"{_JAVA_OPTIONS} {os.environ.get(JAVA_OPTIONS_VARIABLE, '')}"
-        options = (*how.options, "--conf", f"spark.driver.extraJavaOptions={java_options}")
-        super().start(how._replace(options=options, setup=_SETUP + how.setup))
+        super().start(how._replace(setup=_SETUP + how.setup))
 
     @property
     def pid(self) -> int | None:

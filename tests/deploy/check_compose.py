@@ -44,6 +44,7 @@ def compose(engine: Engine, image: str, report: Callable[[str], None]) -> Iterat
             text=True,
             check=False,
             timeout=READY_SECONDS,
+            cwd=FILE.parent,  # Compose 1 takes relative paths of a file on stdin from there
             env=engine.environment,
         )
         assert result.returncode == 0, result.stderr[-4000:]

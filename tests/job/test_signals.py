@@ -65,10 +65,10 @@ def test_a_signal_after_the_broker_was_lost_ends_the_job_while_it_asks_for_the_e
         KafkaProducer(bootstrap_servers=own.bootstrap_server) as producer,
     ):
         client.create_topic("offsets", 2)
-        producer.send("offsets", key=key, value=value)
+        producer.send("offsets", key=key, value=value, partition=0)
     with running_job(own.bootstrap_server, tmp_path, "--topic", "offsets") as job:
         assert job.says("reading from the beginning")
-        assert wait_until(lambda: is_caught_up(tmp_path) and lag_rows(tmp_path) == [{"lag": 1}], 60)
+        assert wait_until(lambda: is_caught_up(tmp_path) and lag_rows(tmp_path) == [{"lag": 1}], 180)
         own.kill()
         assert_ends(job, signal.SIGTERM)
 

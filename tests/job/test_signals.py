@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from offsets_decoder import encode
 from streaming_app.job.stopping import STOP_SECONDS
@@ -59,14 +59,17 @@ def test_a_signal_after_the_broker_was_lost_ends_the_job_while_it_asks_for_the_e
 ) -> None:
     create_warehouse(tmp_path)
     own = start_broker()
-    key, value = encode(1, {"group": "g", "topic": "offsets", "partition": 0}, {"offset": 0, "metadata": ""})
     with (
         StreamsGroupClient(own.bootstrap_server) as client,
         KafkaProducer(bootstrap_servers=own.bootstrap_server) as producer,
     ):
-        client.create_topic("offsets", 2)
-        producer.send("offsets", key=key, value=value, partition=0)
-    with running_job(own.bootstrap_server, tmp_path, "--topic", "offsets") as job:
+        client.create_topic("in", 1)
+        producer.send("in", value=b"a record that is not processed", partition=0)
+    consumer = KafkaConsumer(bootstrap_servers=own.bootstrap_server, group_id="g", enable_auto_commit=False)
+    consumer.assign([TopicPartition("in", 0)])
+    consumer.commit({TopicPartition("in", 0): OffsetAndMetadata(0, "", -1)})
+    consumer.close()
+    with running_job(own.bootstrap_server, tmp_path) as job:
         assert job.says("reading from the beginning")
         assert wait_until(lambda: is_caught_up(tmp_path) and lag_rows(tmp_path) == [{"lag": 1}], 180)
         own.kill()

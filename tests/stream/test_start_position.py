@@ -68,9 +68,8 @@ def edit_heartbeat(warehouse: Path, change: Callable[[dict[str, Any]], None]) ->
 
 
 def absent_for(hours: float) -> Callable[[dict[str, Any]], None]:
-    at = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
-
     def change(record: dict[str, Any]) -> None:
+        at = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
         record["facts"] |= {"caught_up_at": at, "read_from_beginning_at": None}
 
     return change

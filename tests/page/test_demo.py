@@ -1,0 +1,122 @@
+"""`demo --web` as a person uses it, with a real Kafka Streams application on its broker, from start to Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
+from tests.page.browser import find_chromium, view
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+GROUP = "word-count"
+SECONDS = 300  # of each wait: on a machine that does nothing else it is a few seconds
+
+
+class Demo:
+    """The command, and what it prints."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._new: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._new.put(line)
+
+    def find(self, pattern: str) -> str:
+        """Wait for a line, and return the group of the pattern."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            try:
+                self.lines.append(self._new.get(timeout=0.2))
+            except queue.Empty:
+                assert self.process.poll() is None, "".join(self.lines)
+                continue
+            if found := re.search(pattern, self.lines[-1]):
+                return found[1]
+        raise AssertionError("".join(self.lines))
+
+
+@contextmanager
+def demo_web(directory: Path) -> Iterator[Demo]:
+    command = [sys.executable, "-c", "from streaming_app.cli.main import main; main()", "demo", "--web"]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0", "--warehouse", str(directory / "w")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,  # a terminal sends Ctrl-C to the whole process group
+    ) as process:
+        try:
+            yield Demo(process)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for(text: Callable[[], str], *expected: str) -> str:
+    """Return the text as soon as it has all that is expected."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        now = text()
+        missing = [one for one in expected if one not in now]
+        if not missing:
+            return now
+        assert time.monotonic() < deadline, f"{missing} in {now}"
+        time.sleep(0.2)
+
+
+def test_the_demo_serves_the_page_and_draws_a_real_application_until_ctrl_c(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with demo_web(tmp_path) as demo:
+        broker = demo.find(r"Kafka is ready at (\S+)\. ")
+        with StreamsGroupClient(broker) as client:
+            client.create_topic(INPUT_TOPIC, 2)
+            client.create_topic(OUTPUT_TOPIC, 2)
+        with WordCount(broker, tmp_path / "app", application_id=GROUP):
+            url = demo.find(r"The page is at (\S+) ")
+            wait_for(lambda: httpx2.get(url, timeout=30).text, "clickstream-sessions", "fraud-detection", "Job running")
+            row = f"{url}?q={GROUP}&state=Stable"
+            wait_for(lambda: httpx2.get(row, timeout=30).text, f'href="group?id={GROUP}"')
+            graph = httpx2.get(f"{url}graph?id={GROUP}", timeout=30).json()
+            kinds = {node["kind"] for node in graph["nodes"]}
+            assert kinds == {"topic", "subtopology", "repartition", "changelog"}
+            if find_chromium():
+                titles = draw(request, url)
+                assert titles == {node["title"] for node in graph["nodes"]}
+                assert {INPUT_TOPIC, "Subtopology 0", "Subtopology 1"} <= titles
+        alive = httpx2.get(f"{url}?q=clickstream&state=Stable", timeout=30).text
+        assert "clickstream-sessions" in alive  # whose members would have been removed without heartbeats
+        begin = time.monotonic()
+        os.killpg(demo.process.pid, signal.SIGINT)
+        demo.find("(All processes are stopped)")
+        assert demo.process.wait(30) == 0
+        assert time.monotonic() - begin < 40  # some seconds, on a machine that does nothing else
+        assert not [line for line in demo.lines if "Traceback" in line]
+
+
+def draw(request: pytest.FixtureRequest, url: str) -> set[str]:
+    """Open the application's picture in a browser, and return the titles of its nodes."""
+    with view(request.getfixturevalue("chromium"), url) as seen:
+        seen.open(f"/group?id={GROUP}")
+        seen.wait_for_picture()
+        return {title.strip() for title in seen.page.locator("#picture .node .title").all_text_contents()}

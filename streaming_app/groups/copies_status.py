@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from streaming_app.groups.task_copies import ACTIVE, DEFAULT_ACCEPTABLE_LAG, STANDBY, TaskCopy, TaskId
+from streaming_app.groups.task_copies import ACTIVE, STANDBY, TaskCopy, TaskId
 
 
 class BehindCopy(NamedTuple):
@@ -83,7 +83,7 @@ def _behind(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> t
         if copy.lag is None:
             found += [old] if old else []  # its client has not reported since the coordinator moved
             continue
-        if copy.lag <= (DEFAULT_ACCEPTABLE_LAG if copy.acceptable_lag is None else copy.acceptable_lag):
+        if not copy.is_behind:
             continue
         is_nearer = old is None or copy.lag < old.least_lag
         found.append(BehindCopy(copy, now, copy.lag) if old is None or is_nearer else old._replace(copy=copy))

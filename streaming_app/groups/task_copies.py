@@ -58,6 +58,12 @@ class TaskCopy(NamedTuple):
         """What identifies the row within its cluster."""
         return self.group_id, self.member_id, self.role, self.subtopology_id, self.partition
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it is known to be further behind than is acceptable."""
+        acceptable = DEFAULT_ACCEPTABLE_LAG if self.acceptable_lag is None else self.acceptable_lag
+        return self.lag is not None and self.lag > acceptable
+
 
 def format_task(task: TaskId) -> str:
     """Return a task in the notation of Kafka's logs: `0_3`."""
@@ -188,11 +194,7 @@ def sum_copies(copies: Iterable[TaskCopy]) -> CopiesSum:
     for copy in copies:
         by_role[copy.role].append(copy)
     standbys, warmups = by_role[STANDBY], by_role[WARMUP]
-    behind = sum(
-        copy.lag is not None
-        and copy.lag > (DEFAULT_ACCEPTABLE_LAG if copy.acceptable_lag is None else copy.acceptable_lag)
-        for copy in standbys
-    )
+    behind = sum(copy.is_behind for copy in standbys)
     return CopiesSum(len(standbys), _sum_of_lags(standbys), behind, len(warmups), _sum_of_lags(warmups))
 
 

@@ -68,6 +68,14 @@ def _compile(given: Any) -> re.Pattern[str]:  # noqa: ANN401 - any YAML value
         raise ValueError(f'is not a valid regular expression: {error.msg}{where} of "{given}"') from None
 
 
+def _check_regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f'is not a valid regular expression: {error} of "{text}"') from None
+    return text
+
+
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, or text such as `90s`, `5m`, `1h30m`."""
 
@@ -75,3 +83,6 @@ PositiveDuration = Annotated[float, BeforeValidator(parse_duration), AfterValida
 
 Regex = Annotated[re.Pattern[str], BeforeValidator(_compile)]
 """A Python regular expression; its users match the whole text with it, as Prometheus does."""
+
+RegexText = Annotated[str, AfterValidator(_check_regex)]
+"""The same, kept as its text: for settings that are shown or passed on as they were given."""

@@ -6,20 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from streaming_app.alerts.durations import PositiveDuration
+from streaming_app.alerts.durations import PositiveDuration, RegexText
 from streaming_app.config import defaults
 
 _Offsets = Annotated[int, Field(ge=0)]
-
-
-def _check_regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f'is not a valid regular expression: {error} of "{text}"') from None
-    return text
 
 
 class LagSettings(BaseModel):
@@ -37,7 +29,7 @@ class LagSettings(BaseModel):
     """How many days `lag_history` is kept."""
     allowed: _Offsets = 0
     """A lag of at most so many offsets is OK."""
-    allowed_by_group: Mapping[Annotated[str, AfterValidator(_check_regex)], _Offsets] = {}
+    allowed_by_group: Mapping[RegexText, _Offsets] = {}
     """The same for groups whose whole id matches a regular expression; the first one that matches counts."""
 
     def allowed_for(self, group_id: str) -> int:

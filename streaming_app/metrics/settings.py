@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from streaming_app.alerts.durations import RegexText
+
 MAX_GROUPS = 1_000
 MAX_LAG_SERIES = 10_000
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\s\]]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
@@ -15,14 +17,6 @@ _MAX_PORT = 65_535
 
 def _check_address(text: str) -> str:
     split_address(text)
-    return text
-
-
-def _check_regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f'is not a valid regular expression: {error} of "{text}"') from None
     return text
 
 
@@ -44,7 +38,7 @@ class MetricsSettings(BaseModel):
 
     listen: Annotated[str, AfterValidator(_check_address)] | None = None
     """The address of `/metrics`, `/health` and `/ready`: `HOST:PORT`; None: not served."""
-    groups: Annotated[str, AfterValidator(_check_regex)] = ".*"
+    groups: RegexText = ".*"
     """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: groups that are not Stable first, then by id."""

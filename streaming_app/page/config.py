@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from streaming_app.alerts.durations import RegexText
 from streaming_app.metrics.settings import split_address
 
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
@@ -29,18 +30,9 @@ def check_base_path(text: str) -> str:
     return path.rstrip("/")
 
 
-def _check_regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f'is not a valid regular expression: {error} of "{text}"') from None
-    return text
-
-
-_Regex = Annotated[str, AfterValidator(_check_regex)]
 _Name = Annotated[str, Field(pattern=f"^{_LABEL}$")]
 _Value = Annotated[str, Field(min_length=1, max_length=63)]
-LabelRules = Mapping[_Name, Mapping[_Value, _Regex]]
+LabelRules = Mapping[_Name, Mapping[_Value, RegexText]]
 
 
 class PageConfig(BaseModel):

@@ -1,4 +1,4 @@
-"""What a start of the query waits for, and whether a self-check runs beside it."""
+"""What a start of the query waits for, and whether a self-check runs meanwhile."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class CommitsBatchWriter:
     def _append(self, name: str, rows: Sequence[Row], written_by: _Batch) -> None:
         if rows:
             schema = self._schema_of(name) if name in TABLES else self._events_schema
-            self._tables.append_many(name, self._writer.to_dataframe(to_table(rows, schema)), *written_by)
+            self._tables.append(name, to_table(rows, schema), *written_by)
 
 
 def _nested(rows: DataFrame, name: str) -> DataFrame:

@@ -31,6 +31,7 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.stream.fold_stage import TopicLookup, fold_stream, stored_as_records
 from streaming_app.stream.outputs import FOLDED_DDL
 from streaming_app.stream.source import GROUP_BYTES, WANTED_RECORDS, source_options
+from streaming_app.tables.few_rows import FewRowsWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +89,7 @@ class GroupRepair:
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
         self._context = spark.sparkContext
-        self._writer = writer.without_codegen()
+        self._writer = FewRowsWriter(writer)
         self._read, self._between_batches, self._processed = read, between_batches, processed
         self._on_change, self._topics = on_change, topics
         self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
@@ -182,7 +183,7 @@ class GroupRepair:
         replaced = [group_id for group_id, result in results.items() if result is RepairResult.REPLACED]
         if replaced:
             rows = self._with_reasons(folded.filter(pc.is_in(folded["group_id"], pa.array(replaced, pa.string()))))
-            self._writer.replace_groups(self._writer.to_dataframe(rows), replaced)
+            self._writer.replace_groups(rows, replaced)
             self._on_change()
         return results
 
@@ -197,7 +198,7 @@ class GroupRepair:
         return pa.concat_tables([others, found])
 
     def _stored(self, group_ids: Sequence[str]) -> dict[str, Row]:
-        return _by_id(self._writer.find_stored_groups("group_id", group_ids))
+        return _by_id(self._writer.find_groups("group_id", group_ids))
 
 
 def read_partition(

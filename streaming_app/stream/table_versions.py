@@ -17,7 +17,7 @@ made while the job ran. Spark would give the numbers of these batches to other o
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from schemas.table_definitions import history_tables
@@ -39,10 +39,20 @@ def batch_writers(cluster: str, query: str) -> tuple[str, str]:
 class TableVersions:
     """The versions of the tables that a query writes, stored next to its checkpoint."""
 
-    def __init__(self, writer: DeltaWriter, checkpoint: Location, names: Sequence[str] | None = None) -> None:
-        """Take the tables `names`, which delta-rs may write, too; by default `groups` and the history tables."""
+    def __init__(
+        self,
+        writer: DeltaWriter,
+        checkpoint: Location,
+        names: Sequence[str] | None = None,
+        version: Callable[[str], int] | None = None,
+    ) -> None:
+        """Take the tables `names`; by default `groups` and the history tables.
+
+        `version` returns that of a table after the last commit of this process; by default it is read from its log.
+        """
         self._writer, self._checkpoint = writer, checkpoint
         self._file = Location(f"{checkpoint}.tables.json")
+        self._version = version or self._read_version
         self._has_slices = names is None  # the versions of its appends are those of slices
         self._names = _group_tables() if names is None else names
         self._appended = [one.name for one in history_tables()] if names is None else names
@@ -61,9 +71,7 @@ class TableVersions:
         known = self._read()
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
-    def _version(self, name: str) -> int:
-        if self._has_slices:  # only Spark writes it, and knows its own commits without reading the log
-            return self._writer.version(name)
+    def _read_version(self, name: str) -> int:
         return int((self._writer.location / name).delta_table().version())
 
     def beyond(self) -> list[str]:

@@ -65,6 +65,15 @@ def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> Checkpo
     return None
 
 
+def read_batch_ends(checkpoint: Location, batch_id: int) -> Mapping[int, int] | None:
+    """Return the end offset of each partition in a batch that has begun; None if the checkpoint does not say it."""
+    try:
+        begun = _parse((checkpoint / "offsets" / str(batch_id)).read_text(), batch_id)
+    except (OSError, ValueError, AttributeError):
+        return None
+    return begun and begun.offsets
+
+
 def _newest_batch(checkpoint: Location) -> int | None:
     try:
         names = (checkpoint / "commits").names()

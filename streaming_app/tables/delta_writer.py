@@ -14,6 +14,7 @@ from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
+from streaming_app.tables.table_locks import writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,6 +46,9 @@ _TABLE_PROPERTIES = {
     "log_ends": _REPLACED,
     "task_copies": _REPLACED,
 }
+_MAX_FILE_BYTES_CONF = "spark.databricks.delta.optimize.maxFileSize"
+_GROUP_FILE_BYTES = 128 << 10  # of files of groups, while these are few
+_ROWS_PER_GROUP_FILE = 500  # of the first ones, which have about that size
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
 # Group ids are in some of the SQL text below, and whoever may join a group chooses its id. Spark would replace `${...}`
 # in it by settings, and with the second setting would not understand `_literal`.
@@ -124,25 +128,6 @@ class DeltaWriter:
         condition = f"cluster = {_literal(self._cluster)}"
         rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path(name))
 
-    def find_stored_groups(self, column: str, values: Sequence[str]) -> pa.Table:
-        """Return the stored rows of the groups that have one of `values` in `column`.
-
-        Read by delta-rs, which finds 50 among 100,000 in a tenth of the time that Spark takes.
-        """
-        import pyarrow as pa  # noqa: PLC0415 - Spark's workers import this module, and need none of these
-        from deltalake import QueryBuilder  # noqa: PLC0415
-
-        from streaming_app.tables.reader import quote  # noqa: PLC0415
-
-        groups = (self._location / "groups").delta_table()
-        builder = QueryBuilder().register("groups", groups)
-        # Most of a row is in the other columns: read those of the matching rows only.
-        builder.execute("SET datafusion.execution.parquet.pushdown_filters = true")
-        condition = f"cluster = {quote(self._cluster)} AND {column} IN ({', '.join(map(quote, values))})"
-        query = f"SELECT * FROM groups WHERE {condition}"  # noqa: S608 - quoted
-        schema = pa.schema(groups.schema().to_arrow())  # DataFusion returns string views, which Arrow cannot sort
-        return pa.table(builder.execute(query).read_all()).select(schema.names).cast(schema)
-
     def is_empty(self, name: str) -> bool:
         """Return whether a table has no row of any cluster. By delta-rs: Spark takes a second to plan the query."""
         return int((self._location / name).delta_table().get_add_actions().num_rows) == 0
@@ -194,13 +179,9 @@ class DeltaWriter:
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` exactly once: Delta skips the same writer and batch the second time."""
-        (
-            rows.write.format("delta")
-            .mode("append")
-            .option("txnAppId", f"{writer}-{name}")
-            .option("txnVersion", batch_id)
-            .save(self._path(name))
-        )
+        frame = rows.write.format("delta").mode("append")
+        with writing(self._location / name):
+            frame.option("txnAppId", f"{writer}-{name}").option("txnVersion", batch_id).save(self._path(name))
 
     def last_append(self, name: str, writers: Iterable[str]) -> int:
         """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
@@ -218,18 +199,16 @@ class DeltaWriter:
         key = table("group_events").key
         changes = retracted.withColumn("deleted", F.lit(True)).unionByName(events.withColumn("deleted", F.lit(False)))  # noqa: FBT003
         columns = {column.name: f"s.{column.name}" for column in table("group_events").columns}
-        (
-            self._delta_table("group_events")
-            .alias("t")
-            .merge(changes.alias("s"), " AND ".join(f"t.{name} <=> s.{name}" for name in key))
-            .whenMatchedDelete("s.deleted")
-            .whenNotMatchedInsert("NOT s.deleted", values=columns)
-            .execute()
-        )
+        condition = " AND ".join(f"t.{name} <=> s.{name}" for name in key)
+        with writing(self._location / "group_events"):
+            merge = self._delta_table("group_events").alias("t").merge(changes.alias("s"), condition)
+            merge.whenMatchedDelete("s.deleted").whenNotMatchedInsert("NOT s.deleted", values=columns).execute()
 
     def add_groups(self, rows: DataFrame) -> None:
-        """Append the rows of groups that are not in the table yet."""
-        rows.write.format("delta").mode("append").save(self._path("groups"))
+        """Append the rows of groups that are not in the table yet, in files as `compact` makes them."""
+        ordered = rows.repartitionByRange("group_id").sortWithinPartitions("group_id")
+        frame = ordered.write.format("delta").mode("append").option("maxRecordsPerFile", _ROWS_PER_GROUP_FILE)
+        frame.save(self._path("groups"))
 
     def replace_groups(self, rows: DataFrame, group_ids: Sequence[str]) -> None:
         """Replace the rows of exactly these groups by `rows`, in one commit. Delta takes the condition as text only."""
@@ -245,9 +224,19 @@ class DeltaWriter:
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 
     def compact(self, name: str) -> None:
-        """Compact the small files of a table, and rewrite files of which many rows were deleted."""
+        """Compact the small files of a table, and rewrite files of which many rows were deleted.
+
+        A small table of groups gets small files, each with a range of group ids of its own, see `few_rows`.
+        """
         self._spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(_MIN_FILE_BYTES))
-        self._delta_table(name).optimize().where(f"cluster = {_literal(self._cluster)}").executeCompaction()
+        with writing(self._location / name):
+            optimize = self._delta_table(name).optimize().where(f"cluster = {_literal(self._cluster)}")
+            if name == "groups" and self._bytes(name) <= _MIN_FILE_BYTES:
+                self._spark.conf.set(_MAX_FILE_BYTES_CONF, str(_GROUP_FILE_BYTES))
+                optimize.executeZOrderBy("group_id")
+                self._spark.conf.unset(_MAX_FILE_BYTES_CONF)
+            else:
+                optimize.executeCompaction()
 
     def clean_up_log(self, name: str) -> None:
         """Remove the log entries of versions that are older than the table's log retention.
@@ -264,6 +253,10 @@ class DeltaWriter:
 
         Rows of a history that describe what still held then are kept (see `retention`).
         """
+        with writing(self._location / definition.name):
+            return self._delete_expired(definition, days)
+
+    def _delete_expired(self, definition: Table, days: float) -> int:
         name = definition.name
         end = datetime.now(timezone.utc) - timedelta(days=days)
         condition = f"cluster = {_literal(self._cluster)} AND {definition.expires_by} < TIMESTAMP '{end.isoformat()}'"
@@ -277,6 +270,10 @@ class DeltaWriter:
         if count:
             kept.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path(name))
         return count
+
+    def _bytes(self, name: str) -> int:
+        files = (self._location / name).delta_table().get_add_actions()
+        return sum(files["size_bytes"].to_pylist())
 
     def vacuum(self, name: str) -> None:
         """Remove the data files that no version within the table's retention needs."""

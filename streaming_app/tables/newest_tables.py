@@ -14,9 +14,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
-
 from schemas.table_definitions import Table, table
+from streaming_app.tables.few_rows import append_once
 from streaming_app.tables.reader import quote
 
 if TYPE_CHECKING:
@@ -58,25 +57,7 @@ class NewestTables:
 
     def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
         """Append a few rows exactly once, see `DeltaWriter.append`. Raises delta-rs' errors."""
-        from deltalake.exceptions import CommitFailedError  # noqa: PLC0415 - Spark's workers have no delta-rs
-
-        @retry(
-            retry=retry_if_exception_type(CommitFailedError),
-            stop=stop_after_attempt(5),
-            wait=wait_fixed(0.2),
-            reraise=True,
-        )
-        def write() -> None:
-            from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415 - as above
-
-            # Opened each time: to write by its path would create a table that was deleted.
-            target, app_id = (self._writer.location / name).delta_table(), f"{writer}-{name}"
-            written = target.transaction_version(app_id)
-            if written is None or written < batch_id:
-                properties = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
-                write_deltalake(target, rows, mode="append", commit_properties=properties)
-
-        write()
+        append_once(self._writer.location / name, rows, f"{writer}-{name}", batch_id)
 
     def append_many(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append any number of rows exactly once."""

@@ -13,12 +13,14 @@ from typing import Any
 from streaming_app.job import supervisor
 from streaming_app.job.background_stream import BackgroundStream
 from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.newest_tables import NewestTables
 
 _WRITES = (
     *((DeltaWriter, name) for name in ("append", "rewrite_events", "add_groups", "replace_groups", "merge_groups")),
     (DeltaWriter, "delete_groups"),
+    *((FewRowsWriter, name) for name in ("append", "rewrite_events", "add_groups", "replace_groups")),
     *((NewestTables, name) for name in ("append", "append_many", "delete", "compact")),
     (_LocalFiles, "write"),
     (_LocalFiles, "remove"),

@@ -21,6 +21,7 @@ from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.waiting import wait_until
 
@@ -236,7 +237,7 @@ def _fail_after(patched: pytest.MonkeyPatch, batches: int) -> None:
         return wrapped
 
     for name in ("add_groups", "replace_groups"):
-        patched.setattr(DeltaWriter, name, failing(getattr(DeltaWriter, name)))
+        patched.setattr(FewRowsWriter, name, failing(getattr(FewRowsWriter, name)))
 
 
 def test_a_reset_for_a_topic_created_again_that_ends_before_it_reads_leaves_out_nothing(

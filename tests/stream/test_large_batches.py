@@ -14,6 +14,7 @@ from offsets_decoder import encode
 from streaming_app.stream import micro_batch, slices
 from streaming_app.stream.micro_batch import BatchOutcome, MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.stream.frames import Pair, batch
 
@@ -98,7 +99,7 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
 ) -> None:
     monkeypatch.setattr(micro_batch, "SLICE_BYTES", 300_000)
     monkeypatch.setattr(slices, "SLICE_BYTES", 300_000)
-    original, calls, kills = getattr(DeltaWriter, failing), 0, 0
+    original, calls, kills = getattr(FewRowsWriter, failing), 0, 0
 
     def killed_after(*args: Any) -> None:
         nonlocal calls, kills
@@ -109,7 +110,7 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
             raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(DeltaWriter, failing, killed_after)
+        patched.setattr(FewRowsWriter, failing, killed_after)
         for _ in range(3):
             calls = 0
             with suppress(KilledError):

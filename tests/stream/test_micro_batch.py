@@ -12,7 +12,7 @@ import pytest
 import streaming_app
 from offsets_decoder import encode
 from schemas.table_definitions import table, tables, views
-from streaming_app.stream import micro_batch
+from streaming_app.stream import batch_records
 from streaming_app.stream.micro_batch import BatchOutcome, MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
@@ -85,7 +85,7 @@ def few(
 def test_many_records_give_the_same_tables_as_few(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(micro_batch, "_FEW_RECORDS", 0)
+    monkeypatch.setattr(batch_records, "FEW_RECORDS", 0)
     write_history(spark, empty_warehouse, [8, 25])
     assert content(empty_warehouse) == content(few)
 
@@ -99,7 +99,7 @@ def test_where_batches_end_makes_no_difference(spark: SparkSession, few: Path, e
 def test_a_batch_of_other_groups_only_changes_nothing(
     spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
-    monkeypatch.setattr(micro_batch, "_FEW_RECORDS", few_records)
+    monkeypatch.setattr(batch_records, "FEW_RECORDS", few_records)
     before = content(few)
     classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
     gone = encode(17, {"group_id": "never seen"}, None)
@@ -141,7 +141,7 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
 def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
-    monkeypatch.setattr(micro_batch, "_FEW_RECORDS", few_records)
+    monkeypatch.setattr(batch_records, "FEW_RECORDS", few_records)
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
     rows = [
@@ -165,7 +165,7 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
 def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(micro_batch, "_FEW_RECORDS", 0)
+    monkeypatch.setattr(batch_records, "FEW_RECORDS", 0)
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(
         warehouse, "default", "topic", lambda *_: None, topics=lambda names: pytest.fail(str(names))

@@ -194,7 +194,7 @@ class MicroBatchWriter:
             summary, counts = self._write_parts(records, writer, batch_id)
         else:
             summary = summarize_few(few)
-            counts = self._write_small(few, records, _Batch(writer, WHOLE[0].version(batch_id)))
+            counts = Counter(self._write_small(few, records, _Batch(writer, WHOLE[0].version(batch_id))))
         totals = {name: counts[name] for name in ("decoded", "groups", "quarantined", "drifted")}
         if any(totals.values()):
             with self._times.measure("checkpoint"):
@@ -215,7 +215,7 @@ class MicroBatchWriter:
         counts = [end - starts.get(partition, 0) for partition, end in ends.items()]
         return sum(counts) if min(counts, default=0) >= 0 else None
 
-    def _write_parts(self, records: DataFrame, writer: str, batch_id: int) -> tuple[Summary, Mapping[str, int]]:
+    def _write_parts(self, records: DataFrame, writer: str, batch_id: int) -> tuple[Summary, Counter[str]]:
         records = records.persist()
         counts: Counter[str] = Counter()
         try:

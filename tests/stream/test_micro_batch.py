@@ -57,6 +57,14 @@ def write_history(spark: SparkSession, path: Path, cuts: list[int]) -> list[Batc
     return outcomes
 
 
+def write_offset_log(path: Path, ends: list[int]) -> None:
+    """Write what Spark writes of each batch before it begins: then the job knows how many records it has at most."""
+    directory = path / "_checkpoints" / "default" / "offsets"
+    directory.mkdir(parents=True)
+    for batch_id, end in enumerate(ends):
+        (directory / str(batch_id)).write_text(f'v1\n{{}}\n{{"topic":{{"0":{end}}}}}\n', "utf-8")
+
+
 def content(path: Path) -> dict[str, Any]:
     opened = WarehouseReader(path)
     return {
@@ -93,6 +101,35 @@ def test_many_records_give_the_same_tables_as_few(
 def test_where_batches_end_makes_no_difference(spark: SparkSession, few: Path, empty_warehouse: Path) -> None:
     write_history(spark, empty_warehouse, [3, 10, 11, 39])
     assert content(empty_warehouse) == content(few)
+
+
+def test_batches_that_one_job_reads_give_the_same_tables(
+    spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts = [3, 10, 36, 37]  # the fourth batch holds nothing but an offset commit
+    monkeypatch.setattr(MicroBatchWriter, "_write_many", lambda *_: pytest.fail("the batches are small"))
+    read = MicroBatchWriter._write_parts
+    parts: list[int] = []
+    monkeypatch.setattr(MicroBatchWriter, "_write_parts", lambda *args: (parts.append(args[-1]), read(*args))[1])
+    write_offset_log(empty_warehouse, [*cuts, len(list(history()))])
+    outcomes = write_history(spark, empty_warehouse, cuts)
+    assert parts == [0]  # Spark wrote no offsets before the first batch
+    assert content(empty_warehouse) == content(few)
+    assert [sum(outcome.by_type.values()) for outcome in outcomes] == [3, 7, 26, 0, 3, 3]
+    assert outcomes[-2].by_type == {24: 1, -1: 1, 17: 1}
+
+
+def test_a_record_that_is_too_large_to_be_read_at_once_is_written_as_well(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_records, "FEW_BYTES", 2_000)
+    write_offset_log(empty_warehouse, [5, 9])
+    write = MicroBatchWriter(DeltaWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
+    small = encode(17, {"group_id": "g"}, {"epoch": 2})
+    large = encode(23, {"group_id": "g"}, {"epoch": 0, "subtopologies": [{"source_topics": ["t" * 700]}]})
+    write(batch(spark, [(5, START, *small), (6, START, *large)]), 1)
+    (row,) = WarehouseReader(empty_warehouse).rows("SELECT subtopologies FROM groups")
+    assert row["subtopologies"][0]["source_topics"] == ["t" * 700]
 
 
 @pytest.mark.parametrize("few_records", [0, 20_000])

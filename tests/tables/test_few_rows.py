@@ -1,0 +1,149 @@
+"""A few rows written by delta-rs give the same table as Spark would, whoever wrote the files before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streaming_app.tables import delta_writer, few_rows
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.few_rows import FewRowsWriter, append_once
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NUMBERS = range(40)
+
+
+def rows(path: Path, states: Mapping[str, str]) -> pa.Table:
+    """Return rows of groups in these states; every other column is null."""
+    schema = pa.schema(DeltaTable(path / "groups").schema().to_arrow())
+    values = {"cluster": ["default"] * len(states), "group_id": list(states), "state": list(states.values())}
+    arrays = [pa.array(values.get(f.name, [None] * len(states)), f.type) for f in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def states(path: Path) -> list[tuple[str, str]]:
+    """Return the groups and their states, doubles included."""
+    found = WarehouseReader(path).rows("SELECT group_id, state FROM groups ORDER BY group_id, state")
+    return [(row["group_id"], row["state"]) for row in found]
+
+
+def engines(path: Path) -> list[str]:
+    """Return what wrote the versions of the table, the first one first."""
+    return [commit["engineInfo"][:8] for commit in DeltaTable(path / "groups").history()[::-1]]
+
+
+@pytest.fixture
+def writer(spark: SparkSession, empty_warehouse: Path) -> DeltaWriter:
+    return DeltaWriter(spark, str(empty_warehouse), "default")
+
+
+def replace(few: FewRowsWriter, path: Path, changes: Mapping[str, str], removed: Sequence[str] = ()) -> None:
+    few.replace_groups(rows(path, changes), [*changes, *removed])
+
+
+def test_rows_that_spark_marked_as_deleted_do_not_come_back(
+    writer: DeltaWriter, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, few = empty_warehouse, FewRowsWriter(writer)
+    few.add_groups(rows(path, {f"g{number:02}": "Empty" for number in NUMBERS}))
+    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", 0)
+    replace(few, path, {"g03": "Stable", "g05": "Stable"}, removed=["g07"])
+    assert list((path / "groups").glob("deletion_vector*.bin"))
+    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", 1 << 30)
+    replace(few, path, {"g03": "NotReady", "g04": "NotReady"}, removed=["g08"])
+    changed = {"g03": "NotReady", "g04": "NotReady", "g05": "Stable"}
+    left = [f"g{number:02}" for number in NUMBERS if number not in {7, 8}]
+    assert states(path) == [(group, changed.get(group, "Empty")) for group in left]
+    assert engines(path)[-3:] == ["delta-rs", "Apache-S", "delta-rs"]
+    assert few.version("groups") == DeltaTable(path / "groups").version()
+
+
+def test_rows_of_other_clusters_stay(writer: DeltaWriter, empty_warehouse: Path, spark: SparkSession) -> None:
+    path, few = empty_warehouse, FewRowsWriter(writer)
+    few.add_groups(rows(path, {"g": "Empty"}))
+    other = FewRowsWriter(DeltaWriter(spark, str(path), "other"))
+    own = rows(path, {"g": "Stable"})
+    other.replace_groups(
+        own.set_column(own.schema.get_field_index("cluster"), own.field("cluster"), [["other"]]), ["g"]
+    )
+    replace(few, path, {"g": "Dead"})
+    assert states(path) == [("g", "Dead"), ("g", "Stable")]
+
+
+def test_a_compacted_table_has_small_files_with_ranges_of_group_ids(
+    writer: DeltaWriter, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, few = empty_warehouse, FewRowsWriter(writer)
+    for first in range(4):  # files with ids from the whole range
+        few.add_groups(rows(path, {f"g{number:02}": "Empty" for number in NUMBERS[first::4]}))
+    before = states(path)
+    monkeypatch.setattr(delta_writer, "_GROUP_FILE_BYTES", 10 << 10)
+    writer.compact("groups")
+    files = pa.table(DeltaTable(path / "groups").get_add_actions()).sort_by("path").to_pylist()
+    ranges = sorted((file["min"]["group_id"], file["max"]["group_id"]) for file in files)
+    assert len(ranges) > 2
+    assert all(last < first for (_, last), (first, _) in pairwise(ranges))
+    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", max(file["size_bytes"] for file in files))
+    replace(few, path, {"g11": "Stable"})
+    assert engines(path)[-1] == "delta-rs"  # as it touches one file only
+    assert states(path) == [(group, "Stable" if group == "g11" else state) for group, state in before]
+
+
+def test_a_table_of_many_groups_keeps_large_files(
+    writer: DeltaWriter, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, few = empty_warehouse, FewRowsWriter(writer)
+    for first in range(4):
+        few.add_groups(rows(path, {f"g{number:02}": "Empty" for number in NUMBERS[first::4]}))
+    monkeypatch.setattr(delta_writer, "_GROUP_FILE_BYTES", 10 << 10)
+    monkeypatch.setattr(delta_writer, "_LARGE_TABLE_BYTES", 1)
+    writer.compact("groups")
+    assert len(DeltaTable(path / "groups").file_uris()) == 1
+
+
+def test_a_batch_is_appended_once(empty_warehouse: Path) -> None:
+    location = Location.of(empty_warehouse / "groups")
+    versions = [
+        append_once(location, rows(empty_warehouse, {f"batch {batch}": "Empty"}), "app", batch)
+        for batch in (4, 4, 3, 5)
+    ]
+    assert versions == [1, 1, 1, 2]
+    assert [group for group, _ in states(empty_warehouse)] == ["batch 4", "batch 5"]
+
+
+def test_a_deleted_table_is_not_created_by_a_write(empty_warehouse: Path, writer: DeltaWriter) -> None:
+    few, batch = FewRowsWriter(writer), rows(empty_warehouse, {"g": "Empty"})
+    (empty_warehouse / "groups").rename(empty_warehouse / "elsewhere")
+    for write in (few.add_groups, lambda one: few.replace_groups(one, ["g"])):
+        with pytest.raises(Exception, match=r"(?i)no such|not a delta table|no files|not found"):
+            write(batch)
+    assert not (empty_warehouse / "groups" / "_delta_log").exists()
+
+
+def test_a_commit_of_another_process_meanwhile_is_no_failure(
+    writer: DeltaWriter, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, few = empty_warehouse, FewRowsWriter(writer)
+    few.add_groups(rows(path, {"a": "Empty", "b": "Empty"}))
+    open_table, opened = FewRowsWriter._open, []
+
+    def overtake(self: FewRowsWriter, name: str) -> DeltaTable:
+        opened.append(open_table(self, name))
+        if len(opened) == 2:  # the first time, only sizes of files are read
+            DeltaTable(path / "groups").update(updates={"state": "'Dead'"}, predicate="group_id = 'b'")
+        return opened[-1]
+
+    monkeypatch.setattr(FewRowsWriter, "_open", overtake)
+    replace(few, path, {"a": "Stable"})
+    assert len(opened) == 3
+    assert states(path) == [("a", "Stable"), ("b", "Dead")]

@@ -13,12 +13,14 @@ from streaming_app.sandbox.process import Process, last_line
 
 COORDINATES = ("org.apache.kafka:kafka-streams-examples:4.3.1", jars.LOG4J)  # kafka-streams 4.4.0 did not resolve
 INPUT_TOPIC, OUTPUT_TOPIC = "streams-plaintext-input", "streams-wordcount-output"
-_MAIN = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
 _GRACE_SECONDS = 10.0
 
 
 class WordCount(ManagedProcess):
     """One instance of WordCount. Its two topics must exist. Use it as a context manager, or `start()` and `stop()`."""
+
+    program = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+    """The class, or a file of source code, that Java runs with a file of configurations."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class WordCount(ManagedProcess):
         settings = self.directory / "streams.properties"
         with settings.open("w", encoding="latin-1") as file:
             javaproperties.dump(self._configuration, file, timestamp=False)
-        command = [*jvm_command(self.directory, class_path), _MAIN, settings]
+        command = [*jvm_command(self.directory, class_path), self.program, settings]
         self._process = Process(command, self.log_file, grace_seconds=_GRACE_SECONDS)
 
     def check(self) -> None:

@@ -41,7 +41,7 @@ def is_too_long(away: timedelta | None, retention: timedelta) -> bool:
 
 
 def is_gap_too_long(status: JobStatus, at: datetime, retention: timedelta) -> bool:
-    """Return the same for a running job that reaches the end of the topic at `at`.
+    """Return the same for a running job that has read up to the end of the topic by `at`.
 
     The end of reading from the beginning is no gap, even if it took too long: reading again would take as long.
     """

@@ -153,7 +153,7 @@ class Health:
             self._status = replace(
                 status,
                 caught_up=status.caught_up or not left,
-                caught_up_at=status.caught_up_at if left else self._end_of_topic(began_at or now),
+                caught_up_at=status.caught_up_at if left else self._end_of_topic(began_at or now, read_by=now),
                 behind=left,
                 behind_since=_behind_since(status, batch, now),
                 last_success_at=now,
@@ -173,7 +173,7 @@ class Health:
             self._status = replace(
                 self._status,
                 caught_up=True,
-                caught_up_at=self._end_of_topic(at or now),
+                caught_up_at=self._end_of_topic(at or now, read_by=at or now),
                 behind=0,
                 behind_since=None,
                 last_success_at=now,
@@ -217,10 +217,13 @@ class Health:
             at = status.quarantined_at or at
             self._status = replace(status, quarantined=status.quarantined + count, quarantined_at=at)
 
-    def _end_of_topic(self, at: datetime) -> datetime | None:
-        """Return when the job was last at the end of the topic, now that it is there at `at`. Needs the lock."""
+    def _end_of_topic(self, at: datetime, read_by: datetime) -> datetime | None:
+        """Return when the job was last at the end of the topic, now that it has read up to what that was at `at`.
+
+        It read the records until `read_by`, and tombstones may have been removed until then. Needs the lock.
+        """
         retention = self._tombstone_retention
-        if retention is not None and absence.is_gap_too_long(self._status, at, retention):
+        if retention is not None and absence.is_gap_too_long(self._status, read_by, retention):
             self._was_away_too_long = True
             return self._status.caught_up_at
         return at

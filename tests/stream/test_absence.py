@@ -81,3 +81,12 @@ def test_the_end_of_the_topic_is_as_old_as_the_batch_that_read_up_to_it() -> Non
     health = Health()
     health.batch_done(ALL_READ, NOW)
     assert health.status.caught_up_at == NOW
+
+
+def test_tombstones_may_be_removed_while_a_batch_is_read() -> None:
+    now = datetime.now(timezone.utc)
+    health = Health()
+    health.restore(status(caught_up_at=now - timedelta(seconds=30)))
+    health.started_reading(from_beginning=False, tombstone_retention=timedelta(seconds=20))
+    health.batch_done(ALL_READ, began_at=now - timedelta(seconds=15))
+    assert health.was_away_too_long

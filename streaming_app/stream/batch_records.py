@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 FEW_RECORDS = 20_000
 FEW_BYTES = 32 << 20  # of a batch that this process folds: it holds them a few times over, and so does the JVM
 _SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
-_COLUMNS = ("group_bytes", "offset", "partition", "timestamp", "key", "value")
+_BYTES = {"group_bytes", "key", "value"}
+_COLUMNS = ("offset", "partition", "timestamp", "key", "value")
 
 
 class Summary(NamedTuple):
@@ -47,23 +48,22 @@ class Summary(NamedTuple):
 
 def wanted_records(batch: DataFrame) -> DataFrame:
     """Return the records of a micro-batch of the Kafka source that leave the JVM, and the group that each is of."""
-    return batch.where(WANTED_RECORDS).selectExpr(f"{GROUP_BYTES} AS group_bytes", *_COLUMNS[1:])
+    return batch.where(WANTED_RECORDS).selectExpr(f"{GROUP_BYTES} AS group_bytes", *_COLUMNS)
 
 
 def read_few(records: DataFrame, most: int) -> pa.Table | None:
-    """Return records that are `most` at most, with `wanted_records`' columns; None if some of them are too large.
+    """Return records that are `most` at most; None if some of them are too large.
 
     In one Spark job. A record leaves the JVM unless so many of its size would have more than `FEW_BYTES`.
     """
     if most > FEW_RECORDS:
         return None
     largest = FEW_BYTES // max(1, most)
-    bounded = (f"if(size <= {largest}, {name}, NULL) AS {name}" for name in ("group_bytes", "key", "value"))
-    sized = records.selectExpr("*", f"{_SIZE} AS size").selectExpr("offset", "partition", "timestamp", "size", *bounded)
-    table = sized.toArrow()
+    columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
+    table = records.selectExpr("*", f"{_SIZE} AS size").selectExpr("size", *columns).toArrow()
     if table.num_rows and pc.max(table["size"]).as_py() > largest:
         return None
-    return table.select(_COLUMNS)
+    return table.drop_columns("size")
 
 
 def summarize_few(records: pa.Table) -> Summary:

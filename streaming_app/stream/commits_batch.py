@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from schemas.table_definitions import table
+from streaming_app.stream.batch_offsets import BatchOffsets
+from streaming_app.stream.batch_records import read_few
 from streaming_app.stream.group_types import MetadataRecord, type_changes
-from streaming_app.stream.newest_records import GROUP_TYPES, find_newest
+from streaming_app.stream.newest_records import GROUP_TYPES, find_newest, take_newest, wanted_records
 from streaming_app.stream.newest_rows import (
     DRIFTED,
     ROWS_DDL,
@@ -100,23 +102,20 @@ class CommitsBatchWriter:
         self._on_done, self._maintenance = on_done, maintenance
         self._schema = to_arrow_schema(StructType.fromDDL(ROWS_DDL))  # type: ignore[arg-type] # it is a StructType
         self._events_schema = to_arrow_schema(StructType.fromDDL(table("group_events").ddl))  # type: ignore[arg-type]
-        self._versions = TableVersions(writer, commits_checkpoint_location(writer.location, options.cluster), NAMES)
+        checkpoint = commits_checkpoint_location(writer.location, options.cluster)
+        self._offsets = BatchOffsets(checkpoint)
+        self._versions = TableVersions(writer, checkpoint, NAMES)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of the Kafka source into the tables, and run the maintenance that is due."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
-        newest = find_newest(batch).persist()
-        try:
-            (size,) = newest.selectExpr("count(*) AS records", f"coalesce(sum({_SIZE}), 0) AS bytes").collect()
-            if not size["records"]:
-                outcome = CommitsOutcome()
-            elif size["records"] <= _FEW_RECORDS and size["bytes"] <= _FEW_BYTES:
-                outcome = self._write_few(newest.toArrow(), written_by)
-            else:
-                outcome = self._write_many(newest, written_by)
-        finally:
-            newest.unpersist()
+        most = self._offsets.most_records(batch_id)
+        few = read_few(wanted_records(batch), most) if most is not None else None
+        if few is None:
+            outcome = self._write_newest(find_newest(batch), written_by)
+        else:
+            outcome = self._write_few(take_newest(few), written_by)
         written = outcome.commits + outcome.group_records
         if written:
             self._versions.write()
@@ -124,12 +123,26 @@ class CommitsBatchWriter:
         if self._maintenance:
             self._maintenance.after_batch(wrote=self._weight(written) if written else 0)
 
+    def _write_newest(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
+        newest = newest.persist()
+        try:
+            (size,) = newest.selectExpr("count(*) AS records", f"coalesce(sum({_SIZE}), 0) AS bytes").collect()
+            if not size["records"]:
+                return CommitsOutcome()
+            if size["records"] <= _FEW_RECORDS and size["bytes"] <= _FEW_BYTES:
+                return self._write_few(newest.toArrow(), written_by)
+            return self._write_many(newest, written_by)
+        finally:
+            newest.unpersist()
+
     def _weight(self, written: int) -> int:
         """Return for how many commits of `Maintenance` a batch with so many rows counts."""
         limit = max(_TAIL_ROWS, *(self._tables.count_rows(name) // 2 for name in NAMES))
         return max(1, COMMITS_PER_COMPACTION * written // limit)
 
     def _write_few(self, newest: pa.Table, written_by: _Batch) -> CommitsOutcome:
+        if not newest.num_rows:
+            return CommitsOutcome()
         rows = to_rows(microseconds(newest).to_pylist(), self._options)
         self._quarantine(rows.quarantine, written_by)
         self._add_type_changes(rows.group_records, written_by)

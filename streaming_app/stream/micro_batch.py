@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from offsets_decoder import SHIPPED
 from schemas.table_definitions import history_tables
 from streaming_app.errors import JobError
+from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_records import (
     Summary,
     between,
@@ -49,7 +50,7 @@ from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, R
 from streaming_app.stream.slice_plans import SlicePlans
 from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Boundary, Slice
 from streaming_app.stream.table_versions import TableVersions, batch_writers
-from streaming_app.tables.checkpoint_offsets import checkpoint_location, read_batch_ends
+from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.few_rows import FewRowsWriter
 
 if TYPE_CHECKING:
@@ -154,10 +155,10 @@ class MicroBatchWriter:
         options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, offsets.get(EVENTS.table, {}))
         self._fold = partial(fold_stream, schema=self._schema, options=options)
         self._topics = topics
-        self._checkpoint = checkpoint_location(writer.location, cluster)
-        self._ends: tuple[int, Mapping[int, int] | None] = (-1, None)  # of a batch: its number, its end offsets
-        self._plans = SlicePlans(writer.files, self._checkpoint)
-        self._versions = TableVersions(writer, self._checkpoint, version=self._few_rows_writer.version)
+        checkpoint = checkpoint_location(writer.location, cluster)
+        self._offsets = BatchOffsets(checkpoint)
+        self._plans = SlicePlans(writer.files, checkpoint)
+        self._versions = TableVersions(writer, checkpoint, version=self._few_rows_writer.version)
         self._topics_writer = ""  # of the batch that is written
         self._times = BatchTimes()  # of the same
         self._lock = Lock()  # held while the tables are read, folded and written
@@ -188,7 +189,7 @@ class MicroBatchWriter:
         self._times = BatchTimes()
         records = wanted_records(batch)
         with self._times.measure("read"):
-            most = self._most_records(batch_id)
+            most = self._offsets.most_records(batch_id)
             few = read_few(records, most) if most is not None and self._plans.is_whole else None
         if few is None:
             summary, counts = self._write_parts(records, writer, batch_id)
@@ -202,18 +203,6 @@ class MicroBatchWriter:
         self._on_done(batch_id, BatchOutcome(**totals, by_type=summary.by_type, seconds=self._times.seconds))
         if self._maintenance:
             self._maintenance.after_batch(wrote=any(totals.values()))
-
-    def _most_records(self, batch_id: int) -> int | None:
-        """Return how many records the batch has at most: those between its offsets. None if they are not known."""
-        number, starts = self._ends
-        if number != batch_id - 1:
-            starts = read_batch_ends(self._checkpoint, batch_id - 1)
-        ends = read_batch_ends(self._checkpoint, batch_id)
-        self._ends = (batch_id, ends)
-        if starts is None or ends is None:
-            return None
-        counts = [end - starts.get(partition, 0) for partition, end in ends.items()]
-        return sum(counts) if min(counts, default=0) >= 0 else None
 
     def _write_parts(self, records: DataFrame, writer: str, batch_id: int) -> tuple[Summary, Counter[str]]:
         records = records.persist()
@@ -328,6 +317,7 @@ class MicroBatchWriter:
                 self._listener.on_bulk_change()
         finally:
             folded.unpersist()
+        self._few_rows_writer.forget_versions()
         self._refresh_reasons(batch)
         return counts
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from streaming_app.stream.source import type_condition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 LEGACY_COMMIT, COMMIT = 0, 1
@@ -49,12 +50,20 @@ def find_newest(batch: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name; Spark is loaded by those who need it
 
-    records = batch.where(WANTED).selectExpr(
-        "partition", f"{_ENTITY} AS entity", "offset", "timestamp", f"{_VALUE} AS value"
-    )
     newest = F.max_by(F.struct("offset", "timestamp", "value"), "offset").alias("newest")
-    return (
-        records.groupBy("partition", "entity")
-        .agg(newest)
-        .selectExpr("partition", "newest.offset", "newest.timestamp", "entity AS key", "newest.value")
-    )
+    of_key = wanted_records(batch).groupBy("partition", "key").agg(newest)
+    return of_key.selectExpr("partition", "newest.offset", "newest.timestamp", "key", "newest.value")
+
+
+def wanted_records(batch: DataFrame) -> DataFrame:
+    """Return the records that this reads, with `COLUMNS` as `find_newest` has them."""
+    return batch.where(WANTED).selectExpr("partition", "offset", "timestamp", f"{_ENTITY} AS key", f"{_VALUE} AS value")
+
+
+def take_newest(records: pa.Table) -> pa.Table:
+    """Return what `find_newest` returns, of few `wanted_records`."""
+    keys = zip(records["partition"].to_pylist(), records["key"].to_pylist(), strict=True)
+    newest: dict[tuple[int, bytes], tuple[int, int]] = {}
+    for place, (key, offset) in enumerate(zip(keys, records["offset"].to_pylist(), strict=True)):
+        newest[key] = max(newest.get(key, (-1, -1)), (offset, place))
+    return records.select(COLUMNS).take([place for _, place in newest.values()])

@@ -13,6 +13,7 @@ from streaming_app.errors import JobError, java_error_message
 from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.reader import query_table, quote, time_literal
 from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
 from streaming_app.tables.table_locks import writing
 
@@ -62,7 +63,6 @@ _FEW_ROWS_CONF = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",  # the rows are known to match the condition
 }
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
 _STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 
@@ -137,10 +137,6 @@ class DeltaWriter:
         """Return what identifies this cluster's rows in a table: it differs for a table created again or elsewhere."""
         return f"{(self._location / name).delta_table().metadata().id}/{self._cluster}"
 
-    def version(self, name: str) -> int:
-        """Return the version of a table after the last commit of this process, without reading its log again."""
-        return int(self._delta_log(name).unsafeVolatileSnapshot().version())
-
     def highest_offsets(
         self,
         name: str,
@@ -151,32 +147,26 @@ class DeltaWriter:
     ) -> dict[int, int]:
         """Return the highest offset in a table by partition of the topic, of the rows whose time is after `after`.
 
-        `where` is a condition of Spark SQL that limits the rows further.
+        `where` is a condition of SQL that limits the rows further.
         """
-        if self.is_empty(name):
-            return {}
-        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
-
-        rows = self._rows(name)
+        condition = self._own_rows()
         if after is not None:
-            rows = rows.where(F.col(time_column) > F.lit(after))
+            condition += f" AND {time_column} > {time_literal(after)}"
         if where is not None:
-            rows = rows.where(where)
-        return dict(rows.groupBy(partition_column).max("offset").collect())
+            condition += f" AND {where}"
+        query = f'SELECT "{partition_column}", max("offset") FROM t WHERE {condition} GROUP BY 1'  # noqa: S608 - quoted
+        partitions, offsets = query_table(self._location / name, query).columns
+        return dict(zip(partitions.to_pylist(), offsets.to_pylist(), strict=True))
 
     def newest(self, name: str, time_column: str) -> datetime | None:
         """Return the latest time in a column of a table, aware; None if it holds none."""
-        if self.is_empty(name):
-            return None
-        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
-
-        # As a number: collect() would return a time without a zone.
-        (row,) = self._rows(name).select(F.max(F.unix_micros(time_column)).alias("us")).collect()
-        return None if row["us"] is None else _EPOCH + timedelta(microseconds=row["us"])
+        query = f"SELECT max({time_column}) FROM t WHERE {self._own_rows()}"  # noqa: S608 - quoted
+        newest: datetime | None = query_table(self._location / name, query).column(0)[0].as_py()
+        return newest
 
     def delete_groups(self) -> None:
         """Delete the rows of all groups of this cluster."""
-        self._delta_table("groups").delete(self._is_own())
+        (self._location / "groups").delta_table().delete(self._own_rows())
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` exactly once: Delta skips the same writer and batch the second time."""
@@ -288,6 +278,10 @@ class DeltaWriter:
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
         return F.col(column) == F.lit(self._cluster)
+
+    def _own_rows(self) -> str:
+        """Return the same condition as SQL for delta-rs."""
+        return f"cluster = {quote(self._cluster)}"
 
     def _delta(self) -> Any:  # noqa: ANN401 - a Java package
         jvm: Any = self._spark._jvm  # noqa: SLF001 - the JVM has no public name

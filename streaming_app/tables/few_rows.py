@@ -59,6 +59,7 @@ class FewRowsWriter:
     def rewrite_events(self, events: pa.Table, retracted: pa.Table) -> None:
         """Replace events by others, see `DeltaWriter.rewrite_events`."""
         self._spark_writer.rewrite_events(*map(self._to_dataframe, (events, retracted)))
+        self._versions.pop("group_events", None)
 
     def add_groups(self, rows: pa.Table) -> None:
         """Append the rows of groups that are not in the table yet."""
@@ -74,10 +75,17 @@ class FewRowsWriter:
             _retry_conflicts(lambda: self._overwrite_groups(rows, group_ids))
         else:
             self._spark_writer.replace_groups(self._to_dataframe(rows), group_ids)
+            self._versions.pop("groups", None)
 
     def version(self, name: str) -> int:
-        """Return the version of a table after the last commit of this process, without reading its log again."""
-        return max(self._versions.get(name, -1), self._spark_writer.version(name))
+        """Return the version of a table after the last write of this object, if it was not Spark's, or a later one."""
+        if name not in self._versions:
+            self._versions[name] = self._open(name).version()
+        return self._versions[name]
+
+    def forget_versions(self) -> None:
+        """Learn that Spark has written the tables."""
+        self._versions.clear()
 
     def _overwrite_groups(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
         from deltalake import write_deltalake  # noqa: PLC0415 - as above

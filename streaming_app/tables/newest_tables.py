@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas.table_definitions import Table, table
 from streaming_app.tables.few_rows import append_once
-from streaming_app.tables.reader import quote
+from streaming_app.tables.reader import query_table, quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,14 +88,9 @@ class NewestTables:
 
     def _query(self, name: str, columns: str, where: str) -> list[dict[str, Any]]:
         """Run a query on this cluster's rows of a table, by delta-rs: Spark takes a second to plan it."""
-        import pyarrow as pa  # noqa: PLC0415 - as above
-        from deltalake import QueryBuilder  # noqa: PLC0415 - as above
-
-        builder = QueryBuilder().register(name, (self._writer.location / name).delta_table())
-        own = f"cluster = {quote(self._cluster)} AND {where}"
-        rows: list[dict[str, Any]] = pa.table(
-            builder.execute(f"SELECT {columns} FROM {name} WHERE {own}").read_all()  # noqa: S608 - quoted
-        ).to_pylist()
+        condition = f"cluster = {quote(self._cluster)} AND {where}"
+        found = query_table(self._writer.location / name, f"SELECT {columns} FROM t WHERE {condition}")  # noqa: S608 - quoted
+        rows: list[dict[str, Any]] = found.to_pylist()
         return rows
 
     def count_rows(self, name: str) -> int:

@@ -61,6 +61,12 @@ class WarehouseReader:
         ]
 
 
+def query_table(location: Location, sql: str) -> pa.Table:
+    """Return the result of a query of one table, which it names `t`. Raises delta-rs' errors."""
+    builder = QueryBuilder().register("t", location.delta_table())
+    return pa.table(builder.execute(sql).read_all())
+
+
 def open_table(location: Location) -> DeltaTable:
     """Open the table at `location`. Raises WarehouseError if there is none, or it has another format."""
     try:

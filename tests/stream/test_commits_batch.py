@@ -18,7 +18,7 @@ from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from tests.stream.frames import Pair, batch
+from tests.stream.frames import Pair, batch, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,6 +112,19 @@ def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list
     assert event["at"] == START + timedelta(seconds=9)
     (bad,) = expected["quarantine"]
     assert (bad["error_kind"], bad["offset"], bad["group_id"]) == ("UnknownValueVersion", 15, None)
+
+
+def test_batches_that_one_job_reads_give_the_same_tables(
+    spark: SparkSession,
+    expected: dict[str, list[dict[str, Any]]],
+    empty_warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuts = [3, 9, 10, 15]
+    monkeypatch.setattr(commits_batch, "find_newest", lambda _: pytest.fail("the batches are small"))
+    write_offset_log(empty_warehouse / "_checkpoints" / "default~offsets", [*cuts, len(list(history()))])
+    write(spark, empty_warehouse, cuts)
+    assert content(empty_warehouse) == expected
 
 
 @pytest.mark.parametrize("few_records", [100_000, 0], ids=["by this process", "by Spark's workers"])

@@ -13,6 +13,7 @@ from tests.bench import (
     offsets,
     page,
     rules,
+    startup,
     throughput,
     touched,
     week,
@@ -35,6 +36,7 @@ WITH_A_BROKER = {
     "throughput": lambda shared: throughput.run(shared, asked.commits, asked.groups),
     "freshness": lambda shared: [freshness.run(shared, groups) for groups in (100, 10_000)],
     "floor": lambda shared: [floor.run(shared, groups) for groups in (100, 10_000)],
+    "startup": startup.run,
     "touched": touched.run,
     "catchup": lambda shared: catchup.run(shared, 10_000, 10),
     "notification": lambda shared: notification.run(shared, 10_000),
@@ -54,6 +56,6 @@ for name, bench in ALONE.items():
     if name in asked.which:
         bench()
 if wanted := [name for name in WITH_A_BROKER if name in asked.which]:
-    with open_harness(with_spark=wanted != ["week"]) as shared:
+    with open_harness(with_spark=not set(wanted) <= {"startup", "week"}) as shared:
         for name in wanted:
             WITH_A_BROKER[name](shared)

@@ -1,0 +1,32 @@
+"""What `startup` compares the job with: a process with a bare Spark session that does one batch and ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streaming_app.job.session import start_spark
+from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.stream.source import read_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def main(server: str, topic: str, table: str) -> None:
+    """Append one row to a table with the number of records that are new since the checkpoint."""
+    spark = start_spark(Path(f"{table}.log"))
+    properties = client_properties(server, None)
+    records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000_000)
+
+    def write(batch: DataFrame, _batch_id: int) -> None:
+        batch.selectExpr("count(*) AS records").coalesce(1).write.format("delta").mode("append").save(table)
+
+    stream = records.writeStream.foreachBatch(write).trigger(availableNow=True)
+    stream.option("checkpointLocation", f"{table}-checkpoint").start().awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

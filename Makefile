@@ -1,6 +1,6 @@
 # make run    the main job on its embedded default: a local broker with streams groups, then the tables
 # make test   every test, against a real broker
-# make test-fast   the tests that start neither a broker nor Spark nor another JVM nor a browser
+# make test-fast   the tests that start neither a broker nor Spark nor another JVM nor a browser, and take little time
 # make bench  benchmarks, as ratios to stated rivals
 # make lint   ruff, mypy, import-linter
 # make docs   the documentation as HTML in build/docs, its generated parts written first; warnings are errors
@@ -25,7 +25,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --reruns 1 -rR $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not broker and not spark and not java and not browser" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

@@ -14,6 +14,7 @@ NEEDED_BY_FIXTURE = {
     "create_warehouse": "spark",
     "oracles": "java",
     "kafka_reason": "java",
+    "release": "java",
     "chromium": "browser",
 }
 """Fixture to mark: a test that uses the fixture, directly or through another one, needs what the mark says."""

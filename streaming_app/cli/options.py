@@ -14,6 +14,7 @@ from streaming_app.config import defaults, environment
 from streaming_app.errors import UserError
 from streaming_app.escapes import escape
 from streaming_app.names import is_name
+from streaming_app.process_exit import abandon_threads
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
@@ -213,6 +214,10 @@ def handle_errors(command: Command) -> Command:
 
     @functools.wraps(command)
     def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the command's arguments
+        with abandon_threads():
+            return run(*args, **kwargs)
+
+    def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
         try:
             return command(*args, **kwargs)
         except UserError as error:

@@ -14,6 +14,7 @@ pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install '.[do
 pytest.importorskip("myst_parser", reason="myst-parser is not installed: pip install '.[docs]'")
 
 
+@pytest.mark.slow
 def test_sphinx_builds_every_page_without_a_warning(tmp_path: Path) -> None:
     options = ["-W", "--keep-going", "-n", "-q", "-b", "html", "-d", tmp_path / "doctrees"]
     built = subprocess.run(

@@ -13,6 +13,7 @@ from tests.histories.incidents import INCIDENTS
 from tests.histories.ordinary import ORDINARY
 from tests.histories.page import PAGE, outcomes, render_page
 
+pytestmark = pytest.mark.slow
 _COMPARED = ("Rolling restart of 6 instances", "The only instance is up for 20 s in every 320 s", "A member is stuck")
 
 

@@ -147,3 +147,30 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
     replace(few, path, {"a": "Stable"})
     assert len(opened) == 3
     assert states(path) == [("a", "Stable"), ("b", "Dead")]
+
+
+def test_checkpoints_of_the_log_keep_what_spark_marked_as_deleted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(delta_writer._PROPERTIES, "delta.checkpointInterval", "2")
+    writer = DeltaWriter(spark, str(tmp_path), "default")
+    writer.prepare()
+    few = FewRowsWriter(writer)
+    few.add_groups(rows(tmp_path, {f"g{number:02}": "Empty" for number in NUMBERS}))
+    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", 0)
+    replace(few, tmp_path, {}, removed=["g07", "g08"])
+    expected = states(tmp_path)
+    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", 1 << 30)
+    for number in range(5):
+        few.add_groups(rows(tmp_path, {f"h{number}": "Empty"}))
+    expected += [(f"h{number}", "Empty") for number in range(5)]
+    log = tmp_path / "groups" / "_delta_log"
+    checkpoints = sorted(log.glob("*.checkpoint.parquet"))
+    assert len(checkpoints) >= 2
+    last = int(checkpoints[-1].name[:20])
+    for commit in log.glob("*.json"):
+        if int(commit.name[:20]) < last:
+            commit.unlink()  # what is before a checkpoint is read from it
+    assert states(tmp_path) == expected
+    seen = spark.newSession().read.format("delta").load(str(tmp_path / "groups")).collect()
+    assert sorted((row["group_id"], row["state"]) for row in seen) == expected

@@ -16,7 +16,8 @@ from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.stream.health import Health
-from streaming_app.tables.delta_writer import DeltaWriter, missing_tables
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.table_creation import missing_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,20 +1,18 @@
-"""Creates, upgrades and writes the Delta tables, for the job. `schemas/tables/` defines what a row means."""
+"""Writes the Delta tables with Spark, for the job, and maintains them. `few_rows` writes a few rows without Spark."""
 
 from __future__ import annotations
 
-import json
-import re
 from datetime import datetime, timedelta, timezone
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
-from streaming_app.errors import JobError, java_error_message
+from schemas.table_definitions import Table, table
 from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
-from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import query_table, quote, time_literal
 from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
+from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal
+from streaming_app.tables.table_creation import prepare_tables
 from streaming_app.tables.table_locks import writing
 
 if TYPE_CHECKING:
@@ -24,47 +22,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-LOG_RETENTION_HOURS = 3
-_PROPERTIES = {
-    FORMAT_PROPERTY: str(WAREHOUSE_FORMAT),
-    "delta.enableDeletionVectors": "true",  # replacing a few groups then rewrites no large file
-    "delta.checkpointInterval": "50",  # at a commit a second, the default of 10 would be costly
-    # A commit a second leaves many files, and each commit lists those of the log: with 170,000 of them it took five
-    # times as long. The history for users is in group_events; old versions serve time travel and concurrent readers.
-    "delta.logRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
-    "delta.deletedFileRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
-}
-_BY_DELTA_RS = {"delta.enableDeletionVectors": "false"}  # delta-rs writes the table, and does not write them
-_REPLACED = {  # as a whole, every half minute or so: old versions would soon be larger than all else
-    **_BY_DELTA_RS,
-    "delta.logRetentionDuration": "interval 30 minutes",
-    "delta.deletedFileRetentionDuration": "interval 30 minutes",
-}
-_TABLE_PROPERTIES = {
-    **dict.fromkeys(("alerts", "offset_commits", "group_records"), _BY_DELTA_RS),
-    "lag": _REPLACED,
-    "lag_history": _BY_DELTA_RS,
-    "log_ends": _REPLACED,
-    "task_copies": _REPLACED,
-}
 _MAX_FILE_BYTES_CONF = "spark.databricks.delta.optimize.maxFileSize"
 _GROUP_FILE_BYTES = 128 << 10  # of files of groups, unless these have more than the next many bytes in all
 _LARGE_TABLE_BYTES = 32 << 20
 _ROWS_PER_GROUP_FILE = 500  # of the first ones, which have about that size
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
-# Group ids are in some of the SQL text below, and whoever may join a group chooses its id. Spark would replace `${...}`
-# in it by settings, and with the second setting would not understand `_literal`.
-_SQL_TEXT_CONF = {
-    "spark.sql.variable.substitute": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",
-}
 _FEW_ROWS_CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",  # the rows are known to match the condition
 }
-_MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
-_STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 
 
 class DeltaWriter:
@@ -79,7 +46,7 @@ class DeltaWriter:
         self.cluster = self._cluster = cluster
         self.files = warehouse_files(self._location, spark)
         self._preparing = Lock()
-        for name, value in _SQL_TEXT_CONF.items():
+        for name, value in SQL_TEXT_CONF.items():
             spark.conf.set(name, value)
 
     def prepare(self) -> set[str]:
@@ -88,22 +55,7 @@ class DeltaWriter:
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams do it when they start
-            return self._prepare()
-
-    def _prepare(self) -> set[str]:
-        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
-        from pyspark.errors import PySparkException  # noqa: PLC0415
-
-        try:
-            missing = missing_tables(self._location)
-            for definition in missing:
-                self._create(self._path(definition.name), definition)
-            for definition in tables():
-                if definition not in missing:
-                    self._upgrade(self._location / definition.name, definition)
-        except (PySparkException, Py4JJavaError) as error:
-            raise JobError(f"Cannot write the warehouse {self._location}: {_describe_java_error(error)}") from None
-        return {definition.name for definition in missing}
+            return prepare_tables(self._spark, self._location)
 
     def without_codegen(self) -> DeltaWriter:
         """Return a writer whose session interprets its plans: for a few rows, compiling takes longer than it saves."""
@@ -126,7 +78,7 @@ class DeltaWriter:
 
     def replace_rows(self, name: str, rows: DataFrame) -> None:
         """Replace all rows of this cluster in a table, in one commit; `rows` may be read from it."""
-        condition = f"cluster = {_literal(self._cluster)}"
+        condition = f"cluster = {literal(self._cluster)}"
         rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path(name))
 
     def is_empty(self, name: str) -> bool:
@@ -203,7 +155,7 @@ class DeltaWriter:
 
     def replace_groups(self, rows: DataFrame, group_ids: Sequence[str]) -> None:
         """Replace the rows of exactly these groups by `rows`, in one commit. Delta takes the condition as text only."""
-        condition = f"cluster = {_literal(self._cluster)} AND group_id IN ({', '.join(map(_literal, group_ids))})"
+        condition = f"cluster = {literal(self._cluster)} AND group_id IN ({', '.join(map(literal, group_ids))})"
         rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path("groups"))
 
     def merge_groups(self, rows: DataFrame) -> None:
@@ -221,7 +173,7 @@ class DeltaWriter:
         """
         self._spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(_MIN_FILE_BYTES))
         with writing(self._location / name):
-            optimize = self._delta_table(name).optimize().where(f"cluster = {_literal(self._cluster)}")
+            optimize = self._delta_table(name).optimize().where(f"cluster = {literal(self._cluster)}")
             if name == "groups" and self._bytes(name) <= _LARGE_TABLE_BYTES:
                 self._spark.conf.set(_MAX_FILE_BYTES_CONF, str(_GROUP_FILE_BYTES))
                 optimize.executeZOrderBy("group_id")
@@ -250,7 +202,7 @@ class DeltaWriter:
     def _delete_expired(self, definition: Table, days: float) -> int:
         name = definition.name
         end = datetime.now(timezone.utc) - timedelta(days=days)
-        condition = f"cluster = {_literal(self._cluster)} AND {definition.expires_by} < TIMESTAMP '{end.isoformat()}'"
+        condition = f"cluster = {literal(self._cluster)} AND {definition.expires_by} < TIMESTAMP '{end.isoformat()}'"
         expired = self._spark.read.format("delta").load(self._path(name)).where(condition)
         if name not in SELECT_ROWS_TO_KEEP:
             if count := expired.count():
@@ -297,79 +249,3 @@ class DeltaWriter:
 
     def _path(self, name: str) -> str:
         return str(self._location / name)
-
-    def _upgrade(self, location: Location, definition: Table) -> None:
-        """Add the columns that an older release did not have; in its rows they are null."""
-        from pyspark.sql.types import StructType  # noqa: PLC0415 - only the job loads Spark
-
-        from streaming_app.tables.schema_evolution import UnknownColumnError, missing_columns  # noqa: PLC0415 - as above
-
-        actual = StructType.fromJson(json.loads(location.delta_table().schema().to_json()))
-        try:
-            for column, column_type in missing_columns(actual, StructType.fromDDL(definition.ddl)):
-                self._spark.sql(f"ALTER TABLE delta.{_identifier(location)} ADD COLUMNS ({column} {column_type})")
-        except UnknownColumnError as error:
-            raise JobError(
-                f"{location} has a column {error} that this release does not know: use the release that created it"
-            ) from None
-
-    def _create(self, location: str, definition: Table) -> None:
-        """Create a table with Spark: delta-rs would enable table features that Delta 4.0 does not need."""
-        columns = ", ".join(f"{c.name} {c.type} COMMENT {_literal(c.about)}" for c in definition.columns)
-        statistics = ",".join(name for name in definition.names if name in _STATISTICS_COLUMNS)
-        properties = ", ".join(
-            f"{_literal(name)} = {_literal(value)}"
-            for name, value in {
-                **_PROPERTIES,
-                **_TABLE_PROPERTIES.get(definition.name, {}),
-                "delta.dataSkippingStatsColumns": statistics,
-            }.items()
-        )
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS delta.{_identifier(location)} ({columns}) USING delta "
-            f"PARTITIONED BY (cluster) COMMENT {_literal(definition.about)} TBLPROPERTIES ({properties})"
-        )
-
-
-def missing_tables(warehouse: Location) -> list[Table]:
-    """Return the tables that do not exist yet. Raises JobError if one that exists has another format.
-
-    By delta-rs: it opens a table in milliseconds and needs no Spark, which would run a job for each.
-    """
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
-
-    missing = []
-    for definition in tables():
-        location = warehouse / definition.name
-        try:
-            if not location.is_delta_table():
-                missing.append(definition)
-                continue
-            table_format = location.delta_table().metadata().configuration.get(FORMAT_PROPERTY)
-        except (DeltaError, OSError) as error:
-            raise JobError(f"Cannot read the warehouse {warehouse}: {describe_error(error)}") from None
-        if table_format != str(WAREHOUSE_FORMAT):
-            other = "was not created by streams-groups" if table_format is None else f"has format {table_format}"
-            raise JobError(
-                f"{location} {other}, and this release writes format {WAREHOUSE_FORMAT}: "
-                "choose another --warehouse, or the release that created it"
-            )
-    return missing
-
-
-def _identifier(name: object) -> str:
-    escaped = str(name).replace("`", "``")
-    return f"`{escaped}`"
-
-
-def _literal(text: str) -> str:
-    """Return `text` as a string literal of Spark SQL, for a session with `_SQL_TEXT_CONF`."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def _describe_java_error(error: Exception) -> str:
-    line = java_error_message(error)
-    if "No FileSystem for scheme" in line or _MISSING_FILE_SYSTEM.search(line):
-        return f"{line}: add the jar for this kind of store with the setting spark.jars.packages, see deploy/README.md"
-    return line

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from schemas.table_definitions import Table, expiring_tables
 from streaming_app.errors import java_error_message
-from streaming_app.tables.delta_writer import LOG_RETENTION_HOURS
 from streaming_app.tables.location import Location
+from streaming_app.tables.table_creation import LOG_RETENTION_HOURS
 
 if TYPE_CHECKING:
     from streaming_app.tables.files import Files

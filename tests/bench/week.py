@@ -38,11 +38,11 @@ import os
 os.environ["STREAMS_GROUPS_OFFSETS__TRIGGER"] = "1"
 from streaming_app.alerts import evaluator
 from streaming_app.stream import batch_records, commits_batch
-from streaming_app.tables import delta_writer, maintenance
+from streaming_app.tables import maintenance, table_creation
 seconds = "interval 30 seconds"
 kept = dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), seconds)
-delta_writer._PROPERTIES.update(kept, **{"delta.checkpointInterval": "10"})
-delta_writer._REPLACED.update(kept)
+table_creation._PROPERTIES.update(kept, **{"delta.checkpointInterval": "10"})
+table_creation._REPLACED.update(kept)
 maintenance.COMMITS_PER_COMPACTION = 10
 maintenance._VACUUM_SECONDS = 30
 commits_batch._TAIL_ROWS = 2_000

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streaming_app.tables import delta_writer, few_rows
+from streaming_app.tables import delta_writer, few_rows, table_creation
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter, append_once
 from streaming_app.tables.location import Location
@@ -152,7 +152,7 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
 def test_checkpoints_of_the_log_keep_what_spark_marked_as_deleted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(delta_writer._PROPERTIES, "delta.checkpointInterval", "2")
+    monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "2")
     writer = DeltaWriter(spark, str(tmp_path), "default")
     writer.prepare()
     few = FewRowsWriter(writer)

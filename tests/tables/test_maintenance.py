@@ -14,7 +14,7 @@ import pytest
 from offsets_decoder import encode
 from schemas.table_definitions import table
 from streaming_app.stream.micro_batch import MicroBatchWriter
-from streaming_app.tables import delta_writer
+from streaming_app.tables import table_creation
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader
@@ -130,8 +130,8 @@ def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, 
 def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(delta_writer._PROPERTIES, "delta.logRetentionDuration", "interval 1 minute")
-    monkeypatch.setitem(delta_writer._PROPERTIES, "delta.checkpointInterval", "3")
+    monkeypatch.setitem(table_creation._PROPERTIES, "delta.logRetentionDuration", "interval 1 minute")
+    monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "3")
     warehouse = DeltaWriter(spark, str(tmp_path), "default")
     warehouse.prepare()
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MAX_FILE_BYTES_CONF = "spark.databricks.delta.optimize.maxFileSize"
 _GROUP_FILE_BYTES = 128 << 10  # of files of groups, unless these have more than the next many bytes in all
 _LARGE_TABLE_BYTES = 32 << 20
+_MAX_FILE_BYTES = 1 << 30  # of other files, as by default
 _ROWS_PER_GROUP_FILE = 500  # of the first ones, which have about that size
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
 _FEW_ROWS_CONF = {
@@ -174,10 +175,10 @@ class DeltaWriter:
         self._spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(_MIN_FILE_BYTES))
         with writing(self._location / name):
             optimize = self._delta_table(name).optimize().where(f"cluster = {literal(self._cluster)}")
-            if name == "groups" and self._bytes(name) <= _LARGE_TABLE_BYTES:
-                self._spark.conf.set(_MAX_FILE_BYTES_CONF, str(_GROUP_FILE_BYTES))
+            is_small = name == "groups" and self._bytes(name) <= _LARGE_TABLE_BYTES
+            self._spark.conf.set(_MAX_FILE_BYTES_CONF, str(_GROUP_FILE_BYTES if is_small else _MAX_FILE_BYTES))
+            if is_small:
                 optimize.executeZOrderBy("group_id")
-                self._spark.conf.unset(_MAX_FILE_BYTES_CONF)
             else:
                 optimize.executeCompaction()
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from streaming_app.stream.source import type_condition
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 LEGACY_COMMIT, COMMIT = 0, 1
@@ -66,4 +67,4 @@ def take_newest(records: pa.Table) -> pa.Table:
     newest: dict[tuple[int, bytes], tuple[int, int]] = {}
     for place, (key, offset) in enumerate(zip(keys, records["offset"].to_pylist(), strict=True)):
         newest[key] = max(newest.get(key, (-1, -1)), (offset, place))
-    return records.select(COLUMNS).take([place for _, place in newest.values()])
+    return records.select(COLUMNS).take(pa.array([place for _, place in newest.values()], pa.int64()))

@@ -16,12 +16,12 @@ from streaming_app.alerts.rules.alert import Alert
 from streaming_app.errors import WarehouseError
 from streaming_app.page.group_summary import STREAMS, GroupSummary
 from streaming_app.page.timeline import DRAWN_KINDS, Events
-from streaming_app.page.words import group_key, iso
+from streaming_app.page.words import group_key
 from streaming_app.queries.freshness import find_staleness
 from streaming_app.queries.history import GroupAt, group_at, read_events
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 
 Row = Mapping[str, Any]
 _Result = TypeVar("_Result")
@@ -122,8 +122,8 @@ class Snapshot:
     def events(self, group_id: str, begin: datetime | None, end: datetime | None) -> Events:
         """Return the events from `begin` to `end` that are drawn; None stands for ever. Raises WarehouseError."""
         drawn = self._detail("events", group_id, _EVENTS, within=_within(begin, end))
-        before = self._detail("before", group_id, _BEFORE, begin=_literal(begin)) if begin else []
-        after = self._detail("after", group_id, _AFTER, end=_literal(end)) if end else []
+        before = self._detail("before", group_id, _BEFORE, begin=time_literal(begin)) if begin else []
+        after = self._detail("after", group_id, _AFTER, end=time_literal(end)) if end else []
         return Events(
             drawn=drawn[::-1],
             is_cut=len(drawn) == MAX_EVENTS,
@@ -149,7 +149,7 @@ class Snapshot:
             events = read_events(reader, self.cluster, group_id, until=at)
             return group_at(events, at) if events else None
 
-        return self._kept((f"at {_literal(at)}", group_id), find)
+        return self._kept((f"at {time_literal(at)}", group_id), find)
 
     def lag_rows(self, group_id: str) -> list[Row]:
         """Return the rows of `lag` of a group; none without that table. Raises WarehouseError."""
@@ -161,12 +161,12 @@ class Snapshot:
         Raises WarehouseError.
         """
         seconds = max(1, round((end - begin).total_seconds() / _LAG_POINTS))
-        limits = {"begin": _literal(begin), "end": _literal(end), "seconds": str(seconds)}
+        limits = {"begin": time_literal(begin), "end": time_literal(end), "seconds": str(seconds)}
         return self._detail("lag_history", group_id, _LAG_HISTORY, **limits)
 
     def lag_at(self, group_id: str, at: datetime) -> list[Row]:
         """Return the newest sample of the lag of each partition up to a time. Raises WarehouseError."""
-        return self._detail("lag_at", group_id, _LAG_AT, at=_literal(at))
+        return self._detail("lag_at", group_id, _LAG_AT, at=time_literal(at))
 
     def topology_diff(self, group_id: str) -> TopologyDiff | None:
         """Return what changed from the topology before the newest to the newest; None if only one is known."""
@@ -212,10 +212,6 @@ def _fill(sql: str, literals: Mapping[str, str]) -> str:
 
 
 def _within(begin: datetime | None, end: datetime | None) -> str:
-    limits = [f"at >= {_literal(begin)}"] if begin else []
-    limits += [f"at <= {_literal(end)}"] if end else []
+    limits = [f"at >= {time_literal(begin)}"] if begin else []
+    limits += [f"at <= {time_literal(end)}"] if end else []
     return " AND ".join(limits) or "true"
-
-
-def _literal(time: datetime) -> str:
-    return f"TIMESTAMP '{iso(time)}'"

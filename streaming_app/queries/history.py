@@ -13,7 +13,7 @@ from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.groups import find_groups
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 
 Event = dict[str, Any]
 """A row of `group_events`."""
@@ -94,7 +94,7 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
 
     Raises WarehouseError if there is no such group, or without `until` no event.
     """
-    limit = f"AND (at IS NULL OR at <= TIMESTAMP '{_format(until, 'microseconds')}')" if until else ""
+    limit = f"AND (at IS NULL OR at <= {time_literal(until)})" if until else ""
     events = reader.rows(
         f"SELECT {_COLUMNS} FROM group_events e WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "  # noqa: S608 - quoted
         f"{limit} ORDER BY at NULLS FIRST, e.offset, kind <> 'created', kind"
@@ -219,5 +219,5 @@ def member_rows(members: Sequence[MemberAt]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _format(time: datetime | None, precision: str = "seconds") -> str:
-    return "" if time is None else time.astimezone(timezone.utc).isoformat(timespec=precision).replace("+00:00", "Z")
+def _format(time: datetime | None) -> str:
+    return "" if time is None else time.astimezone(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaConnectionError, KafkaError, RetriableError
+from kafka.errors import KafkaConnectionError, RetriableError, UnknownBrokerIdError
 from kafka.protocol.consumer import OffsetSpec
 from kafka.protocol.consumer.group import OffsetCommitRequest
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
@@ -185,4 +185,5 @@ def _is_retriable(error: BaseException) -> bool:
     """Return whether the same request may succeed on a retry."""
     if isinstance(error, GroupError):
         return error.code in COORDINATOR_CODES
-    return isinstance(error, (RetriableError, KafkaConnectionError)) and isinstance(error, KafkaError)
+    # A partition without a leader, while a broker starts, is of the broker -1.
+    return isinstance(error, (RetriableError, KafkaConnectionError, UnknownBrokerIdError))

@@ -56,7 +56,7 @@ class DeltaWriter:
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams do it when they start
-            return prepare_tables(self._spark, self._location)
+            return prepare_tables(self._spark, self._location, self.files)
 
     def without_codegen(self) -> DeltaWriter:
         """Return a writer whose session interprets its plans: for a few rows, compiling takes longer than it saves."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, tables
@@ -17,6 +18,7 @@ from streaming_app.tables.spark_sql import identifier, literal
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
 
 LOG_RETENTION_HOURS = 3
@@ -46,7 +48,7 @@ _MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
 _STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 
 
-def prepare_tables(spark: SparkSession, warehouse: Location) -> set[str]:
+def prepare_tables(spark: SparkSession, warehouse: Location, files: Files) -> set[str]:
     """Create missing tables and add missing columns; return the names of the new tables.
 
     Raises JobError if the warehouse cannot be written, or was created by something else.
@@ -57,6 +59,7 @@ def prepare_tables(spark: SparkSession, warehouse: Location) -> set[str]:
     try:
         missing = missing_tables(warehouse)
         for definition in missing:
+            _remove_empty_log(warehouse / definition.name, files)
             _create(spark, warehouse / definition.name, definition)
         for definition in tables():
             if definition not in missing:
@@ -106,6 +109,17 @@ def _upgrade(spark: SparkSession, location: Location, definition: Table) -> None
         raise JobError(
             f"{location} has a column {error} that this release does not know: use the release that created it"
         ) from None
+
+
+def _remove_empty_log(location: Location, files: Files) -> None:
+    """Remove what is left of a creation that was interrupted: Spark would take it for a table, and create none."""
+    log = location / "_delta_log"
+    if location.is_local:
+        with suppress(OSError):  # it is not there, or not empty: another job may be creating the table
+            (log / "_staged_commits").path.rmdir()
+            log.path.rmdir()
+    elif not any(name.endswith((".json", ".parquet")) for name in log.names()):
+        files.remove(log)
 
 
 def _create(spark: SparkSession, location: Location, definition: Table) -> None:

@@ -12,7 +12,7 @@ from offsets_decoder import encode
 from schemas.table_definitions import Table, tables
 from streaming_app.errors import JobError, WarehouseError
 from streaming_app.stream.micro_batch import MicroBatchWriter
-from streaming_app.tables import delta_writer
+from streaming_app.tables import table_creation
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.stream.frames import batch
@@ -51,7 +51,7 @@ def test_tables_of_an_older_release_get_the_missing_columns(
 ) -> None:
     with monkeypatch.context() as before:
         older = [as_of_older_release(definition) for definition in tables() if definition.name != "topologies"]
-        before.setattr(delta_writer, "tables", lambda: tuple(older))
+        before.setattr(table_creation, "tables", lambda: tuple(older))
         DeltaWriter(spark, str(tmp_path), "default").prepare()
     with pytest.raises(WarehouseError, match="created by an older release"):
         WarehouseReader(tmp_path)
@@ -82,7 +82,14 @@ def test_tables_of_a_newer_release_are_rejected_and_the_column_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as after:
-        after.setattr(delta_writer, "tables", lambda: tuple(map(as_of_newer_release, tables())))
+        after.setattr(table_creation, "tables", lambda: tuple(map(as_of_newer_release, tables())))
         DeltaWriter(spark, str(tmp_path), "default").prepare()
     with pytest.raises(JobError, match=r"has a column hat_size that this release does not know"):
         DeltaWriter(spark, str(tmp_path), "default").prepare()
+
+
+def test_a_creation_that_was_interrupted_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("groups", "alerts"):
+        (tmp_path / name / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    assert DeltaWriter(spark, str(tmp_path), "default").prepare() == {one.name for one in tables()}
+    assert WarehouseReader(tmp_path).rows("SELECT * FROM groups") == []

@@ -1,6 +1,6 @@
 """The first catch-up of a log of many groups, from the start of the process: time, and the most memory that it takes.
 
-Memory is sampled every tenth of a second.
+Memory is the proportional size of all processes (PSS), sampled every tenth of a second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections import Counter
 
 from tests.bench.bench_harness import PARTITIONS, Harness
-from tests.bench.memory import resident_by_process
+from tests.bench.memory import proportional_by_process
 from tests.job.job_runner import STREAMS_GROUPS
 
 _LOOK_SECONDS = 0.1
@@ -27,7 +27,7 @@ def run(harness: Harness, groups: int, members: int) -> None:
     started = time.monotonic()
     with subprocess.Popen([*STREAMS_GROUPS, "run", "--once", "--topic", topic, *where], stdout=subprocess.PIPE) as job:
         while job.poll() is None:
-            now = resident_by_process(job.pid)
+            now = proportional_by_process(job.pid)
             peak |= now | {"sum": sum(now.values())}
             time.sleep(_LOOK_SECONDS)
         seconds = time.monotonic() - started

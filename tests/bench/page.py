@@ -122,8 +122,10 @@ def _server(warehouse: Path) -> Iterator[tuple[str, int, float]]:
         assert process.stdout is not None
         url = process.stdout.readline().split()[4]
         httpx2.get(url, timeout=60)
-        yield url, process.pid, time.monotonic() - begin
-        process.terminate()
+        try:
+            yield url, process.pid, time.monotonic() - begin
+        finally:
+            process.terminate()
 
 
 def _requests(url: str) -> None:
@@ -192,6 +194,7 @@ def _in_browser(browser: Browser, warehouse: Path, url: str) -> None:
             "performance.getEntriesByType('navigation')[0].loadEventEnd]"
         )
         print(f"  first contentful paint after {paint:.0f} ms, everything loaded after {loaded:.0f} ms")
+        seen.open("/?q=price-feed")
         delays = []
         for number in range(_CHANGES):
             state = ("NotReady", "Empty")[number % 2]

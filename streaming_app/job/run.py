@@ -68,6 +68,25 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
             report(_STOPPED)  # whatever failed then, failed since the job ends
 
 
+class _Lines:
+    """What the job reports, until its last line. Spark may tell of a batch after that."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report, self._lock, self._ended = report, threading.Lock(), False
+
+    def report(self, line: str) -> None:
+        """Report a line, unless the last one was reported."""
+        with self._lock:
+            if not self._ended:
+                self._report(line)
+
+    def end_with(self, line: str) -> None:
+        """Report the last line."""
+        with self._lock:
+            self._ended = True
+            self._report(line)
+
+
 @contextmanager
 def _listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterator[None]:
     spark.streams.addListener(listener)
@@ -81,6 +100,8 @@ def run_with(
     spark: SparkSession, config: JobConfig, report: Callable[[str], None], stop: threading.Event, log_file: Path
 ) -> None:
     """Run the job in an existing Spark session."""
+    lines = _Lines(report)
+    report = lines.report
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
     from streaming_app.job.background_stream import BackgroundStream, LinkedEvent  # noqa: PLC0415
     from streaming_app.job.commits_stream import CommitsStream  # noqa: PLC0415
@@ -148,4 +169,4 @@ def run_with(
                 stream.wait_for_listeners()
                 commits.finish()
             services.finish()
-    report(_STOPPED if stop.is_set() else "Done: all available records are processed.")
+    lines.end_with(_STOPPED if stop.is_set() else "Done: all available records are processed.")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 FEW_RECORDS = 20_000
 FEW_BYTES = 32 << 20  # of a batch that this process folds: it holds them a few times over, and so does the JVM
-_SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
+SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
+"""The bytes of a record, in SQL."""
 _BYTES = {"group_bytes", "key", "value"}
 _COLUMNS = ("offset", "partition", "timestamp", "key", "value")
 
@@ -60,7 +61,7 @@ def read_few(records: DataFrame, most: int) -> pa.Table | None:
         return None
     largest = FEW_BYTES // max(1, most)
     columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
-    table = records.selectExpr("*", f"{_SIZE} AS size").selectExpr("size", *columns).toArrow()
+    table = records.selectExpr("*", f"{SIZE} AS size").selectExpr("size", *columns).toArrow()
     if table.num_rows and pc.max(table["size"]).as_py() > largest:
         return None
     return table.drop_columns("size")
@@ -81,7 +82,7 @@ def summarize_few(records: pa.Table) -> Summary:
 
 def summarize(records: DataFrame) -> Summary:
     """Return what records amount to."""
-    sizes = records.selectExpr(f"{RECORD_TYPE} AS type", f"{_SIZE} AS size").selectExpr(
+    sizes = records.selectExpr(f"{RECORD_TYPE} AS type", f"{SIZE} AS size").selectExpr(
         "type", "size", f"if(size >= {LARGE_RECORD}, size, 0) AS large"
     )
     rows = sizes.groupBy("type").agg({"*": "count", "size": "sum", "large": "sum"}).collect()
@@ -98,7 +99,7 @@ def partition_offsets(records: DataFrame) -> dict[int, Offsets]:
 
 def large_records(records: DataFrame) -> list[LargeRecord]:
     """Return the large records in the order of (partition, offset): one for 64 kB of the batch at most."""
-    rows = records.where(f"{_SIZE} >= {LARGE_RECORD}").selectExpr("partition", "offset", f"{_SIZE} AS size")
+    rows = records.where(f"{SIZE} >= {LARGE_RECORD}").selectExpr("partition", "offset", f"{SIZE} AS size")
     return sorted(LargeRecord(*row) for row in rows.collect())
 
 

@@ -66,6 +66,6 @@ def all_phases(measured: Mapping[str, float], spark_ms: Mapping[str, float], tot
 
 
 def describe_phases(seconds: Mapping[str, float]) -> str:
-    """Return the phases of a batch for its line: `source 0.1, read 0.3, groups 0.6`, without those of no time."""
-    shown = {phase: f"{seconds.get(phase, 0.0):.1f}" for phase in PHASES}
-    return ", ".join(f"{phase} {text}" for phase, text in shown.items() if text != "0.0")
+    """Return the phases of a batch for its line: `source 0.12, read 0.30, groups 0.05`, without those of no time."""
+    shown = {phase: f"{seconds.get(phase, 0.0):.2f}" for phase in PHASES}
+    return ", ".join(f"{phase} {text}" for phase, text in shown.items() if text != "0.00")

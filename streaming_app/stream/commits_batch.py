@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from schemas.table_definitions import table
 from streaming_app.stream.batch_offsets import BatchOffsets
-from streaming_app.stream.batch_records import read_few
+from streaming_app.stream.batch_records import FEW_BYTES, SIZE, read_few
 from streaming_app.stream.group_types import MetadataRecord, type_changes
 from streaming_app.stream.newest_records import GROUP_TYPES, find_newest, take_newest, wanted_records
 from streaming_app.stream.newest_rows import (
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from streaming_app.tables.newest_tables import NewestTables
 
 _FEW_RECORDS = 100_000  # newest records that this process decodes: 50,000 take it less time than starting workers
-_FEW_BYTES = 32 << 20
-_SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
 _ARROW_BYTES = 8 << 20
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 _FEW_GROUPS = 2_000  # of which the stored records are looked up by name
@@ -98,7 +96,7 @@ class CommitsBatchWriter:
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
-        self._writer, self._tables, self._options = writer, tables, options
+        self._tables, self._options = tables, options
         self._on_done, self._maintenance = on_done, maintenance
         self._schema = to_arrow_schema(StructType.fromDDL(ROWS_DDL))  # type: ignore[arg-type] # it is a StructType
         self._events_schema = to_arrow_schema(StructType.fromDDL(table("group_events").ddl))  # type: ignore[arg-type]
@@ -126,10 +124,10 @@ class CommitsBatchWriter:
     def _write_newest(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
         newest = newest.persist()
         try:
-            (size,) = newest.selectExpr("count(*) AS records", f"coalesce(sum({_SIZE}), 0) AS bytes").collect()
+            (size,) = newest.selectExpr("count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes").collect()
             if not size["records"]:
                 return CommitsOutcome()
-            if size["records"] <= _FEW_RECORDS and size["bytes"] <= _FEW_BYTES:
+            if size["records"] <= _FEW_RECORDS and size["bytes"] <= FEW_BYTES:
                 return self._write_few(newest.toArrow(), written_by)
             return self._write_many(newest, written_by)
         finally:

@@ -106,7 +106,7 @@ class DeltaWriter:
         if after is not None:
             condition += f" AND {time_column} > {time_literal(after)}"
         if where is not None:
-            condition += f" AND {where}"
+            condition += f" AND ({where})"
         query = f'SELECT "{partition_column}", max("offset") FROM t WHERE {condition} GROUP BY 1'  # noqa: S608 - quoted
         partitions, offsets = query_table(self._location / name, query).columns
         return dict(zip(partitions.to_pylist(), offsets.to_pylist(), strict=True))

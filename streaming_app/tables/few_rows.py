@@ -71,9 +71,7 @@ class FewRowsWriter:
 
     def replace_groups(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
         """Replace the rows of exactly these groups by `rows`, in one commit."""
-        if _may_rewrite(self._open("groups"), self._cluster, group_ids):
-            _retry_conflicts(lambda: self._overwrite_groups(rows, group_ids))
-        else:
+        if not _retry_conflicts(lambda: self._overwrite_groups(rows, group_ids)):
             self._spark_writer.replace_groups(self._to_dataframe(rows), group_ids)
             self._versions.pop("groups", None)
 
@@ -87,12 +85,16 @@ class FewRowsWriter:
         """Learn that Spark has written the tables."""
         self._versions.clear()
 
-    def _overwrite_groups(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
+    def _overwrite_groups(self, rows: pa.Table, group_ids: Sequence[str]) -> bool:
+        """Replace the rows of groups unless that rewrites too much; return whether it was done."""
         from deltalake import write_deltalake  # noqa: PLC0415 - as above
 
         groups = self._open("groups")
+        if not _may_rewrite(groups, self._cluster, group_ids):
+            return False
         write_deltalake(groups, rows, mode="overwrite", predicate=self._condition("group_id", group_ids))
         self._versions["groups"] = groups.version()
+        return True
 
     def _condition(self, column: str, values: Sequence[str]) -> str:
         return f"cluster = {quote(self._cluster)} AND {column} IN ({', '.join(map(quote, values))})"

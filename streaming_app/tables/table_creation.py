@@ -115,9 +115,9 @@ def _remove_empty_log(location: Location, files: Files) -> None:
     """Remove what is left of a creation that was interrupted: Spark would take it for a table, and create none."""
     log = location / "_delta_log"
     if location.is_local:
-        with suppress(OSError):  # it is not there, or not empty: another job may be creating the table
-            (log / "_staged_commits").path.rmdir()
-            log.path.rmdir()
+        for directory in (log / "_staged_commits", log):
+            with suppress(OSError):  # it is not there, or not empty: another job may be creating the table
+                directory.path.rmdir()
     elif not any(name.endswith((".json", ".parquet")) for name in log.names()):
         files.remove(log)
 

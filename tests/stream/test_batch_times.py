@@ -37,4 +37,4 @@ def test_a_clock_of_spark_that_is_behind_gives_no_negative_time() -> None:
 
 
 def test_the_line_has_the_phases_in_their_order_without_those_of_no_time() -> None:
-    assert describe_phases({"groups": 0.61, "read": 0.3, "fold": 0.04}) == "read 0.3, groups 0.6"
+    assert describe_phases({"groups": 0.61, "read": 0.3, "fold": 0.004}) == "read 0.30, groups 0.61"

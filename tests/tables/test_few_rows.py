@@ -139,13 +139,13 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
 
     def overtake(self: FewRowsWriter, name: str) -> DeltaTable:
         opened.append(open_table(self, name))
-        if len(opened) == 2:  # the first time, only sizes of files are read
+        if len(opened) == 1:
             DeltaTable(path / "groups").update(updates={"state": "'Dead'"}, predicate="group_id = 'b'")
         return opened[-1]
 
     monkeypatch.setattr(FewRowsWriter, "_open", overtake)
     replace(few, path, {"a": "Stable"})
-    assert len(opened) == 3
+    assert len(opened) == 2
     assert states(path) == [("a", "Stable"), ("b", "Dead")]
 
 
@@ -174,3 +174,16 @@ def test_checkpoints_of_the_log_keep_what_spark_marked_as_deleted(
     assert states(tmp_path) == expected
     seen = spark.newSession().read.format("delta").load(str(tmp_path / "groups")).collect()
     assert sorted((row["group_id"], row["state"]) for row in seen) == expected
+
+
+def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(
+    spark: SparkSession, empty_warehouse: Path
+) -> None:
+    schema = pa.schema(DeltaTable(empty_warehouse / "quarantine").schema().to_arrow())
+    for number, (cluster, offset) in enumerate((("default", 5), ("other", 70))):
+        values = {"cluster": cluster, "topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
+        row = pa.Table.from_pylist([values], schema)
+        append_once(Location.of(empty_warehouse / "quarantine"), row, "app", number)
+    own = DeltaWriter(spark, str(empty_warehouse), "default")
+    for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
+        assert own.highest_offsets("quarantine", "partition", "timestamp", where=where) == {0: 5}

@@ -89,7 +89,7 @@ def test_tables_of_a_newer_release_are_rejected_and_the_column_is_named(
 
 
 def test_a_creation_that_was_interrupted_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
-    for name in ("groups", "alerts"):
-        (tmp_path / name / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    (tmp_path / "groups" / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    (tmp_path / "alerts" / "_delta_log").mkdir(parents=True)
     assert DeltaWriter(spark, str(tmp_path), "default").prepare() == {one.name for one in tables()}
     assert WarehouseReader(tmp_path).rows("SELECT * FROM groups") == []

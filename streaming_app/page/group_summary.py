@@ -75,25 +75,23 @@ class GroupSummary:
 
 def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Alert], labels: Labels) -> GroupSummary:
     """Return the summary of a row of `groups`; `tasks` and `lag` are sums over its tasks and partitions, if any."""
-    return with_lag(
-        GroupSummary(
-            group_id=row["group_id"],
-            group_type=row["group_type"] or STREAMS,
-            state=row["state"] or "Unknown",
-            state_since=row["state_since"],
-            reason=row["not_ready_reason"],
-            topology_epoch=row["topology_epoch"],
-            description_status=row["description_status"],
-            members=row["member_count"] or 0,
-            stale_members=row["stale_member_count"] or 0,
-            tasks=tasks.get("tasks", 0),
-            moving=max(tasks.get("taken", 0), tasks.get("given", 0)),
-            updated_at=row["updated_at"],
-            alerts=tuple(alerts),
-            labels=labels.of(row["group_id"]),
-            group_epoch=row["group_epoch"],
-        ),
-        lag,
+    return GroupSummary(
+        group_id=row["group_id"],
+        group_type=row["group_type"] or STREAMS,
+        state=row["state"] or "Unknown",
+        state_since=row["state_since"],
+        reason=row["not_ready_reason"],
+        topology_epoch=row["topology_epoch"],
+        description_status=row["description_status"],
+        members=row["member_count"] or 0,
+        stale_members=row["stale_member_count"] or 0,
+        tasks=tasks.get("tasks", 0),
+        moving=max(tasks.get("taken", 0), tasks.get("given", 0)),
+        updated_at=row["updated_at"],
+        alerts=tuple(alerts),
+        labels=labels.of(row["group_id"]),
+        group_epoch=row["group_epoch"],
+        **_lag(lag),
     )
 
 
@@ -122,16 +120,20 @@ def other_summary(row: Row, labels: Labels) -> GroupSummary:
 
 def with_lag(group: GroupSummary, lag: Row) -> GroupSummary:
     """Return the summary with the sums over the partitions of the group; without any, as it is."""
+    return replace(group, **_lag(lag)) if lag else group
+
+
+def _lag(lag: Row) -> dict[str, Any]:
+    """Return the fields of these sums; none without any."""
     if not lag:
-        return group
+        return {}
     is_known = lag["known"] > 0
-    return replace(
-        group,
-        lag=lag["lag"] if is_known else None,
-        lag_seconds=lag["lag_seconds"] if is_known else None,
-        lag_status=LAG_STATUSES[lag["worst"]],
-        lag_is_partial=lag["known"] < lag["partitions"] or bool(lag["is_lower_bound"]),
-    )
+    return {
+        "lag": lag["lag"] if is_known else None,
+        "lag_seconds": lag["lag_seconds"] if is_known else None,
+        "lag_status": LAG_STATUSES[lag["worst"]],
+        "lag_is_partial": lag["known"] < lag["partitions"] or bool(lag["is_lower_bound"]),
+    }
 
 
 def all_summaries(streams: Iterable[GroupSummary], others: Iterable[GroupSummary]) -> tuple[GroupSummary, ...]:

@@ -62,14 +62,24 @@ class Reading:
         return all_summaries(self.snapshot.groups, (with_lag(one, self.lag.get(one.group_id, {})) for one in others))
 
 
-def read_streams_groups(  # noqa: PLR0913, PLR0917 - what a snapshot has
-    warehouse: Location, cluster: str, tag: str, read_at: datetime, heartbeat: HeartbeatRecord | None, labels: Labels
+def read_streams_groups(  # noqa: PLR0913 - what a snapshot has
+    warehouse: Location,
+    cluster: str,
+    *,
+    read_at: datetime,
+    heartbeat: HeartbeatRecord | None,
+    labels: Labels,
+    lag: dict[str, Row] | None = None,
 ) -> Reading:
-    """Read all but the groups of other types. Raises WarehouseError."""
+    """Read all but the groups of other types, and the sums of the lag unless they are given. Raises WarehouseError.
+
+    The snapshot has no tag yet.
+    """
     reader = WarehouseReader(warehouse)
     literal = quote(cluster)
     alerts = read_alerts(reader, f"cluster = {literal} AND state IN ({quote(FIRING)}, {quote(PENDING)})")
-    lag = _by_group(reader.rows(_LAG.replace("{rank}", LAG_RANK).replace("{cluster}", literal)))
+    if lag is None:
+        lag = _by_group(reader.rows(_LAG.replace("{rank}", LAG_RANK).replace("{cluster}", literal)))
     tasks = _by_group(reader.rows(_TASKS.replace("{cluster}", literal)))
     firing: dict[str, list[Alert]] = {}
     for alert in sorted(alerts, key=_severity):
@@ -83,7 +93,7 @@ def read_streams_groups(  # noqa: PLR0913, PLR0917 - what a snapshot has
     )
     snapshot = Snapshot(
         cluster,
-        tag,
+        "",
         read_at,
         heartbeat,
         groups=groups,

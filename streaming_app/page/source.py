@@ -95,7 +95,16 @@ class SnapshotSource:
 
     def _read(self, versions: _Versions, heartbeat: HeartbeatRecord | None, now: datetime) -> None:
         started = time.monotonic()
-        self._reading = read_streams_groups(self._location, self.cluster, "", now, heartbeat, self._labels)
+        known = self._reading
+        has_lag = known is not None and _of_table("lag", versions) == _of_table("lag", self._versions)
+        self._reading = read_streams_groups(
+            self._location,
+            self.cluster,
+            read_at=now,
+            heartbeat=heartbeat,
+            labels=self._labels,
+            lag=known.lag if known and has_lag else None,
+        )
         self._snapshot = self._reading.snapshot
         self.readings += 1
         self._versions, self._number_of_others = versions, -1
@@ -124,6 +133,10 @@ class SnapshotSource:
         """Return the id and the version of each of these tables. Raises WarehouseError."""
         opened = [(name, open_table(self._location / name)) for name in names]
         return tuple((name, str(table.metadata().id), table.version()) for name, table in opened)
+
+
+def _of_table(name: str, versions: _Versions) -> _Versions:
+    return tuple(one for one in versions if one[0] == name)
 
 
 def _tag(versions: object, heartbeat: HeartbeatRecord | None, cluster: str, now: datetime) -> str:

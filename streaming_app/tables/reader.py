@@ -55,10 +55,13 @@ class WarehouseReader:
     def columns_and_rows(self, sql: str) -> tuple[list[str], list[dict[str, Any]]]:
         """Return the column names, and the rows as dicts. Of two columns with one name the last is kept."""
         result = self.query(sql)
-        return list(dict.fromkeys(result.schema.names)), [
-            {name: _to_python(value, result.schema.field(name).type) for name, value in row.items()}
-            for row in result.to_pylist()
-        ]
+        types = {field.name: field.type for field in result.schema}
+        rows = result.to_pylist()
+        for name, arrow_type in types.items():
+            if pa.types.is_nested(arrow_type):
+                for row in rows:
+                    row[name] = _to_python(row[name], arrow_type)
+        return list(types), rows
 
 
 def query_table(location: Location, sql: str) -> pa.Table:

@@ -25,7 +25,7 @@ from streaming_app.page.settings import PageSettings
 from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
 from streaming_app.page.words import group_query, short_name
 from tests.page import sample_others
-from tests.page.sample import HOSTILE, RICH, beat, group, replace_group
+from tests.page.sample import HOSTILE, RICH, append, beat, group, replace_group
 from tests.waiting import wait_until
 
 LOCAL = "http://localhost"
@@ -299,6 +299,23 @@ def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
         assert client.get(f"/?q={number}").status_code == 200
         assert client.get(f"/group?id={RICH}&range={number}").status_code == 200
     assert source.readings == 1
+
+
+def test_the_lag_is_as_new_as_its_table_whichever_table_has_changed(sample: Path) -> None:
+    source = SnapshotSource(sample, "default")
+
+    def seen() -> tuple[str | None, int | None]:
+        found = next(one for one in source.current().groups if one.group_id == "fraud-detection")
+        return found.state, found.lag
+
+    assert seen() == ("NotReady", 88_412)
+    replace_group(sample, group("fraud-detection", "Stable", datetime.now(timezone.utc), 0))
+    assert wait_until(lambda: seen() == ("Stable", 88_412), seconds=10)
+    key = {"cluster": "default", "group_id": "fraud-detection", "topic": "t", "partition": 0}
+    append(sample, "lag", [{**key, "lag": 7, "status": "OK"}])
+    assert wait_until(lambda: seen() == ("Stable", 88_419), seconds=10)
+    replace_group(sample, group("fraud-detection", "Empty", datetime.now(timezone.utc), 0))
+    assert wait_until(lambda: seen() == ("Empty", 88_419), seconds=10)
 
 
 def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:

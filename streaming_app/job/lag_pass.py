@@ -45,6 +45,16 @@ class PassResult(NamedTuple):
     groups: Mapping[str, GroupTasks] = MappingProxyType({})
 
 
+class _KnownGroup(NamedTuple):
+    """What a pass needs of a streams group: a part of its row, which can have thousands of members and assignments."""
+
+    tasks: GroupTasks
+    topics: frozenset[str]
+    """Those that the topology names."""
+    row: Mapping[str, Any] | None
+    """For a topology with regular expressions: its tasks depend on the topics that exist."""
+
+
 class LagPass:
     """What is kept from pass to pass of one cluster; for one thread."""
 
@@ -55,7 +65,7 @@ class LagPass:
         self.tracker = LagTracker(allowed_lag)
         self._committed = CommittedOffsets()
         self._versions: dict[str, GroupVersion] = {}
-        self._group_rows: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, _KnownGroup] = {}
         self._topics: dict[str, TopicLeaders] = {}
         self._starts: dict[TopicPartition, int] = {}
         self._slow_at = 0.0
@@ -77,7 +87,7 @@ class LagPass:
         in_log = self._store.commits(reader)
         self._read_groups(reader)
         fetched = fetch_committed_offsets(
-            admin, sorted(self._committed.choose(in_log, self._group_rows.keys(), self._clock()))
+            admin, sorted(self._committed.choose(in_log, self._known.keys(), self._clock()))
         )
         commits = self._committed.merge(fetched.offsets, self._clock())
         groups = self._groups({topic for _, topic, _ in commits})
@@ -111,16 +121,22 @@ class LagPass:
         versions = self._store.group_versions(reader)
         changed = {group_id for group_id, version in versions.items() if self._versions.get(group_id) != version}
         for row in self._store.groups(reader, changed):
-            self._group_rows[row["group_id"]] = row
-        for group_id in self._group_rows.keys() - versions.keys():
-            del self._group_rows[group_id]
+            has_patterns = any(part["source_topic_regex"] for part in row["subtopologies"] or ())
+            self._known[row["group_id"]] = _KnownGroup(
+                group_tasks(row, self._match), frozenset(source_topics(row)), row if has_patterns else None
+            )
+        for group_id in self._known.keys() - versions.keys():
+            del self._known[group_id]
         self._versions = versions
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:
             self._matched_topics = frozenset(committed_topics | set(self._topics))
             self._matches.clear()
-        return {group_id: group_tasks(row, self._match) for group_id, row in self._group_rows.items()}
+            for group_id, known in self._known.items():
+                if known.row is not None:
+                    self._known[group_id] = known._replace(tasks=group_tasks(known.row, self._match))
+        return {group_id: known.tasks for group_id, known in self._known.items()}
 
     def _match(self, pattern: str) -> Collection[str]:
         """Return the known topics that match, by RE2, which takes linear time: whoever joins a group chooses it."""
@@ -136,8 +152,8 @@ class LagPass:
     def _describe(self, client: LogEndsClient, commits: Mapping[CommitKey, Commit]) -> None:
         """Ask for the leaders of all topics now and then; else of new ones, and of those that were created again."""
         needed = {topic for _, topic, _ in commits}
-        for row in self._group_rows.values():
-            needed |= source_topics(row)
+        for known in self._known.values():
+            needed |= known.topics
         if not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS:
             self._topics = client.describe(sorted(needed))
             return

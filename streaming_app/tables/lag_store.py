@@ -6,7 +6,7 @@ Delta rejects one commit, and it is retried. The maintenance of these tables is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,12 @@ TABLES = ("lag", "lag_history", "log_ends")
 _GROUP_COLUMNS = (
     "group_id, group_type, state, state_since, member_count, deleted_at, subtopologies, members, assignments"
 )
+_FIELDS = {
+    "members": ("member_id", "process_id", "client_host"),
+    "assignments": ("subtopology_id", "partition", "member_id", "role", "current"),
+}
+"""Those that are read of the nested columns: of all groups they become Python objects."""
+_ROWS_AT_ONCE = 200
 _FEW = 200  # groups that are named in a query; of more, all are read
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _HISTORY = [name for name in table("lag_history").names if name != "cluster"]
@@ -72,13 +78,18 @@ class LagStore:
         )
         return {row.pop("group_id"): GroupVersion(**row) for row in rows}
 
-    def groups(self, reader: WarehouseReader, group_ids: Collection[str]) -> list[dict[str, Any]]:
-        """Return the rows of these groups, with topology, members and assignments."""
+    def groups(self, reader: WarehouseReader, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of these groups: the topology, and of members and assignments what tells who has a task."""
         if not group_ids:
-            return []
+            return
         named = f" AND group_id IN ({', '.join(map(quote, group_ids))})" if len(group_ids) <= _FEW else ""
-        rows = reader.rows(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {self._mine}{named}")  # noqa: S608 - quoted
-        return [row for row in rows if row["group_id"] in group_ids]
+        rows = reader.query(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {self._mine}{named}")  # noqa: S608 - quoted
+        for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            columns = {name: batch[name] for name in batch.schema.names}
+            columns |= {name: _only_fields(batch[name], fields) for name, fields in _FIELDS.items()}
+            for row in pa.table(columns).to_pylist():
+                if row["group_id"] in group_ids:
+                    yield row
 
     def other_groups(self, reader: WarehouseReader) -> dict[str, bool]:
         """Return whether a group has members, of the groups of other types of which the log says it.
@@ -193,6 +204,15 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type):
         return pa.array(values, pa.list_(pa.int64())).cast(kind)
     return pa.array(values, kind)
+
+
+def _only_fields(lists: pa.Array, names: Sequence[str]) -> pa.Array:
+    """Return lists of structs with these fields alone; null becomes empty."""
+    structs = lists.flatten()
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
+    ends = pc.cumulative_sum(lengths)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays([structs.field(n) for n in names], names))
 
 
 def _seconds(times: pa.ChunkedArray) -> list[float | None]:

@@ -42,10 +42,19 @@ def worker_pids(pid: int) -> list[int]:
 
 
 def _tree(pid: int) -> Iterator[int]:
+    """Yield this process and all below it, but for those between fork and exec: their memory is that of the JVM."""
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in _read(children).split():
-            yield from _tree(int(child))
+            if not (_is_java(pid) and _is_java(int(child))):
+                yield from _tree(int(child))
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name == "java"
+    except OSError:  # it has just ended
+        return False
 
 
 def _name(pid: int) -> str:

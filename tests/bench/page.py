@@ -90,7 +90,9 @@ def _processor_time(groups: int, warehouse: Path) -> None:
         return f"{1_000 * statistics.median(taken):.0f} ms"
 
     now = datetime.now(timezone.utc)
-    streams = milliseconds(lambda: read_streams_groups(location, "default", read_at=now, heartbeat=None, labels=NO_LABELS))
+    streams = milliseconds(
+        lambda: read_streams_groups(location, "default", read_at=now, heartbeat=None, labels=NO_LABELS)
+    )
     others = milliseconds(lambda: read_other_groups(location, "default", NO_LABELS))
     print(f"{groups:,} groups: reading the streams groups {streams}, the others {others}")
     source = SnapshotSource(warehouse, "default")

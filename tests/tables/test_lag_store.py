@@ -1,0 +1,79 @@
+"""What a pass over the lag reads of the streams groups, from tables without Spark."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from streaming_app.job.lag_pass import LagPass
+from streaming_app.lag.model import NO_TASKS, Owner
+from streaming_app.tables.lag_store import LagStore
+from tests.page.sample import append, replace_group
+from tests.warehouses import make_warehouse
+
+SINCE = datetime(2026, 11, 1, tzinfo=timezone.utc)
+MEMBER = {"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1", "client_id": "not read"}
+TASK = {"member_id": "m", "role": "active", "subtopology_id": "0", "partition": 1, "current": True, "target": True}
+
+
+def stored(group_id: str, offset: int = 1, **columns: Any) -> dict[str, Any]:
+    common = {"cluster": "default", "group_type": "streams", "state": "Stable", "state_since": SINCE, "member_count": 1}
+    return {**common, "group_id": group_id, "last_offset": offset, "updated_at": SINCE, **columns}
+
+
+def part(*topics: str, pattern: str | None = None) -> dict[str, Any]:
+    lists = ("repartition_sink_topics", "state_changelog_topics", "repartition_source_topics", "copartition_groups")
+    regex = [pattern] if pattern else []
+    return {"subtopology_id": "0", "source_topics": list(topics), "source_topic_regex": regex} | {
+        name: [] for name in lists
+    }
+
+
+def test_only_groups_that_have_changed_are_read_and_only_what_tells_who_has_a_task(tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path / "w")
+    rows = [stored(f"g{number:03}", members=[MEMBER], assignments=[TASK]) for number in range(300)]
+    rows += [stored("null"), stored("empty", members=[], assignments=[])]
+    append(path, "groups", rows)
+    store = LagStore(path, "default")
+    read = {row["group_id"]: row for row in store.groups(store.reader(), {row["group_id"] for row in rows})}
+    assert read.keys() == {row["group_id"] for row in rows}
+    assert read["g299"]["members"] == [{"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1"}]
+    assert read["g299"]["assignments"] == [{name: TASK[name] for name in TASK if name != "target"}]
+    assert read["null"]["members"] == read["empty"]["assignments"] == []
+    assert [row["group_id"] for row in store.groups(store.reader(), {"empty", "unknown"})] == ["empty"]
+    assert list(store.groups(store.reader(), set())) == []
+
+
+def test_tasks_follow_the_rows_of_the_groups_and_the_topics_that_exist(tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path / "w")
+    owned = {"members": [MEMBER], "assignments": [TASK]}
+    append(
+        path,
+        "groups",
+        [
+            stored("named", subtopologies=[part("orders")], **owned),
+            stored("matching", subtopologies=[part(pattern="click.*")], **owned),
+            stored("deleted", subtopologies=[part("orders")], deleted_at=SINCE),
+        ],
+    )
+    store = LagStore(path, "default")
+    one = LagPass(store, lambda _group_id: 0)
+
+    def tasks(*committed: str) -> dict[str, Any]:
+        one._read_groups(store.reader())
+        return one._groups(set(committed))
+
+    before = tasks("orders")
+    assert before.keys() == {"named", "matching"}
+    assert before["named"].subtopology_of == {"orders": "0"}
+    assert before["named"].owners == {("0", 1): Owner("m", "p", "10.0.0.1")}
+    assert before["matching"].subtopology_of == {}
+    assert tasks("orders", "clicks")["matching"].subtopology_of == {"clicks": "0"}
+
+    replace_group(path, stored("named", 2, subtopologies=[part("payments")]))
+    replace_group(path, stored("matching", 2, deleted_at=SINCE))
+    after = tasks("orders", "clicks")
+    assert after.keys() == {"named"}
+    assert (after["named"].subtopology_of, dict(after["named"].owners)) == ({"payments": "0"}, {})
+    assert after["named"] != NO_TASKS

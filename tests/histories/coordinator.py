@@ -57,6 +57,8 @@ class Group:
     targets: dict[str, set[Task]] = field(default_factory=dict)
     owners: dict[Task, str] = field(default_factory=dict)
     """The member that owns each task, or is still to revoke it."""
+    left_out: frozenset[int] = frozenset()
+    """Partitions whose tasks the assignor gives to nobody."""
 
     @property
     def required_topics(self) -> tuple[str, ...]:
@@ -260,7 +262,8 @@ class Group:
         if not self.can_assign(now):
             return
         before = self.targets
-        self.targets = balance(self.tasks(), list(self.members), before)
+        tasks = [task for task in self.tasks() if task[1] not in self.left_out]
+        self.targets = balance(tasks, list(self.members), before)
         for member_id, tasks in self.targets.items():
             if before.get(member_id) != tasks:
                 records.append((21, {"member_id": member_id}, target_value(tasks)))

@@ -246,6 +246,14 @@ LAG_INCIDENTS = (
         do(BEGINS, "go_back", by=50_000.0),
     ),
     incident(
+        "An assignor leaves out the tasks of two partitions, from a rolling restart on",
+        "GroupTaskUnowned",
+        steady(3),
+        do(_TRAFFIC, "read"),
+        do(BEGINS, "leave_out", partitions=[3, 7]),
+        roll(names(3), BEGINS, 60, 30),
+    ),
+    incident(
         "A topic is deleted and created again under an application that does not read the new one",
         "GroupTopicRecreated",
         steady(3),

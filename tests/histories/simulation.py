@@ -118,6 +118,10 @@ class Simulation(TrafficActions):
             if topic in group.required_topics:
                 self._heartbeat_soon(group)
 
+    def leave_out(self, partitions: Iterable[int], group: str = "app") -> None:
+        """Let the next assignments leave out the tasks of these partitions; none: let them be complete again."""
+        self._groups[group].left_out = frozenset(partitions)
+
     def configure(self, group: str = "app", **configs: str) -> None:
         """Change the assignment configs of a group."""
         self._groups[group].configs.update({name.replace("_", "."): value for name, value in configs.items()})

@@ -64,15 +64,11 @@ def _compile(given: Any) -> re.Pattern[str]:  # noqa: ANN401 - any YAML value
     try:
         return re.compile(given)
     except re.error as error:
-        where = "" if error.pos is None else f" at position {error.pos + 1}"
-        raise ValueError(f'is not a valid regular expression: {error.msg}{where} of "{given}"') from None
+        raise ValueError(f'is not a valid regular expression: {error} of "{given}"') from None
 
 
 def _check_regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f'is not a valid regular expression: {error} of "{text}"') from None
+    _compile(text)
     return text
 
 

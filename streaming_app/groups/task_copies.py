@@ -31,6 +31,11 @@ TaskId = tuple[str, int]
 """Subtopology, partition."""
 
 
+def effective_acceptable_lag(own: int | None) -> int:
+    """Return the `acceptable.recovery.lag` of a group: its own, or Kafka's default where that is not known."""
+    return DEFAULT_ACCEPTABLE_LAG if own is None else own
+
+
 class TaskCopy(NamedTuple):
     """A row of `task_copies`, without the cluster."""
 
@@ -61,7 +66,7 @@ class TaskCopy(NamedTuple):
     @property
     def is_behind(self) -> bool:
         """Whether it is known to be further behind than is acceptable."""
-        acceptable = DEFAULT_ACCEPTABLE_LAG if self.acceptable_lag is None else self.acceptable_lag
+        acceptable = effective_acceptable_lag(self.acceptable_lag)
         return self.lag is not None and self.lag > acceptable
 
 

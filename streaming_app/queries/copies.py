@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming_app.groups.task_copies import (
-    DEFAULT_ACCEPTABLE_LAG,
     StopCheck,
     TaskCopy,
     away_members,
     check_stops,
     copies_of_row,
+    effective_acceptable_lag,
     format_task,
     with_offsets,
 )
@@ -114,6 +114,6 @@ def read_report(warehouse: WarehouseReader, cluster: str, group_id: str) -> Copi
     known = read_copies(warehouse, f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}")
     copies = with_offsets(copies_of_row(group), known)
     own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
-    acceptable = DEFAULT_ACCEPTABLE_LAG if own is None else own
+    acceptable = effective_acceptable_lag(own)
     checks = check_stops(copies, acceptable, away_members(group))
     return CopiesReport(group_id, group["state"], acceptable, own is None, copies, checks)

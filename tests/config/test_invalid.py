@@ -47,7 +47,7 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         ("alerts: 5", ['alerts: must contain keys and values, not "5"']),
         (
             "alerts: {groups: '[a'}",
-            ['alerts.groups: is not a valid regular expression: unterminated character set at position 1 of "[a"']
+            ['alerts.groups: is not a valid regular expression: unterminated character set at position 0 of "[a"']
         ),
         ("trigger: soon", ['trigger: must be a number, not "soon"']),
         ("trigger: -1", ['trigger: must be greater than or equal to 0, not "-1"']),

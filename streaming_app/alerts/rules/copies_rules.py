@@ -15,7 +15,7 @@ from streaming_app.alerts.rules.rule import (
     format_time,
 )
 from streaming_app.groups.copies_status import GroupCopies
-from streaming_app.groups.task_copies import DEFAULT_ACCEPTABLE_LAG, format_task
+from streaming_app.groups.task_copies import effective_acceptable_lag, format_task
 
 _IN_SUMMARY, _IN_DETAILS = 3, 20
 
@@ -24,7 +24,6 @@ def _standby_behind(group: GroupCopies, _thresholds: Thresholds, _context: Evalu
     if not group.behind:
         return None
     first = group.behind[0]
-    acceptable = first.copy.acceptable_lag
     named = "; ".join(
         f"{format_task(one.copy.task)} at {one.copy.client_host or 'unknown host'}, process {one.copy.process_id}"
         for one in islice(group.behind, _IN_SUMMARY)
@@ -42,7 +41,7 @@ def _standby_behind(group: GroupCopies, _thresholds: Thresholds, _context: Evalu
             }
             for one in islice(group.behind, _IN_DETAILS)
         ],
-        "acceptable_lag": DEFAULT_ACCEPTABLE_LAG if acceptable is None else acceptable,
+        "acceptable_lag": effective_acceptable_lag(first.copy.acceptable_lag),
     }
     return Finding(
         first.since,

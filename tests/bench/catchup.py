@@ -1,6 +1,6 @@
-"""The first catch-up of a log of many groups, from the start of the process: time, and the most memory that it takes.
+"""The first catch-up of a log of many groups, from the start of the process, and the job at rest after that.
 
-Memory is the proportional size of all processes (PSS), sampled every tenth of a second.
+Memory is the proportional size of all processes (PSS), sampled every tenth of a second; at rest that of one moment.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from tests.bench.bench_harness import PARTITIONS, Harness
-from tests.bench.memory import proportional_by_process
+from tests.bench.memory import processor_seconds, proportional_by_process
 from tests.job.job_runner import STREAMS_GROUPS
 
 _LOOK_SECONDS = 0.1
+_SETTLE_SECONDS, _REST_SECONDS = 60.0, 60.0
+_START_SECONDS = 300.0
 
 
 def run(harness: Harness, groups: int, members: int) -> None:
@@ -23,9 +26,10 @@ def run(harness: Harness, groups: int, members: int) -> None:
     harness.client.create_topic(topic, PARTITIONS)
     records = harness.write_groups(topic, groups, members)
     where = ["--bootstrap-server", harness.broker.bootstrap_server, "--warehouse", str(harness.directory / topic)]
+    command = [*STREAMS_GROUPS, "run", "--topic", topic, *where]
     peak: Counter[str] = Counter()
     started = time.monotonic()
-    with subprocess.Popen([*STREAMS_GROUPS, "run", "--once", "--topic", topic, *where], stdout=subprocess.PIPE) as job:
+    with subprocess.Popen([*command, "--once"], stdout=subprocess.PIPE) as job:
         while job.poll() is None:
             now = proportional_by_process(job.pid)
             peak |= now | {"sum": sum(now.values())}
@@ -34,6 +38,33 @@ def run(harness: Harness, groups: int, members: int) -> None:
         printed = job.stdout.read().decode() if job.stdout else ""
     sys.stdout.writelines(line for line in printed.splitlines(keepends=True) if line.startswith("batch"))
     assert job.returncode == 0, printed
-    megabytes = ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in peak.most_common())
     print(f"first catch-up of {groups:,} groups of {members} members ({records:,} records), start of Spark included:")
-    print(f"{seconds:.1f} s, most memory: {megabytes}", flush=True)
+    print(f"{seconds:.1f} s, most memory: {_megabytes(peak)}", flush=True)
+    _rest(command, groups)
+
+
+def _rest(command: list[str], groups: int) -> None:
+    """Start the job again, and print what it takes while nothing happens."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+        try:
+            assert job.stdout is not None
+            until = time.monotonic() + _START_SECONDS
+            for line in job.stdout:
+                assert time.monotonic() < until, "the job did not catch up"
+                if "Caught up" in line:
+                    break
+            time.sleep(_SETTLE_SECONDS)
+            used = processor_seconds(job.pid)
+            time.sleep(_REST_SECONDS)
+            used = processor_seconds(job.pid) - used
+            sizes = proportional_by_process(job.pid)
+        finally:
+            job.terminate()
+    sizes["sum"] = sum(sizes.values())
+    print(
+        f"started again and at rest with {groups:,} groups: {_megabytes(sizes)}, {used / _REST_SECONDS:.1%} of a core"
+    )
+
+
+def _megabytes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in Counter(sizes).most_common())

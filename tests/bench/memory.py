@@ -1,7 +1,7 @@
-"""How much memory a job takes: what the kernel counts for each of its processes.
+"""How much memory and processor time a job takes: what the kernel counts for each of its processes.
 
-Pages that Python's workers share are counted as resident (RSS) for each, so a sum is an upper bound. The proportional
-size (PSS) divides them among the processes; reading it takes milliseconds.
+Pages that Python's workers share would be counted as resident (RSS) for each. The proportional size (PSS) divides them
+among the processes; reading it takes milliseconds.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _JVM, _WORKERS = "Spark's JVM", "Spark's Python workers"
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def resident_by_process(pid: int) -> Counter[str]:
-    """Bytes by kind of process, of the job with this process id and of all that it started."""
-    resident: Counter[str] = Counter()
-    for one in _tree(pid):
-        resident["the job's own Python" if one == pid else _name(one)] += _resident(one)
-    return resident
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def proportional_by_process(pid: int) -> Counter[str]:
-    """Do the same with the proportional set size."""
+    """Return the proportional size in bytes by kind of process, of a job with this process id and all it started."""
     sizes: Counter[str] = Counter()
     for one in _tree(pid):
         sizes["the job's own Python" if one == pid else _name(one)] += _proportional(one)
     return sizes
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of the job with this process id, and of all that it started and that still runs."""
+    ticks = 0
+    for one in _tree(pid):
+        fields = _read(Path(f"/proc/{one}/stat")).rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:13]))
+    return ticks / _TICKS
 
 
 def jvm_pid(pid: int) -> int | None:
@@ -59,10 +60,6 @@ def _is_java(pid: int) -> bool:
 
 def _name(pid: int) -> str:
     return {"java": _JVM}.get(_read(Path(f"/proc/{pid}/comm")).strip(), _WORKERS)
-
-
-def _resident(pid: int) -> int:
-    return int((_read(Path(f"/proc/{pid}/statm")).split() or ["0", "0"])[1]) * _PAGE
 
 
 def _proportional(pid: int) -> int:

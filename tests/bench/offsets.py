@@ -28,7 +28,7 @@ from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.bench import freshness
 from tests.bench.bench_harness import PARTITIONS, Harness
-from tests.bench.memory import resident_by_process
+from tests.bench.memory import proportional_by_process
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.reading import read_once
 
@@ -76,7 +76,7 @@ def run_memory(harness: Harness, keys: int) -> None:
         command = [*STREAMS_GROUPS, "run", "--once", "--topic", topic, *where]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
             while job.poll() is None:
-                now = resident_by_process(job.pid)
+                now = proportional_by_process(job.pid)
                 peak |= now | {"sum": sum(now.values())}
                 time.sleep(_SAMPLE_SECONDS)
             printed = job.stdout.read().decode() if job.stdout else ""

@@ -16,6 +16,7 @@ from streaming_app.job.offsets_stream import StreamChangedError
 from streaming_app.job.spark_progress import OFFSETS
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.topic_identity import TopicIdentity
 from streaming_app.stream.checkpoint import QueryTables, check_same_topic, prepare_start
 from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
@@ -57,6 +58,7 @@ class CommitsStream:
         self._reset = config.reset  # for the first start only
         self._partitions = 0
         self._identities: list[str] = []
+        self._identity = TopicIdentity(spark, properties)
         self._query = StreamQuery(self._checkpoint, stop, OFFSETS)
         self.progress = Progress(report, health, OFFSETS)
         self._maintenance = Maintenance(
@@ -103,7 +105,15 @@ class CommitsStream:
         options = FoldOptions(
             self._config.cluster, topic.name, self._config.dialect, topic.partitions, position.partitions_grew
         )
-        write = CommitsBatchWriter(self._writer, self._tables, options, self.progress.on_done, self._maintenance)
+        self._identity.remember(topic)
+        write = CommitsBatchWriter(
+            self._writer,
+            self._tables,
+            options,
+            self.progress.on_done,
+            maintenance=self._maintenance,
+            check_topic=self._identity.check,
+        )
         once = self._config.once
         self.progress.end_known_at = datetime.now(timezone.utc) if once else None
         # The threads of a query inherit this. In the default pool its tasks would run before those of later batches.
@@ -123,6 +133,10 @@ class CommitsStream:
     def finish(self) -> None:
         """Record that the stream is done, with `once`."""
         self._health.nothing_new(self.progress.end_known_at)
+
+    def close(self) -> None:
+        """Release what the stream holds."""
+        self._identity.close()
 
     def _read_identities(self) -> list[str]:
         """Return what identifies the tables; empty for one that does not exist."""

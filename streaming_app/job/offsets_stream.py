@@ -19,6 +19,7 @@ from streaming_app.job.self_check import make_self_check
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.description_plugin import has_description_plugin
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.topic_identity import TopicIdentity
 from streaming_app.stream.checkpoint import check_same_topic, prepare_start
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.stream.progress import Progress
@@ -69,6 +70,7 @@ class OffsetsStream:
         self._reset = config.reset  # for the first start only
         self._partitions = 0
         self._plugin_read_at = -math.inf
+        self._identity = TopicIdentity(spark, properties)
         self._tables = KnownTables(config.warehouse, writer.files)
         self._query = StreamQuery(self._checkpoint, stop)
         self.progress = Progress(report, health, shows_phases=config.profile)
@@ -106,6 +108,7 @@ class OffsetsStream:
         self._reset = False
         self._tables.remember()
         self._partitions = topic.partitions
+        self._identity.remember(topic)
         if position.from_beginning:
             self._services.group_cache.on_bulk_change()
         self._health.started_reading(
@@ -123,6 +126,7 @@ class OffsetsStream:
             partitions=topic.partitions,
             partitions_grew=position.partitions_grew,
             topics=self._topics,
+            check_topic=self._identity.check,
             maintenance=self._maintenance,
             listener=self._services.group_cache,
             dialect=self._config.dialect,
@@ -160,6 +164,7 @@ class OffsetsStream:
     def close(self) -> None:
         """Release what the stream holds."""
         self._tables.close()
+        self._identity.close()
 
     def _start_query(self, topic: OffsetsTopic, write_batch: MicroBatchWriter) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:

@@ -144,6 +144,7 @@ def run_with(
             commits = CommitsStream(
                 spark, config, properties, writer, health=health.offsets, report=say_offsets, stop=stop_offsets
             )
+            more.enter_context(closing(commits))
             more.enter_context(_listening(spark, commits.progress))
             offsets = BackgroundStream(
                 commits,

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.table_definitions import Table, history_tables
 from streaming_app.errors import OtherTopicError
+from streaming_app.kafka.topic_identity import check_topic_id
 from streaming_app.stream import absence
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.location import Location
@@ -157,11 +158,8 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
 def check_same_topic(files: Files, checkpoint: Location, topic: OffsetsTopic) -> None:
     """Raise OtherTopicError if the topic is no longer the one that the job started with."""
     known = _read(files, _record_file(checkpoint))
-    if known is not None and known["topic_id"] != topic.topic_id:
-        raise OtherTopicError(
-            f"Topic {topic.name} was deleted and created again while the job ran: start it with --reset to drop the "
-            "rows of the groups and read from the beginning; the history stays"
-        )
+    if known is not None:
+        check_topic_id(topic.name, known["topic_id"], topic.topic_id)
 
 
 def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions

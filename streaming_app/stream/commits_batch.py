@@ -84,20 +84,22 @@ class CommitsOutcome:
 class CommitsBatchWriter:
     """Called by Spark with every micro-batch; passes the counts of each to `on_done`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
         self,
         writer: DeltaWriter,
         tables: NewestTables,
         options: FoldOptions,
         on_done: Callable[[int, CommitsOutcome], None],
+        *,
         maintenance: Maintenance | None = None,
+        check_topic: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare for batches of the topic of `options`."""
+        """Prepare for batches of the topic of `options`; `check_topic` is as in `MicroBatchWriter`."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
         self._tables, self._options = tables, options
-        self._on_done, self._maintenance = on_done, maintenance
+        self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
         self._schema = to_arrow_schema(StructType.fromDDL(ROWS_DDL))  # type: ignore[arg-type] # it is a StructType
         self._events_schema = to_arrow_schema(StructType.fromDDL(table("group_events").ddl))  # type: ignore[arg-type]
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
@@ -113,6 +115,7 @@ class CommitsBatchWriter:
         if few is None:
             outcome = self._write_newest(find_newest(batch), written_by)
         else:
+            self._check_topic()
             outcome = self._write_few(take_newest(few), written_by)
         written = outcome.commits + outcome.group_records
         if written:
@@ -125,6 +128,7 @@ class CommitsBatchWriter:
         newest = newest.persist()
         try:
             (size,) = newest.selectExpr("count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes").collect()
+            self._check_topic()
             if not size["records"]:
                 return CommitsOutcome()
             if size["records"] <= _FEW_RECORDS and size["bytes"] <= FEW_BYTES:

@@ -128,6 +128,7 @@ class MicroBatchWriter:
         partitions: int | None = None,
         partitions_grew: bool = False,
         topics: TopicLookup | None = None,
+        check_topic: Callable[[], None] = lambda: None,
         maintenance: Maintenance | None = None,
         listener: GroupListener | None = None,
         dialect: str = SHIPPED,
@@ -135,7 +136,8 @@ class MicroBatchWriter:
         """Prepare for batches of `topic`.
 
         `history_offsets` is what the history tables hold already, by table and partition, see `checkpoint`; `topics`
-        finds the reasons of NotReady; the rest is as in `FoldOptions`.
+        finds the reasons of NotReady; `check_topic` is called once the records of a batch are read, and raises if they
+        may be of another topic; the rest is as in `FoldOptions`.
         """
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.sql.types import StructType  # noqa: PLC0415
@@ -144,6 +146,7 @@ class MicroBatchWriter:
         self._few_rows_writer = FewRowsWriter(writer)
         self._cluster = cluster
         self._on_done = on_done
+        self._check_topic = check_topic
         self._maintenance = maintenance
         self._listener = listener
         self._is_first = writer.is_empty("groups")
@@ -194,6 +197,7 @@ class MicroBatchWriter:
         if few is None:
             summary, counts = self._write_parts(records, writer, batch_id)
         else:
+            self._check_topic()
             summary = summarize_few(few)
             counts = Counter(self._write_small(few, records, _Batch(writer, WHOLE[0].version(batch_id))))
         totals = {name: counts[name] for name in ("decoded", "groups", "quarantined", "drifted")}
@@ -210,6 +214,7 @@ class MicroBatchWriter:
         try:
             with self._times.measure("read"):
                 summary = summarize(records)  # the one reading of the topic
+            self._check_topic()
             start: Boundary | None = None
             for one in self._slices(records, summary):
                 is_whole = start is one.end

@@ -47,6 +47,12 @@ REGRESSIONS: tuple[Round, ...] = (
         compacting=True,
         phases=(Phase(("kill_jvm", "kill_during_rereading", "failing_store", "stop_broker")),),
     ),
+    # The job went on in a topic that was created again, before it knew.
+    Round(
+        1488676283,
+        compacting=True,
+        phases=(Phase(("recreate_topic", "failing_store", "failing_store", "restart_broker")),),
+    ),
 )
 
 

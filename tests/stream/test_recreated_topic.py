@@ -1,0 +1,94 @@
+"""A topic that is deleted and created again under a running stream: what was read of the new one is not written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from offsets_decoder import encode
+from streaming_app.errors import MissingTopicError, OtherTopicError
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.topic_identity import TopicIdentity
+from streaming_app.sandbox.container import Broker
+from streaming_app.stream import batch_records
+from streaming_app.stream.commits_batch import CommitsBatchWriter
+from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.newest_tables import NewestTables
+from streaming_app.tables.reader import WarehouseReader
+from tests.stream.frames import batch, write_offset_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
+RECORDS = [
+    (0, AT, *encode(17, {"group_id": "g"}, {"epoch": 2, "last_assignment_configs": []})),
+    (1, AT, *encode(1, {"group": "g", "topic": "in", "partition": 0}, {"offset": 7})),
+]
+WRITTEN = ("groups", "group_events", "group_records", "offset_commits", "quarantine")
+
+
+def refuse() -> None:
+    raise OtherTopicError("another one")
+
+
+def main_stream(writer: DeltaWriter) -> Callable[[DataFrame, int], None]:
+    return MicroBatchWriter(writer, "default", "topic", lambda *_: pytest.fail("done"), check_topic=refuse)
+
+
+def second_stream(writer: DeltaWriter) -> Callable[[DataFrame, int], None]:
+    tables, options = NewestTables(writer, "default", 30), FoldOptions("default", "topic")
+    return CommitsBatchWriter(writer, tables, options, lambda *_: pytest.fail("done"), check_topic=refuse)
+
+
+@pytest.mark.parametrize("is_small", [True, False], ids=["one job", "many jobs"])
+@pytest.mark.parametrize("stream", [main_stream, second_stream])
+def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
+    spark: SparkSession,
+    empty_warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: Callable[[DeltaWriter], Callable[[DataFrame, int], None]],
+    is_small: bool,
+) -> None:
+    if is_small:
+        for place in (checkpoint_location, commits_checkpoint_location):
+            write_offset_log(place(empty_warehouse, "default").path, [2])
+    else:
+        monkeypatch.setattr(batch_records, "FEW_RECORDS", 0)
+    write = stream(DeltaWriter(spark, str(empty_warehouse), "default"))
+    with pytest.raises(OtherTopicError):
+        write(batch(spark, RECORDS), 0)
+    reader = WarehouseReader(empty_warehouse)
+    assert [reader.rows(f"SELECT * FROM {name}") for name in WRITTEN] == [[]] * len(WRITTEN)
+
+
+@pytest.mark.broker
+def test_the_identity_of_a_topic_is_known_with_each_check(
+    broker: Broker, client: StreamsGroupClient, spark: SparkSession, unique: Callable[[str], str]
+) -> None:
+    name = unique("offsets")
+    client.create_topic(name)
+    properties = client_properties(broker.bootstrap_server, None)
+    identity = TopicIdentity(spark, properties)
+    identity.remember(describe_offsets_topic(spark, properties, name))
+    for _ in range(2):
+        identity.check()
+    client.delete_topic(name)
+    with pytest.raises(MissingTopicError):
+        identity.check()
+    client.create_topic(name)
+    with pytest.raises(OtherTopicError, match="deleted and created again"):
+        identity.check()
+    identity.remember(describe_offsets_topic(spark, properties, name))
+    identity.check()
+    identity.close()
+    identity.check()  # it connects again
+    identity.close()

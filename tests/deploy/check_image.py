@@ -10,17 +10,16 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from streaming_app.job.stopping import STOP_SECONDS
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.member import SimulatedMember, settle
 from streaming_app.sandbox.readiness_wait import reserve_port
-from streaming_app.sandbox.topology import subtopology, topology
 from tests.deploy import base_images
 from tests.deploy.docker_engine import Engine
+from tests.deploy.live_group import live_group
 
 HEALTH = "http://127.0.0.1:9464/health"
 READY_SECONDS = 600
@@ -54,7 +53,7 @@ def container(engine: Engine) -> Iterator[Callable[..., str]]:
 
     yield start
     for name in started:
-        engine.try_run("rm", "--force", name)
+        engine.try_run("rm", "--force", "--volumes", name)
 
 
 @pytest.fixture
@@ -98,11 +97,6 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
     report: Callable[[str], None],
 ) -> None:
     broker = start_broker()
-    with StreamsGroupClient(broker.bootstrap_server) as client:
-        client.create_topic("orders", 2)
-        member = SimulatedMember(client, "payments", topology(subtopology("0", source_topics=["orders"])))
-        member.join()
-        settle([member])
     mount = [
         "-v",
         f"{volume}:/var/lib/streams-groups",
@@ -110,19 +104,21 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
         f"STREAMS_GROUPS_BOOTSTRAP_SERVER={broker.bootstrap_server}",
     ]
 
-    name = container(*OPTIONS, *mount, image)
-    _wait_for(lambda: "payments" in engine.try_run("exec", name, "streams-groups", "list", "--state").stdout)
-    assert _health() == 200
-    _wait_for(lambda: engine.run("inspect", "-f", "{{.State.Health.Status}}", name) == "healthy")
-    checks = [line for line in _log(engine, name) if line.startswith(("ok ", "warning ", "failed "))]
-    assert {line.split()[0] for line in checks} <= {"ok", "warning"}, checks
-    assert {"Java", "memory", "jars", "topic", "clock", "warehouse"} <= {
-        line.split(maxsplit=1)[1].partition(":")[0] for line in checks
-    }
-    groups = json.loads(engine.run("exec", name, "streams-groups", "sql", "--format", "json", "SELECT * FROM groups"))
-    assert [(one["group_id"], one["state"]) for one in groups] == [("payments", "Stable")]
-    verified = engine.try_run("exec", name, "streams-groups", "verify", "--bootstrap-server", broker.bootstrap_server)
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    with live_group(broker.bootstrap_server, "payments"):
+        name = container(*OPTIONS, *mount, image)
+        run = partial(engine.try_run, "exec", name, "streams-groups")
+        _wait_for(lambda: "payments" in run("list", "--state").stdout)
+        assert _health() == 200
+        _wait_for(lambda: engine.run("inspect", "-f", "{{.State.Health.Status}}", name) == "healthy")
+        checks = [line for line in _log(engine, name) if line.startswith(("ok ", "warning ", "failed "))]
+        assert {line.split()[0] for line in checks} <= {"ok", "warning"}, checks
+        assert {"Java", "memory", "jars", "topic", "clock", "warehouse"} <= {
+            line.split(maxsplit=1)[1].partition(":")[0] for line in checks
+        }
+        groups = json.loads(run("sql", "--format", "json", "SELECT * FROM groups").stdout)
+        assert [(one["group_id"], one["state"]) for one in groups] == [("payments", "Stable")]
+        verified = run("verify", "--bootstrap-server", broker.bootstrap_server)
+        assert verified.returncode == 0, verified.stdout + verified.stderr
     changed = engine.run("diff", name).splitlines()
     assert not [line for line in changed if line.split()[1] not in {"/tmp", "/var", "/var/lib"}], changed  # noqa: S108
     pss = int(engine.run("exec", name, "python", "-c", _PSS))

@@ -39,10 +39,12 @@ def image(engine: Engine) -> str:
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Prints a line that pytest does not keep for itself: what was measured."""
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    plugins = request.config.pluginmanager
+    reporter, capture = plugins.get_plugin("terminalreporter"), plugins.get_plugin("capturemanager")
 
     def write(line: str) -> None:
-        reporter.ensure_newline()
-        reporter.write_line(line)
+        with capture.global_and_fixture_disabled():  # else the line is shown only if the test fails
+            reporter.ensure_newline()
+            reporter.write_line(line)
 
     return write

@@ -82,6 +82,14 @@ def docker_engine() -> Iterator[Engine]:
         finally:
             process.terminate()
             process.wait(_STOP_SECONDS)
+            _unmount(Path(directory))
+
+
+def _unmount(directory: Path) -> None:
+    # The namespace of `--network host` stays mounted when the daemon ends; the directory could not be removed.
+    mounts = (line.split()[1] for line in Path("/proc/self/mounts").read_text("utf-8").splitlines())
+    for mount in sorted((one for one in mounts if Path(one).is_relative_to(directory)), reverse=True):
+        subprocess.run(["umount", mount], check=True)
 
 
 def _find_client() -> str:

@@ -1,0 +1,118 @@
+"""deploy/compose.yaml started, for `make check-deploy`: all services, without Grafana where it cannot be pulled."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy import base_images
+from tests.deploy.docker_engine import ROOT, Engine
+from tests.deploy.live_group import live_group
+
+FILE = ROOT / "deploy" / "compose.yaml"
+TEXT = FILE.read_text("utf-8")
+SERVICES = yaml.safe_load(TEXT)["services"]
+PROJECT = "streams-groups-check"
+RULES = sum(
+    len(group["rules"])
+    for file in (ROOT / "deploy" / "prometheus").glob("*.rules.yml")
+    for group in yaml.safe_load(file.read_text("utf-8"))["groups"]
+)
+READY_SECONDS = 400
+
+
+@pytest.fixture
+def compose(engine: Engine, image: str, report: Callable[[str], None]) -> Iterator[Callable[..., str]]:
+    """`compose("ps")` runs a command of Docker Compose; all services that can be had run, and are removed after."""
+    command = _command(engine)
+    # Compose 1, which Debian has, does not know the key `name`.
+    text = "".join(line for line in TEXT.splitlines(keepends=True) if not line.startswith("name:"))
+    options = ["--project-directory", str(FILE.parent), "--project-name", PROJECT, "--file", "-"]
+
+    def run(*arguments: str) -> str:
+        result = subprocess.run(
+            [*command, *options, *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=READY_SECONDS,
+            cwd=FILE.parent,  # Compose 1 takes relative paths of a file on stdin from there
+            env=engine.environment,
+        )
+        assert result.returncode == 0, result.stderr[-4000:]
+        return result.stdout
+
+    missing = {
+        name: reason
+        for name, service in SERVICES.items()
+        if service["image"] != image and (reason := base_images.reason_without(engine, service["image"]))
+    }
+    for name, reason in missing.items():
+        report(f"compose: {name} is left out: {reason}")
+    if missing.keys() - {"grafana"}:
+        pytest.skip("services are missing")
+    available = [name for name in SERVICES if name not in missing]
+    try:
+        run("up", "--detach", "--no-build", *available)
+        yield run
+    finally:
+        run("down", "--volumes", "--timeout", "20")
+
+
+def _command(engine: Engine) -> list[str]:
+    if engine.try_run("compose", "version").returncode == 0:
+        return [engine.client, "compose"]
+    standalone = shutil.which("docker-compose")
+    if not standalone:
+        pytest.skip("Docker Compose is not installed")
+    return [standalone]
+
+
+def test_the_services_work_together(compose: Callable[..., str], report: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    with live_group("localhost:9092", "payments"):
+        query = 'streams_group_state{group="payments",state="Stable"}'
+        _wait_for("the group in Prometheus", lambda: _query(query) == ["1"])
+        report(f"compose: a group is in Prometheus {time.monotonic() - began:.0f} s after it was created")
+        assert _query('up{job="streams-groups"}') == ["1"]
+        _wait_for("all rules", lambda: {rule["health"] for rule in _rules()} == {"ok"})
+        assert len(_rules()) == RULES
+        listed = compose("exec", "-T", "streams-groups", "streams-groups", "list", "--state").split()
+        assert listed == ["GROUP", "STATE", "payments", "Stable"]
+    assert "__consumer_offsets-0" in compose("exec", "-T", "kafka", "ls", "/var/lib/kafka/data").split()
+    assert "failed " not in compose("logs", "streams-groups")
+
+
+def _wait_for(what: str, condition: Callable[[], object]) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while True:
+        with suppress(OSError):
+            if condition():
+                return
+        assert time.monotonic() < end, f"{what}: not within {READY_SECONDS} s"
+        time.sleep(1)
+
+
+def _get(path: str) -> Any:
+    with urllib.request.urlopen(f"http://127.0.0.1:9090/api/v1/{path}", timeout=10) as response:
+        return json.load(response)["data"]
+
+
+def _query(promql: str) -> list[str]:
+    """Return the values of an instant query."""
+    return [one["value"][1] for one in _get(f"query?query={urllib.parse.quote(promql)}")["result"]]
+
+
+def _rules() -> list[dict[str, Any]]:
+    return [rule for group in _get("rules")["groups"] for rule in group["rules"]]

@@ -1,0 +1,108 @@
+"""The unit of deploy/systemd run by a real systemd, in a container, for `make check-deploy`."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.readiness_wait import reserve_port
+from tests.deploy.base_images import IMAGES
+from tests.deploy.docker_engine import ROOT, Engine
+from tests.deploy.live_group import live_group
+
+BOOT_SECONDS = 60
+READY_SECONDS = 400
+STOP_SECONDS = 20  # TimeoutStopSec= of the unit
+# systemd needs the tree of control groups, and mounts for the unit; the network is that of the local broker.
+OPTIONS = [
+    *("--cgroupns", "host", "--volume", "/sys/fs/cgroup:/sys/fs/cgroup:rw", "--cap-add", "SYS_ADMIN"),
+    *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined", "--network", "host"),
+    *("--tmpfs", "/run", "--tmpfs", "/run/lock", "--tmpfs", "/tmp:exec"),  # noqa: S108
+]
+
+
+@pytest.fixture
+def machine(engine: Engine, image: str, tmp_path: Path) -> Iterator[str]:
+    """A container in which systemd is the first process; its id."""
+    context = tmp_path / "context"
+    shutil.copytree(ROOT / "deploy" / "systemd", context)
+    shutil.copy(IMAGES / "systemd.Dockerfile", context)
+    engine.run("tag", image, "stand-in/streams-groups")
+    engine.build("stand-in/systemd", context / "systemd.Dockerfile", context)
+    name = engine.run("run", "--detach", *OPTIONS, "stand-in/systemd")
+
+    def state() -> str:
+        """Return `running`, another word of systemd, or what Docker says about a container that has ended."""
+        result = engine.try_run("exec", name, "systemctl", "is-system-running")
+        return (result.stdout or result.stderr).strip()
+
+    try:
+        with suppress(AssertionError):
+            _wait_for(lambda: state() == "running" or "is not running" in state(), BOOT_SECONDS)
+        if (last := state()) != "running":
+            pytest.skip(f"systemd does not run in a container here: {last}")
+        yield name
+    finally:
+        engine.run("rm", "--force", "--volumes", name)
+
+
+def test_systemd_starts_and_stops_the_job(
+    engine: Engine,
+    machine: str,
+    start_broker: Callable[..., LocalBroker],
+    tmp_path: Path,
+    report: Callable[[str], None],
+) -> None:
+    broker = start_broker()
+    with reserve_port() as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"bootstrap_server": broker.bootstrap_server, "metrics": {"listen": listen}}))
+    engine.run("cp", config, f"{machine}:/etc/streams-groups/config.yaml")
+
+    def inside(*command: str) -> str:
+        return engine.run("exec", machine, *command)
+
+    inside("systemd-sysusers")
+    inside("chown", "root:streams-groups", "/etc/streams-groups/config.yaml")
+    list_groups = [
+        "/opt/streams-groups/bin/streams-groups",
+        "list",
+        "--state",
+        "--warehouse",
+        "/var/lib/streams-groups",
+    ]
+    with live_group(broker.bootstrap_server, "payments"):
+        inside("systemctl", "start", "streams-groups")
+        _wait_for(lambda: _status(f"http://{listen}/ready") == 200)
+        assert inside(*list_groups).split() == ["GROUP", "STATE", "payments", "Stable"]
+    assert inside("stat", "-c", "%U", "/var/lib/streams-groups/groups/_delta_log").split() == ["streams-groups"]
+    began = time.monotonic()
+    inside("systemctl", "stop", "streams-groups")
+    seconds = time.monotonic() - began
+    assert seconds < STOP_SECONDS
+    shown = inside("systemctl", "show", "streams-groups", "--property=Result,ExecMainStatus,NRestarts")
+    assert sorted(shown.splitlines()) == ["ExecMainStatus=0", "NRestarts=0", "Result=success"]
+    version = inside("systemctl", "--version").splitlines()[0]
+    report(f"the unit ran under {version}, and stopped in {seconds:.1f} s")
+
+
+def _status(url: str) -> int | None:
+    with suppress(OSError), urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - http on loopback
+        return int(response.status)
+    return None
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float = READY_SECONDS) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(1)

@@ -1,0 +1,39 @@
+"""A streams group with one member that stays, for checks that take longer than a session of Kafka's default, 45 s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.member import SimulatedMember, settle
+from streaming_app.sandbox.topology import subtopology, topology
+
+_HEARTBEAT_SECONDS = 5.0
+
+
+@contextmanager
+def live_group(bootstrap_server: str, group_id: str) -> Iterator[None]:
+    """Create a topic and a Stable group that reads it; its member sends heartbeats until the end of the block.
+
+    Raises at the end what a heartbeat raised.
+    """
+    stop = Event()
+    with StreamsGroupClient(bootstrap_server) as client, ThreadPoolExecutor(1) as executor:
+        client.create_topic("orders", 2)
+        member = SimulatedMember(client, group_id, topology(subtopology("0", source_topics=["orders"])))
+        member.join()
+        settle([member])
+        heartbeats = executor.submit(_send_heartbeats, member, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+        heartbeats.result()
+
+
+def _send_heartbeats(member: SimulatedMember, stop: Event) -> None:
+    while not stop.wait(_HEARTBEAT_SECONDS):
+        member.step()

@@ -18,7 +18,8 @@ of months ago, say nothing of the state then, and the group's creation is in the
 record 17. Without it, times that the log does not prove are None, and values appear in events as new, not as changed.
 
 A group can be created again without tombstones: compaction removed them, or a JoinGroup dropped an empty group in the
-coordinator's memory. A record 17 with a lower epoch is such a new group.
+coordinator's memory. A record 17 with a lower epoch is such a new group. Other records of it may have come before, see
+`Group.create_again`.
 """
 
 from __future__ import annotations
@@ -148,6 +149,7 @@ class Fold:
         is_first_known = epoch is None and self.group_state.first_seen_at != record.timestamp
         at = None if is_first_known else record.timestamp
         apply(group, record.record_type, record.key, value, at)
+        group.metadata_at = record.timestamp
         stored = group.stored_description_epoch
         if is_unsolicited(
             group.topology_epoch,
@@ -216,7 +218,7 @@ class Fold:
         self.exists = True
 
     def _create_again(self, record: LogRecord) -> None:
-        """Start a new group; of the one before only what the current operation wrote is kept."""
+        """Start a new group; of what is known only that is kept which is of the new one."""
         old = self.group_state.group
         for member_id in old.members:
             self._save_member(old, member_id)

@@ -61,6 +61,8 @@ class Group:
     group_id: str
     group_type: str = "streams"
     group_epoch: int | None = None
+    metadata_at: datetime | None = None
+    """When the newest record 17 was written."""
     assignment_epoch: int | None = None
     assigned_at: datetime | None = None
     metadata_hash: int | None = None
@@ -137,10 +139,14 @@ class Group:
         self._members_in[member.state_and_epoch] += 1
 
     def create_again(self, joined: Collection[str]) -> Group:
-        """Return the group as a new one with this topology and, of its members, the ones that `joined` now."""
+        """Return the group as a new one, of which record 17 is read now; members `joined` with it.
+
+        Compaction may have removed older records 17 of the new group, but not its other records, which came before. A
+        group that has members is not deleted, so what was written since the last record 17 is of the new group.
+        """
         group = Group(self.group_id, topology_epoch=self.topology_epoch, subtopologies=self.subtopologies)
-        for member_id in joined:
-            if member := self.members.get(member_id):
+        for member in self.members.values():
+            if member.member_id in joined:
                 group.add_member(
                     replace(
                         member,
@@ -151,7 +157,17 @@ class Group:
                         pending_revocation={},
                     )
                 )
+            elif self._is_newer(member.joined_at):
+                group.add_member(member)
+                if target := self.targets.get(member.member_id):
+                    group.targets[member.member_id] = target
+        if self._is_newer(self.assigned_at):
+            group.assignment_epoch, group.assigned_at = self.assignment_epoch, self.assigned_at
         return group
+
+    def _is_newer(self, at: datetime | None) -> bool:
+        """Return whether a time is known to be after the newest record 17."""
+        return at is not None and self.metadata_at is not None and at > self.metadata_at
 
     def was_description_stored(self, topology_epoch: int | None) -> bool:
         """Return whether the description of a topology epoch was stored before, whatever became of it since."""

@@ -43,6 +43,7 @@ class RecreatedTopic:
         directory.mkdir()
         self.topic = f"offsets-{self._random.randrange(10**9)}"
         self.job = FaultyJob(harness.broker.bootstrap_server, directory / "warehouse", directory / "job.log")
+        self._lines_before = 0
         self.changes: list[Change] = []
         self.last: dict[str, str] = {}
 
@@ -67,6 +68,7 @@ class RecreatedTopic:
 
     def start(self, *options: str) -> None:
         """Start its job."""
+        self._lines_before = len(self._lines_about_starts())
         self.job.start(StartOptions(("--topic", self.topic, *options)))
 
     def is_refused(self) -> bool:
@@ -77,13 +79,19 @@ class RecreatedTopic:
         return refused
 
     def is_caught_up(self) -> bool:
-        """Return whether its job comes to the end of the topic."""
+        """Return whether its job comes to the end of the topic, since it was started."""
 
         def is_at_end() -> bool:
+            if len(self._lines_about_starts()) == self._lines_before:
+                return False  # the checkpoint may still be that of the topic before
             done = read_checkpoint_offsets(self.job.warehouse, CLUSTER)
             return done is not None and not done.offsets_behind(self._harness.client.end_offsets(self.topic))
 
         return wait_until(lambda: is_at_end() or bool(self.job.unexpected_exit), _CATCH_UP_SECONDS) and is_at_end()
+
+    def _lines_about_starts(self) -> list[str]:
+        """Return the lines in which its job said from where it reads; then the checkpoint fits the topic."""
+        return [line for line in self.job.output.splitlines() if line.startswith(f"{self.topic} at ")]
 
     def differences(self) -> list[str]:
         """Compare the tables with what was written."""

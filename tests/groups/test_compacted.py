@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.row import to_row
+from streaming_app.groups.row import from_row, to_row
 from streaming_app.groups.state import Event
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
 
@@ -91,6 +91,34 @@ def created_again(epoch: int = 2) -> list[tuple[Any, int, Any, Any]]:
         (at(60), 17, GROUP, metadata(epoch)),
         (at(60), 22, M2, current(1)),
     ]
+
+
+@pytest.mark.parametrize("cut", range(11))
+def test_what_came_between_the_two_records_17_is_of_the_new_group(cut: int) -> None:
+    m3 = {"group_id": "g", "member_id": "m3"}
+    gone = [(at(40), kind, M1, None) for kind in (22, 21, 19)]
+    records = log(
+        *gone,
+        (at(60), 19, M2, member()),
+        (at(60), 23, GROUP, TOPOLOGY),  # its record 17 was superseded, as were those at 61 and 62
+        (at(61), 19, m3, member()),
+        (at(62), 21, M2, TARGET),
+        (at(62), 20, GROUP, {"assignment_epoch": 3, "assignment_timestamp": 0}),
+        (at(63), 22, M2, current(3, active=[0, 1])),
+        (at(64), 17, GROUP, metadata(4)),
+        (at(65), 22, m3, current(3)),
+        first=20,
+    )  # fmt: skip
+    old = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(7)))).group_state
+    first = fold(records[:cut], old)
+    second = fold(records[cut:], from_row(row_of(first)))
+    row = row_of(second)
+    assert [one["member_id"] for one in row["members"]] == ["m2", "m3"]
+    assert (row["group_epoch"], row["assignment_epoch"], row["topology_epoch"]) == (4, 3, 0)
+    assert row["assignments"] == row_of(fold(records))["assignments"] != []
+    events = history(first, second)
+    assert [event.member_id for event in events if event.kind == "member_left"] == ["m1"]
+    assert [event.member_id for event in events if event.kind == "member_joined"] == ["m2", "m3"]
 
 
 @pytest.mark.parametrize("cut", range(5))

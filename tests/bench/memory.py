@@ -45,7 +45,11 @@ def worker_pids(pid: int) -> list[int]:
 def _tree(pid: int) -> Iterator[int]:
     """Yield this process and all below it, but for those between fork and exec: their memory is that of the JVM."""
     yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        threads = [*Path(f"/proc/{pid}/task").glob("*/children")]
+    except FileNotFoundError:  # it has just ended
+        return
+    for children in threads:
         for child in _read(children).split():
             if not (_is_java(pid) and _is_java(int(child))):
                 yield from _tree(int(child))

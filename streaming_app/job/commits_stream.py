@@ -58,7 +58,7 @@ class CommitsStream:
         self._reset = config.reset  # for the first start only
         self._partitions = 0
         self._identities: list[str] = []
-        self._identity = TopicIdentity(spark, properties)
+        self._topic_identity = TopicIdentity(spark, properties)
         self._query = StreamQuery(self._checkpoint, stop, OFFSETS)
         self.progress = Progress(report, health, OFFSETS)
         self._maintenance = Maintenance(
@@ -105,14 +105,14 @@ class CommitsStream:
         options = FoldOptions(
             self._config.cluster, topic.name, self._config.dialect, topic.partitions, position.partitions_grew
         )
-        self._identity.remember(topic)
+        self._topic_identity.remember(topic)
         write = CommitsBatchWriter(
             self._writer,
             self._tables,
             options,
             self.progress.on_done,
             maintenance=self._maintenance,
-            check_topic=self._identity.check,
+            check_topic=self._topic_identity.check,
         )
         once = self._config.once
         self.progress.end_known_at = datetime.now(timezone.utc) if once else None
@@ -136,7 +136,7 @@ class CommitsStream:
 
     def close(self) -> None:
         """Release what the stream holds."""
-        self._identity.close()
+        self._topic_identity.close()
 
     def _read_identities(self) -> list[str]:
         """Return what identifies the tables; empty for one that does not exist."""

@@ -70,7 +70,7 @@ class OffsetsStream:
         self._reset = config.reset  # for the first start only
         self._partitions = 0
         self._plugin_read_at = -math.inf
-        self._identity = TopicIdentity(spark, properties)
+        self._topic_identity = TopicIdentity(spark, properties)
         self._tables = KnownTables(config.warehouse, writer.files)
         self._query = StreamQuery(self._checkpoint, stop)
         self.progress = Progress(report, health, shows_phases=config.profile)
@@ -108,7 +108,7 @@ class OffsetsStream:
         self._reset = False
         self._tables.remember()
         self._partitions = topic.partitions
-        self._identity.remember(topic)
+        self._topic_identity.remember(topic)
         if position.from_beginning:
             self._services.group_cache.on_bulk_change()
         self._health.started_reading(
@@ -126,7 +126,7 @@ class OffsetsStream:
             partitions=topic.partitions,
             partitions_grew=position.partitions_grew,
             topics=self._topics,
-            check_topic=self._identity.check,
+            check_topic=self._topic_identity.check,
             maintenance=self._maintenance,
             listener=self._services.group_cache,
             dialect=self._config.dialect,
@@ -164,7 +164,7 @@ class OffsetsStream:
     def close(self) -> None:
         """Release what the stream holds."""
         self._tables.close()
-        self._identity.close()
+        self._topic_identity.close()
 
     def _start_query(self, topic: OffsetsTopic, write_batch: MicroBatchWriter) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:

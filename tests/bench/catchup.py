@@ -8,14 +8,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Mapping
 
 from tests.bench.bench_harness import PARTITIONS, Harness
-from tests.bench.memory import processor_seconds, proportional_by_process
+from tests.bench.memory import format_megabytes, processor_seconds, proportional_by_process, run_and_sample
 from tests.job.job_runner import STREAMS_GROUPS
 
-_LOOK_SECONDS = 0.1
 _SETTLE_SECONDS, _REST_SECONDS = 60.0, 60.0
 _START_SECONDS = 300.0
 
@@ -27,19 +24,10 @@ def run(harness: Harness, groups: int, members: int) -> None:
     records = harness.write_groups(topic, groups, members)
     where = ["--bootstrap-server", harness.broker.bootstrap_server, "--warehouse", str(harness.directory / topic)]
     command = [*STREAMS_GROUPS, "run", "--topic", topic, *where]
-    peak: Counter[str] = Counter()
-    started = time.monotonic()
-    with subprocess.Popen([*command, "--once"], stdout=subprocess.PIPE) as job:
-        while job.poll() is None:
-            now = proportional_by_process(job.pid)
-            peak |= now | {"sum": sum(now.values())}
-            time.sleep(_LOOK_SECONDS)
-        seconds = time.monotonic() - started
-        printed = job.stdout.read().decode() if job.stdout else ""
+    printed, seconds, peak = run_and_sample([*command, "--once"])
     sys.stdout.writelines(line for line in printed.splitlines(keepends=True) if line.startswith("batch"))
-    assert job.returncode == 0, printed
     print(f"first catch-up of {groups:,} groups of {members} members ({records:,} records), start of Spark included:")
-    print(f"{seconds:.1f} s, most memory: {_megabytes(peak)}", flush=True)
+    print(f"{seconds:.1f} s, most memory: {format_megabytes(peak)}", flush=True)
     _rest(command, groups)
 
 
@@ -61,10 +49,5 @@ def _rest(command: list[str], groups: int) -> None:
         finally:
             job.terminate()
     sizes["sum"] = sum(sizes.values())
-    print(
-        f"started again and at rest with {groups:,} groups: {_megabytes(sizes)}, {used / _REST_SECONDS:.1%} of a core"
-    )
-
-
-def _megabytes(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in Counter(sizes).most_common())
+    taken = f"{format_megabytes(sizes)}, {used / _REST_SECONDS:.1%} of a core"
+    print(f"started again and at rest with {groups:,} groups: {taken}", flush=True)

@@ -7,11 +7,14 @@ among the processes; reading it takes milliseconds.
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _JVM, _WORKERS = "Spark's JVM", "Spark's Python workers"
+_SAMPLE_SECONDS = 0.1
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -21,6 +24,26 @@ def proportional_by_process(pid: int) -> Counter[str]:
     for one in _tree(pid):
         sizes["the job's own Python" if one == pid else _name(one)] += _proportional(one)
     return sizes
+
+
+def run_and_sample(command: Sequence[str]) -> tuple[str, float, Counter[str]]:
+    """Run a job to its end; return what it printed, its seconds, and the most bytes by kind of process and in `sum`."""
+    peak: Counter[str] = Counter()
+    started = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
+        while job.poll() is None:
+            now = proportional_by_process(job.pid)
+            peak |= now | {"sum": sum(now.values())}
+            time.sleep(_SAMPLE_SECONDS)
+        seconds = time.monotonic() - started
+        printed = job.stdout.read().decode() if job.stdout else ""
+    assert job.returncode == 0, printed
+    return printed, seconds, peak
+
+
+def format_megabytes(sizes: Counter[str]) -> str:
+    """Return the sizes, the largest first."""
+    return ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in sizes.most_common())
 
 
 def processor_seconds(pid: int) -> float:

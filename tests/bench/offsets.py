@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import re
 import statistics
-import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -28,7 +26,7 @@ from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.bench import freshness
 from tests.bench.bench_harness import PARTITIONS, Harness
-from tests.bench.memory import proportional_by_process
+from tests.bench.memory import format_megabytes, run_and_sample
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.reading import read_once
 
@@ -36,7 +34,6 @@ ROUNDS = 3
 FRESHNESS_ROUNDS, FRESHNESS_APPENDS = 2, (4, 10)  # to warm up, and measured
 PARTITIONS_OF_TOPIC, TOPICS = 10, 10
 KEYS_OF_GROUP = PARTITIONS_OF_TOPIC * TOPICS
-_SAMPLE_SECONDS = 0.1
 _FLOOD_SECONDS = 1.0  # between two writes of the commits of that time
 
 
@@ -71,19 +68,11 @@ def run_memory(harness: Harness, keys: int) -> None:
     write_commits(harness, topic, keys, keys)
     where = ["--bootstrap-server", harness.broker.bootstrap_server, "--warehouse", str(harness.directory / topic)]
     for attempt in ("first", "second"):
-        peak: Counter[str] = Counter()
-        started = time.monotonic()
-        command = [*STREAMS_GROUPS, "run", "--once", "--topic", topic, *where]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
-            while job.poll() is None:
-                now = proportional_by_process(job.pid)
-                peak |= now | {"sum": sum(now.values())}
-                time.sleep(_SAMPLE_SECONDS)
-            printed = job.stdout.read().decode() if job.stdout else ""
-        assert job.returncode == 0, printed
-        megabytes = ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in peak.most_common())
-        seconds = time.monotonic() - started
-        print(f"{attempt} run over {keys:,} keys, start of Spark included: {seconds:.1f} s; most memory: {megabytes}")
+        _, seconds, peak = run_and_sample([*STREAMS_GROUPS, "run", "--once", "--topic", topic, *where])
+        print(
+            f"{attempt} run over {keys:,} keys, start of Spark included: {seconds:.1f} s; "
+            f"most memory: {format_megabytes(peak)}"
+        )
         write_commits(harness, topic, keys // 10, keys)
     started = time.monotonic()
     rows = WarehouseReader(harness.directory / topic).query("SELECT * FROM offsets").num_rows

@@ -26,6 +26,7 @@ from streaming_app.page.overview_rows import read_other_groups, read_streams_gro
 from streaming_app.page.settings import PageSettings
 from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
 from streaming_app.tables.location import Location
+from tests.bench.memory import processor_seconds
 from tests.page.browser import find_chromium, view
 from tests.page.sample import RICH, append, group, part, replace_group, write_sample
 
@@ -33,7 +34,6 @@ _FEW, _MANY = 100, 10_000
 _VIEWERS = 200
 _CHANGES = 20
 _PARTITIONS = 4  # with lag, of each group
-_TICKS = os.sysconf("SC_CLK_TCK")
 _NODES = (40, 120, 400)
 _IN_SUBTOPOLOGY = 10  # topics of each
 
@@ -257,6 +257,5 @@ def _topology(nodes: int) -> dict[str, object]:
 
 
 def _usage(pid: int) -> Usage:
-    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    return Usage((int(fields[11]) + int(fields[12])) / _TICKS, pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+    return Usage(processor_seconds(pid), pages * os.sysconf("SC_PAGE_SIZE") / 1e6)

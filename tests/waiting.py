@@ -10,11 +10,11 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, settle
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    """Poll until the condition is true or the time is up; return whether it is true."""
+def wait_until(condition: Callable[[], bool], seconds: float = 20, *, interval: float = 0.05) -> bool:
+    """Poll at this interval until the condition is true or the time is up; return whether it is true."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(interval)
     return condition()
 
 

@@ -9,7 +9,6 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +17,8 @@ import yaml
 from tests.deploy import base_images
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import live_group
+from tests.deploy.services import answers
+from tests.waiting import wait_until
 
 FILE = ROOT / "deploy" / "compose.yaml"
 TEXT = FILE.read_text("utf-8")
@@ -29,6 +30,7 @@ RULES = sum(
     for group in yaml.safe_load(file.read_text("utf-8"))["groups"]
 )
 READY_SECONDS = 400
+PROMETHEUS = "http://127.0.0.1:9090"
 
 
 @pytest.fixture
@@ -82,11 +84,12 @@ def _command(engine: Engine) -> list[str]:
 def test_the_services_work_together(compose: Callable[..., str], report: Callable[[str], None]) -> None:
     began = time.monotonic()
     with live_group("localhost:9092", "payments"):
+        assert wait_until(lambda: answers(f"{PROMETHEUS}/-/ready"), READY_SECONDS, interval=1)
         query = 'streams_group_state{group="payments",state="Stable"}'
-        _wait_for("the group in Prometheus", lambda: _query(query) == ["1"])
+        assert wait_until(lambda: _query(query) == ["1"], READY_SECONDS, interval=1)
         report(f"compose: a group is in Prometheus {time.monotonic() - began:.0f} s after it was created")
         assert _query('up{job="streams-groups"}') == ["1"]
-        _wait_for("all rules", lambda: {rule["health"] for rule in _rules()} == {"ok"})
+        assert wait_until(lambda: {rule["health"] for rule in _rules()} == {"ok"}, READY_SECONDS, interval=1)
         assert len(_rules()) == RULES
         listed = compose("exec", "-T", "streams-groups", "streams-groups", "list", "--state").split()
         assert listed == ["GROUP", "STATE", "payments", "Stable"]
@@ -94,18 +97,9 @@ def test_the_services_work_together(compose: Callable[..., str], report: Callabl
     assert "failed " not in compose("logs", "streams-groups")
 
 
-def _wait_for(what: str, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + READY_SECONDS
-    while True:
-        with suppress(OSError):
-            if condition():
-                return
-        assert time.monotonic() < end, f"{what}: not within {READY_SECONDS} s"
-        time.sleep(1)
-
-
 def _get(path: str) -> Any:
-    with urllib.request.urlopen(f"http://127.0.0.1:9090/api/v1/{path}", timeout=10) as response:
+    url = f"{PROMETHEUS}/api/v1/{path}"
+    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - http on loopback
         return json.load(response)["data"]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -20,6 +19,8 @@ from streaming_app.sandbox.readiness_wait import reserve_port
 from tests.deploy import base_images
 from tests.deploy.docker_engine import Engine
 from tests.deploy.live_group import live_group
+from tests.deploy.services import answers
+from tests.waiting import wait_until
 
 HEALTH = "http://127.0.0.1:9464/health"
 READY_SECONDS = 600
@@ -83,9 +84,12 @@ def test_the_image_serves_the_page(engine: Engine, image: str, container: Callab
     with reserve_port() as free:
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     name = container(*OPTIONS, image, "web", "--listen", listen)
-    _wait_for(lambda: any(line.startswith(f"The page is at http://{listen}/") for line in _log(engine, name)))
-    with urllib.request.urlopen(f"http://{listen}/", timeout=30) as response:
-        assert response.status == 200
+    assert wait_until(
+        lambda: any(line.startswith(f"The page is at http://{listen}/") for line in _log(engine, name)),
+        READY_SECONDS,
+        interval=1,
+    )
+    assert answers(f"http://{listen}/")
 
 
 def test_the_job_runs_without_root_and_with_a_read_only_file_system(
@@ -107,9 +111,13 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
     with live_group(broker.bootstrap_server, "payments"):
         name = container(*OPTIONS, *mount, image)
         run = partial(engine.try_run, "exec", name, "streams-groups")
-        _wait_for(lambda: "payments" in run("list", "--state").stdout)
-        assert _health() == 200
-        _wait_for(lambda: engine.run("inspect", "-f", "{{.State.Health.Status}}", name) == "healthy")
+        assert wait_until(lambda: "payments" in run("list", "--state").stdout, READY_SECONDS, interval=1)
+        assert answers(HEALTH)
+        assert wait_until(
+            lambda: engine.run("inspect", "-f", "{{.State.Health.Status}}", name) == "healthy",
+            READY_SECONDS,
+            interval=1,
+        )
         checks = [line for line in _log(engine, name) if line.startswith(("ok ", "warning ", "failed "))]
         assert {line.split()[0] for line in checks} <= {"ok", "warning"}, checks
         assert {"Java", "memory", "jars", "topic", "clock", "warehouse"} <= {
@@ -127,7 +135,9 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
     report(f"image: the job uses {pss} MiB (PSS) with one group, and stops in {seconds:.1f} s")
 
     again = container(*OPTIONS, *mount, "-e", "STREAMS_GROUPS_CHECK=no", image)
-    _wait_for(lambda: any("resuming from the checkpoint" in line for line in _log(engine, again)))
+    assert wait_until(
+        lambda: any("resuming from the checkpoint" in line for line in _log(engine, again)), READY_SECONDS, interval=1
+    )
     assert not [line for line in _log(engine, again) if line.startswith("ok ")]
     _stop(engine, again)
 
@@ -141,18 +151,6 @@ def test_a_container_that_cannot_work_says_why(engine: Engine, image: str) -> No
         result = engine.try_run("run", "--rm", "--read-only", *options, *server, image, "check")
         assert result.returncode == 1
         assert f"failed   {check}; " in result.stdout
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + READY_SECONDS
-    while not condition():
-        assert time.monotonic() < end, f"not within {READY_SECONDS} s"
-        time.sleep(1)
-
-
-def _health() -> int:
-    with urllib.request.urlopen(HEALTH, timeout=10) as response:
-        return int(response.status)
 
 
 def _log(engine: Engine, name: str) -> list[str]:

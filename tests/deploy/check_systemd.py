@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,8 @@ from streaming_app.sandbox.readiness_wait import reserve_port
 from tests.deploy.base_images import IMAGES
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import live_group
+from tests.deploy.services import answers
+from tests.waiting import wait_until
 
 BOOT_SECONDS = 60
 READY_SECONDS = 400
@@ -45,8 +45,7 @@ def machine(engine: Engine, image: str, tmp_path: Path) -> Iterator[str]:
         return (result.stdout or result.stderr).strip()
 
     try:
-        with suppress(AssertionError):
-            _wait_for(lambda: state() == "running" or "is not running" in state(), BOOT_SECONDS)
+        wait_until(lambda: state() == "running" or "is not running" in state(), BOOT_SECONDS, interval=1)
         if (last := state()) != "running":
             pytest.skip(f"systemd does not run in a container here: {last}")
         yield name
@@ -82,7 +81,7 @@ def test_systemd_starts_and_stops_the_job(
     ]
     with live_group(broker.bootstrap_server, "payments"):
         inside("systemctl", "start", "streams-groups")
-        _wait_for(lambda: _status(f"http://{listen}/ready") == 200)
+        assert wait_until(lambda: answers(f"http://{listen}/ready"), READY_SECONDS, interval=1)
         assert inside(*list_groups).split() == ["GROUP", "STATE", "payments", "Stable"]
     assert inside("stat", "-c", "%U", "/var/lib/streams-groups/groups/_delta_log").split() == ["streams-groups"]
     began = time.monotonic()
@@ -93,16 +92,3 @@ def test_systemd_starts_and_stops_the_job(
     assert sorted(shown.splitlines()) == ["ExecMainStatus=0", "NRestarts=0", "Result=success"]
     version = inside("systemctl", "--version").splitlines()[0]
     report(f"the unit ran under {version}, and stopped in {seconds:.1f} s")
-
-
-def _status(url: str) -> int | None:
-    with suppress(OSError), urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - http on loopback
-        return int(response.status)
-    return None
-
-
-def _wait_for(condition: Callable[[], bool], seconds: float = READY_SECONDS) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(1)

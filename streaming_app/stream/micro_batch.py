@@ -294,7 +294,9 @@ class MicroBatchWriter:
             if output is EVENTS and counts["retracted_events"]:
                 self._few_rows_writer.rewrite_events(rows, take_rows(folded, EVENTS, RETRACTED))
             elif rows.num_rows:
-                self._few_rows_writer.append(output.table, rows, *batch)
+                # These events include the reasons: where Spark repeats the batch, it must not add them once more.
+                writers = dict.fromkeys((batch.writer, self._topics_writer) if output is EVENTS else (batch.writer,))
+                self._few_rows_writer.append(output.table, rows, list(writers), batch.version)
 
     def _write_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
         stored, is_first = self._writer.stored_groups(), self._is_first

@@ -52,9 +52,10 @@ class FewRowsWriter:
         schema = pa.schema(groups.schema().to_arrow())  # DataFusion returns string views, which Arrow cannot sort
         return pa.table(builder.execute(query).read_all()).select(schema.names).cast(schema)
 
-    def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
-        """Append rows to a table exactly once, see `append_once`."""
-        self._versions[name] = append_once(self._location / name, rows, f"{writer}-{name}", batch_id)
+    def append(self, name: str, rows: pa.Table, writers: Sequence[str], batch_id: int) -> None:
+        """Append rows to a table exactly once as the batch of these writers, see `append_once`."""
+        app_ids = [f"{writer}-{name}" for writer in writers]
+        self._versions[name] = append_once(self._location / name, rows, app_ids, batch_id)
 
     def rewrite_events(self, events: pa.Table, retracted: pa.Table) -> None:
         """Replace events by others, see `DeltaWriter.rewrite_events`."""
@@ -107,18 +108,18 @@ class FewRowsWriter:
         return self._spark_writer.to_dataframe(rows)
 
 
-def append_once(location: Location, rows: pa.Table, app_id: str, batch_id: int) -> int:
-    """Append rows to a table unless it has got this or a later batch of `app_id`; return the table's version.
+def append_once(location: Location, rows: pa.Table, app_ids: Sequence[str], batch_id: int) -> int:
+    """Append rows to a table unless it has got this or a later batch of the first app id; return the table's version.
 
-    Delta keeps the batch in its log, with the rows. Raises delta-rs' errors.
+    Delta keeps the batch in its log, with the rows, for each of the app ids. Raises delta-rs' errors.
     """
     from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415 - as above
 
     def write() -> int:
         target = location.delta_table()
-        written = target.transaction_version(app_id)
+        written = target.transaction_version(app_ids[0])
         if written is None or written < batch_id:
-            properties = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
+            properties = CommitProperties(app_transactions=[Transaction(one, batch_id) for one in app_ids])
             write_deltalake(target, rows, mode="append", commit_properties=properties)
         return target.version()
 

@@ -57,7 +57,7 @@ class NewestTables:
 
     def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
         """Append a few rows exactly once, see `DeltaWriter.append`. Raises delta-rs' errors."""
-        append_once(self._writer.location / name, rows, f"{writer}-{name}", batch_id)
+        append_once(self._writer.location / name, rows, [f"{writer}-{name}"], batch_id)
 
     def append_many(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append any number of rows exactly once."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,8 +14,10 @@ import streaming_app
 from offsets_decoder import encode
 from schemas.table_definitions import table, tables, views
 from streaming_app.stream import batch_records
+from streaming_app.stream.fold_stage import TopicLookup
 from streaming_app.stream.micro_batch import BatchOutcome, MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.stream.frames import batch, write_offset_log
 
@@ -186,6 +189,33 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     assert outcomes == [{"state": "NotReady", "not_ready_reason": reason}] * 3
     events = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
     assert events == [{"new": reason}] * 3
+
+
+def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(topics: TopicLookup) -> None:
+        warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+        writer = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=topics)
+        group = {"group_id": "one"}
+        topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]}
+        pairs = [
+            encode(23, group, topology),
+            encode(19, {**group, "member_id": "m"}, {"client_id": "c"}),
+            encode(17, group, {"epoch": 2, "last_assignment_configs": [{"key": "k", "value": "v"}]}),
+        ]
+        writer(batch(spark, [(offset, START, *pair) for offset, pair in enumerate(pairs)]), 7)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FewRowsWriter, "add_groups", Mock(side_effect=ConnectionError))
+        with pytest.raises(ConnectionError):
+            write(lambda _: {"other": 1})
+    monkeypatch.setattr(batch_records, "FEW_RECORDS", 0)
+    write(lambda _: {"another": 1})
+    (event,) = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
+    assert event == {"new": "MISSING_SOURCE_TOPICS: Source topics in are missing."}
+    (group,) = WarehouseReader(empty_warehouse).rows("SELECT not_ready_reason FROM groups")
+    assert group["not_ready_reason"] == event["new"]
 
 
 def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(

@@ -114,7 +114,7 @@ def test_a_table_of_many_groups_keeps_large_files(
 def test_a_batch_is_appended_once(empty_warehouse: Path) -> None:
     location = Location.of(empty_warehouse / "groups")
     versions = [
-        append_once(location, rows(empty_warehouse, {f"batch {batch}": "Empty"}), "app", batch)
+        append_once(location, rows(empty_warehouse, {f"batch {batch}": "Empty"}), ["app"], batch)
         for batch in (4, 4, 3, 5)
     ]
     assert versions == [1, 1, 1, 2]
@@ -183,7 +183,7 @@ def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(
     for number, (cluster, offset) in enumerate((("default", 5), ("other", 70))):
         values = {"cluster": cluster, "topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
         row = pa.Table.from_pylist([values], schema)
-        append_once(Location.of(empty_warehouse / "quarantine"), row, "app", number)
+        append_once(Location.of(empty_warehouse / "quarantine"), row, ["app"], number)
     own = DeltaWriter(spark, str(empty_warehouse), "default")
     for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
         assert own.highest_offsets("quarantine", "partition", "timestamp", where=where) == {0: 5}

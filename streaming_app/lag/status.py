@@ -120,8 +120,9 @@ STATUSES: Mapping[str, str] = MappingProxyType(
 )
 """Every status, and what it means."""
 
-_SEVERITY = (LOST, RECREATED, STOPPED, UNOWNED, STALLED, REWOUND, BEHIND, UNKNOWN, CATCHING_UP, OK, LEFT_OVER)
-RANK: Mapping[str, int] = MappingProxyType({status: rank for rank, status in enumerate(_SEVERITY)})
+BY_RANK = (LOST, RECREATED, STOPPED, UNOWNED, STALLED, REWOUND, BEHIND, UNKNOWN, CATCHING_UP, OK, LEFT_OVER)
+"""Every status, the worst first."""
+RANK: Mapping[str, int] = MappingProxyType({status: rank for rank, status in enumerate(BY_RANK)})
 """The status of several partitions is the one with the lowest rank."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.status import LEFT_OVER, OK, RANK
+from streaming_app.lag.status import LEFT_OVER, OK, RANK, UNKNOWN
 
 Key = tuple[str | float | None, ...]
 
@@ -33,17 +33,18 @@ class LagSum:
     partitions_without_commit: int = 0
     partitions_behind: int = 0
     """With a status other than OK."""
-    status: str = OK
-    """The worst of its partitions."""
+    status: str = UNKNOWN
+    """The worst of its partitions with a commit; UNKNOWN if none has one."""
 
     def add(self, row: LagRow) -> None:
         """Add a partition."""
         self.partitions += 1
-        self.partitions_without_commit += row.committed_offset is None
         if row.committed_offset is None:
+            self.partitions_without_commit += 1
             return
+        is_first = self.partitions == self.partitions_without_commit + 1
         self.partitions_behind += row.status != OK
-        if RANK.get(row.status, 0) < RANK.get(self.status, 0):  # a later release may have written others
+        if is_first or RANK.get(row.status, 0) < RANK.get(self.status, 0):  # a later release may have written others
             self.status = row.status
         if row.lag is not None:
             self.lag = (self.lag or 0) + row.lag

@@ -32,7 +32,7 @@ from streaming_app.page.broker_description import Descriptions
 from streaming_app.page.description import Described, description_graph
 from streaming_app.page.graph import Graph
 from streaming_app.page.group_page import group_view, hosts_of, other_group_view, rule_text
-from streaming_app.page.group_summary import GroupSummary
+from streaming_app.page.group_summary import STREAMS, GroupSummary
 from streaming_app.page.labels import Labels
 from streaming_app.page.live import LiveUpdates
 from streaming_app.page.overview import Query, overview
@@ -157,8 +157,9 @@ class Page:
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         group_id = _group_id(request, snapshot)
-        if other := snapshot.other_group(group_id):
-            return self._other_group(other, request, snapshot, now)
+        summary = snapshot.summary(group_id)
+        if summary and summary.group_type != STREAMS:
+            return self._other_group(summary, request, snapshot, now)
         row = self._row(request, snapshot)
         window = parse_window(request.query_params, row, now)
         begin, end = _bounds(window)
@@ -175,7 +176,7 @@ class Page:
             described=self._described(row, snapshot),
             diff=snapshot.topology_diff(group_id),
         )
-        return self._html("group.html", snapshot, now, view=view, row=row)
+        return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
 
     def _other_group(self, group: GroupSummary, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         window = parse_window(request.query_params, {"updated_at": group.updated_at}, now)

@@ -80,8 +80,6 @@ class GroupView:
     diff: TopologyDiff | None
     lag: Sequence[Row]
     lag_partitions: int
-    lag_offsets: int
-    """The sum over the partitions of which it is known."""
     lag_line: LagLine | None
 
 
@@ -123,7 +121,6 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         diff=diff if diff and diff.changes else None,
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
-        lag_offsets=sum(one["lag"] or 0 for one in lag),
         lag_line=lag_line(lag_history, window.begin, window.end),
     )
 

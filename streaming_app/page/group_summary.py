@@ -8,29 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from streaming_app.alerts.rules.alert import Alert
+from streaming_app.lag.status import BY_RANK, UNKNOWN
 from streaming_app.page.labels import Label, Labels
 
 Row = Mapping[str, Any]
 STREAMS = "streams"
 TYPES = {STREAMS: "Streams", "consumer": "Consumer", "classic": "Classic", "share": "Share"}
 """The types of groups as the tables have them, and as Kafka's tools print them."""
-LAG_STATUSES = (
-    "OK",
-    "LEFT_OVER",
-    "UNKNOWN",
-    "CATCHING_UP",
-    "BEHIND",
-    "UNOWNED",
-    "RECREATED",
-    "REWOUND",
-    "STOPPED",
-    "STALLED",
-    "LOST",
-)
-"""Of a partition, the worst last: what a group shows of its partitions."""
-LAG_RANK = (
-    "CASE status " + " ".join(f"WHEN '{name}' THEN {rank}" for rank, name in enumerate(LAG_STATUSES)) + " ELSE 2 END"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +44,10 @@ class GroupSummary:
     lag_seconds: float | None = None
     """Of the partition that is furthest behind."""
     lag_status: str | None = None
-    """The worst of its partitions, one of `LAG_STATUSES`; None without the table."""
+    """The worst of its partitions with a commit; None without the table."""
     lag_is_partial: bool = False
-    """Of some partitions the lag is not known, or is more than this."""
+    """Of some partitions the lag is not known."""
+    lag_seconds_is_lower_bound: bool = False
     labels: tuple[Label, ...] = ()
     protocol: str | None = None
     """Of another group than a streams group: what its members agreed on, such as an assignor."""
@@ -131,8 +116,9 @@ def _lag(lag: Row) -> dict[str, Any]:
     return {
         "lag": lag["lag"] if is_known else None,
         "lag_seconds": lag["lag_seconds"] if is_known else None,
-        "lag_status": LAG_STATUSES[lag["worst"]],
-        "lag_is_partial": lag["known"] < lag["partitions"] or bool(lag["is_lower_bound"]),
+        "lag_status": UNKNOWN if lag["worst"] is None else BY_RANK[lag["worst"]],
+        "lag_is_partial": lag["known"] < lag["partitions"],
+        "lag_seconds_is_lower_bound": bool(lag["is_lower_bound"]),
     }
 
 

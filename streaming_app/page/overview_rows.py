@@ -8,8 +8,8 @@ from typing import Any
 
 from streaming_app.alerts.rules.alert import FIRING, PENDING, Alert
 from streaming_app.alerts.store import read_alerts
+from streaming_app.lag.status import LEFT_OVER, RANK
 from streaming_app.page.group_summary import (
-    LAG_RANK,
     STREAMS,
     GroupSummary,
     all_summaries,
@@ -40,12 +40,13 @@ SELECT group_id, sum(CASE WHEN role = 'active' AND target THEN 1 ELSE 0 END) AS 
        sum(CASE WHEN pending_revocation OR (current AND NOT target) THEN 1 ELSE 0 END) AS given
 FROM assignments WHERE cluster = {cluster} GROUP BY group_id
 """
-_LAG = """
+_RANK = f"CASE status {' '.join(f'WHEN {quote(name)} THEN {rank}' for name, rank in RANK.items())} ELSE 0 END"
+_LAG = f"""
 SELECT group_id, sum(lag) AS lag, max(lag_seconds) AS lag_seconds, count(*) AS partitions,
        count(lag) AS known, bool_or(lag_seconds_is_lower_bound) AS is_lower_bound,
-       max({rank}) AS worst
-FROM lag WHERE cluster = {cluster} GROUP BY group_id
-"""
+       min(CASE WHEN committed_offset IS NOT NULL THEN {_RANK} END) AS worst
+FROM lag WHERE cluster = {{cluster}} AND status <> '{LEFT_OVER}' GROUP BY group_id
+"""  # noqa: S608 - our own constants
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def read_streams_groups(  # noqa: PLR0913 - what a snapshot has
     literal = quote(cluster)
     alerts = read_alerts(reader, f"cluster = {literal} AND state IN ({quote(FIRING)}, {quote(PENDING)})")
     if lag is None:
-        lag = _by_group(reader.rows(_LAG.replace("{rank}", LAG_RANK).replace("{cluster}", literal)))
+        lag = _by_group(reader.rows(_LAG.replace("{cluster}", literal)))
     tasks = _by_group(reader.rows(_TASKS.replace("{cluster}", literal)))
     firing: dict[str, list[Alert]] = {}
     for alert in sorted(alerts, key=_severity):

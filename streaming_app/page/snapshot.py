@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from streaming_app.alerts.rules.alert import Alert
 from streaming_app.errors import WarehouseError
-from streaming_app.page.group_summary import STREAMS, GroupSummary
+from streaming_app.lag.status import LEFT_OVER
+from streaming_app.page.group_summary import GroupSummary
 from streaming_app.page.timeline import DRAWN_KINDS, Events
 from streaming_app.page.words import group_key
 from streaming_app.queries.freshness import find_staleness
@@ -59,18 +60,19 @@ WHERE {where} AND at > {end} AND kind IN ('member_joined', 'member_left')
 _LAG_ROWS = f"""
 SELECT topic, partition, committed_offset, log_end_offset, lag, lag_seconds, status, subtopology_id, task_id,
        observed_at
-FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST LIMIT {_MAX_LAG_ROWS}
+FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {_MAX_LAG_ROWS}
 """  # noqa: S608 - as above
+_IN_SUMS = f"topic NOT IN (SELECT topic FROM lag WHERE {{where}} AND status = '{LEFT_OVER}')"  # noqa: S608 - our own constant
 _LAG_HISTORY = f"""
 SELECT topic, partition, max(lag) AS lag, max(observed_at) AS observed_at FROM lag_history
-WHERE {{where}} AND observed_at >= {{begin}} AND observed_at <= {{end}}
+WHERE {{where}} AND {_IN_SUMS} AND observed_at >= {{begin}} AND observed_at <= {{end}}
 GROUP BY topic, partition, date_bin(INTERVAL '{{seconds}} seconds', observed_at)
 ORDER BY observed_at LIMIT {_MAX_LAG_SAMPLES}
 """  # noqa: S608 - as above
 _LAG_AT = f"""
 SELECT topic, partition, lag, lag_seconds, observed_at FROM (
   SELECT *, row_number() OVER (PARTITION BY topic, partition ORDER BY observed_at DESC) AS number FROM lag_history
-  WHERE {{where}} AND observed_at <= {{at}}) AS ranked
+  WHERE {{where}} AND {_IN_SUMS} AND observed_at <= {{at}}) AS ranked
 WHERE number = 1 LIMIT {_MAX_LAG_ROWS}
 """  # noqa: S608 - as above
 
@@ -114,10 +116,9 @@ class Snapshot:
         rows = self._detail("group", group_id, "SELECT * FROM groups WHERE {where}")
         return rows[0] if rows else None
 
-    def other_group(self, group_id: str) -> GroupSummary | None:
-        """Return a group that is not a streams group; None if there is no such group."""
-        found = next((one for one in self.groups if one.group_id == group_id), None)
-        return found if found and found.group_type != STREAMS else None
+    def summary(self, group_id: str) -> GroupSummary | None:
+        """Return a group of any type as the overview has it; None if there is no such group."""
+        return next((one for one in self.groups if one.group_id == group_id), None)
 
     def events(self, group_id: str, begin: datetime | None, end: datetime | None) -> Events:
         """Return the events from `begin` to `end` that are drawn; None stands for ever. Raises WarehouseError."""

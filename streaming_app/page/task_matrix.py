@@ -25,6 +25,8 @@ class Cell:
     role: str
     movement: str
     """`holds`, `takes` or `gives`."""
+    current: bool
+    """Whether the task is in the member's assignment: it is not while its revocation is pending."""
     text: str
     lag_level: int = 0
     """0 to 4, of the task's lag in relation to the largest of the group."""
@@ -59,8 +61,8 @@ class Matrix:
     processes: Sequence[Process]
     hidden_columns: int
     hidden_processes: int
-    unassigned: Sequence[str]
-    """Tasks that have a copy, or are to get one, and that no member processes now."""
+    unowned: Sequence[str]
+    """Tasks that have a copy, or are to get one, and that no member has as active now."""
 
 
 def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag_by_task: Mapping[str, int]) -> Matrix:
@@ -90,7 +92,7 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag_by_task:
         processes=lines[:MAX_ROWS],
         hidden_columns=len(tasks) - len(columns),
         hidden_processes=max(0, len(lines) - MAX_ROWS),
-        unassigned=[task_id(*task) for task in tasks if task not in active],
+        unowned=[task_id(*task) for task in tasks if task not in active],
     )
 
 
@@ -107,7 +109,7 @@ def task_order(task: tuple[str, int]) -> tuple[bool, int, str, int]:
 
 
 def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], list[Cell]]) -> Process:
-    held = [cell for those in cells.values() for cell in those if cell.movement != _TAKES]
+    held = [cell for those in cells.values() for cell in those if cell.current]
     hosts = dict.fromkeys((member["client_host"] or "").removeprefix("/") for member in members)
     return Process(
         process_id=name,
@@ -134,7 +136,7 @@ def _cell(row: Row, lag: int, largest: int) -> Cell:
     level = -(-4 * lag // largest) if is_active and largest > 0 and lag > 0 else 0
     if level:
         text += f", lag {lag:,}"
-    return Cell(_LETTERS.get(row["role"], "?"), row["role"], movement, text, level)
+    return Cell(_LETTERS.get(row["role"], "?"), row["role"], movement, row["current"], text, level)
 
 
 def _spans(columns: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.lag.model import NO_TASKS, LagRow, Owner
-from streaming_app.lag.status import RANK, STATUSES
+from streaming_app.lag.status import BY_RANK, RANK, STATUSES
 from streaming_app.lag.sums import KEYS, lag_sums
 from streaming_app.lag.tasks import group_tasks, source_topics
 from tests.lag.lag_harness import row
@@ -118,6 +118,14 @@ def test_every_sum_is_over_the_same_lag(found: list[LagRow]) -> None:
         lags = [-1 if one.lag is None else one.lag for one in sums]
         assert lags == sorted(lags, reverse=True)
         assert len({one.key for one in sums}) == len(sums)
+
+
+@given(rows)
+def test_the_status_of_a_sum_is_the_worst_of_its_partitions_with_a_commit(found: list[LagRow]) -> None:
+    for one in lag_sums(found, "group"):
+        of_group = [row for row in found if row.group_id == one.key[0] and row.status != "LEFT_OVER"]
+        committed = [row.status for row in of_group if row.committed_offset is not None]
+        assert one.status == min(committed, key=BY_RANK.index, default="UNKNOWN")
 
 
 @given(rows)

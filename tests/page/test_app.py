@@ -24,6 +24,8 @@ from streaming_app.page.other_groups import OtherGroups
 from streaming_app.page.settings import PageSettings
 from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
 from streaming_app.page.words import group_query, short_name
+from streaming_app.queries.lag import find_lag
+from streaming_app.tables.reader import WarehouseReader
 from tests.page import sample_others
 from tests.page.sample import HOSTILE, RICH, append, beat, group, replace_group
 from tests.waiting import wait_until
@@ -73,7 +75,7 @@ def test_a_group_shows_its_topology_tasks_members_history_and_changes(client: Te
     for expected in (
         f"{RICH}-by-customer-repartition",
         "1_3: will take over as active",
-        "No member processes 1_3",
+        "No member has 1_3 as active",
         "orders-2-StreamThread-1",
         "assignment epoch: 5 → 6 (the configuration changed)",
         "refund-window-changelog",
@@ -316,6 +318,48 @@ def test_the_lag_is_as_new_as_its_table_whichever_table_has_changed(sample: Path
     assert wait_until(lambda: seen() == ("Stable", 88_419), seconds=10)
     replace_group(sample, group("fraud-detection", "Empty", datetime.now(timezone.utc), 0))
     assert wait_until(lambda: seen() == ("Empty", 88_419), seconds=10)
+
+
+def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_shell(sample: Path) -> None:
+    def row(
+        group_id: str, topic: str, number: int, committed: int | None, lag: int | None, status: str
+    ) -> dict[str, Any]:
+        at = datetime.now(timezone.utc)
+        names = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": number, "observed_at": at}
+        return {**names, "committed_offset": committed, "log_end_offset": 0, "lag": lag, "status": status}
+
+    append(
+        sample,
+        "lag",
+        [
+            *(row("inventory-sync", "no-commit", number, None, None, "UNKNOWN") for number in (1, 0)),
+            row("price-feed", "read", 0, 5, 10, "OK"),
+            row("price-feed", "left", 0, 5, 7_000, "LEFT_OVER"),
+            row("ledger-reconciler", "a", 0, 5, 4, "OK"),
+            row("ledger-reconciler", "a", 1, None, None, "UNKNOWN"),
+            row("ledger-reconciler", "b", 0, 5, 4, "RECREATED"),
+            row("ledger-reconciler", "b", 1, 5, 4, "STALLED"),
+        ],
+    )
+    source = SnapshotSource(sample, "default")
+    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    summaries = {one.group_id: one for one in source.current().groups}
+    expected = {
+        "inventory-sync": ("\N{EN DASH}", None, "UNKNOWN", True),
+        "price-feed": ("10", 10, "OK", False),
+        "ledger-reconciler": ("≥ 12", 12, "RECREATED", True),
+    }
+    reader = WarehouseReader(sample)
+    for group_id, (text, lag, status, is_partial) in expected.items():
+        one = summaries[group_id]
+        assert (one.lag, one.lag_status, one.lag_is_partial) == (lag, status, is_partial)
+        (found,) = find_lag(reader, "default", [group_id], "group")
+        assert (found.lag, found.status) == (lag, status)
+        tile = re.search(r"<dt>Lag</dt><dd>(.*?)</dd>", client.get(f"/group?id={group_id}").text, re.DOTALL)
+        assert tile
+        assert re.sub(r"<[^>]+>", "", tile[1]).removesuffix(" offsets").strip() == text
+    partitions = re.findall(r"no-commit.*?<td class=\"n\">(\d)</td>", client.get("/group?id=inventory-sync").text)
+    assert partitions == ["0", "1"]
 
 
 def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from streaming_app.job import session
 from streaming_app.job.session import MAX_CORES, _local_cores, _settings, default_cores
-from streaming_app.jvm.spark_jvm import _private_file, _quote_argument
+from streaming_app.jvm.spark_jvm import _JAVA_VARIABLES, _collector, _private_file, _quote_argument
 
 # Prints what the JVM was given, and its command line; the files are looked at while they exist.
 PROGRAM = """
@@ -85,6 +85,24 @@ def test_a_file_of_settings_is_private_from_its_creation_and_replaces_one_that_w
 
 def test_an_option_of_java_keeps_its_blanks_quotes_and_backslashes_in_an_argument_file() -> None:
     assert _quote_argument('-Da=b "c" \\d') == '"-Da=b \\"c\\" \\\\d"'
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "expected"),
+    [
+        ([], "", ["-XX:+UseSerialGC"]),
+        (["-XX:+UseCompressedOops"], "-Dnot=UseG1GC", ["-XX:+UseSerialGC"]),
+        (["-XX:+UseG1GC"], "", []),
+        ([], "-Xss2m -XX:+UseZGC", []),
+    ],
+)
+def test_the_garbage_collector_is_the_serial_one_unless_a_user_chooses_another(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], variable: str, expected: list[str]
+) -> None:
+    for name in _JAVA_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", variable)
+    assert _collector(options) == expected
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 2), (4, 4), (64, 4)])

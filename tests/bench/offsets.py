@@ -126,7 +126,15 @@ def _flood(write: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def write_commits(harness: Harness, topic: str, count: int, keys: int) -> None:
+def write_commits(
+    harness: Harness,
+    topic: str,
+    count: int,
+    keys: int,
+    *,
+    partitions: int = PARTITIONS,
+    client_id: str = "bench",
+) -> None:
     """Write offset commits as 4.4 writes them, through Spark: Python would take minutes. Keys take turns."""
     what = {"offset": 0, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
     _, value = encode(1, {"group": "g", "topic": "t", "partition": 0}, what)
@@ -139,10 +147,15 @@ def write_commits(harness: Harness, topic: str, count: int, keys: int) -> None:
         + f"CAST({number} / {PARTITIONS_OF_TOPIC} AS int)"
         + f" AS string)) AS binary), unhex(lpad(hex({number} % {PARTITIONS_OF_TOPIC}), 8, '0'))) AS key",
         f"concat(X'{value[:2].hex()}', unhex(lpad(hex(id), 16, '0')), X'{value[10:].hex()}') AS value",
-        f"CAST({group} % {PARTITIONS} AS int) AS partition",
+        f"CAST({group} % {partitions} AS int) AS partition",
     )
     rows.write.format("kafka").options(
-        **{"kafka.bootstrap.servers": harness.broker.bootstrap_server, "kafka.batch.size": "262144", "topic": topic}
+        **{
+            "kafka.bootstrap.servers": harness.broker.bootstrap_server,
+            "kafka.client.id": client_id,
+            "kafka.batch.size": "262144",
+            "topic": topic,
+        }
     ).save()
 
 

@@ -1,0 +1,197 @@
+"""From the start of a process until all committed offsets are known, against kminion, which reads them as well.
+
+Both read the same `__consumer_offsets`: many commits of groups whose topics do not exist, and those of groups that read
+topics of this broker, whose lag both show. kminion reads everything at each start, and is done when `/ready` says so;
+the job is when both of its streams have caught up, at its first start and at a later one. At the end the lag of both is
+compared, partition by partition.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import urlopen
+
+from rich.console import Console
+from rich.table import Table
+
+from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.tables.reader import WarehouseReader
+from tests.bench.bench_harness import Harness
+from tests.bench.memory import proportional_by_process
+from tests.bench.offsets import write_commits
+from tests.job.job_runner import STREAMS_GROUPS
+from tests.waiting import wait_until
+
+ROUNDS = 3
+PACKAGE = "github.com/cloudhut/kminion/v2@v2.3.5"
+TOPIC = "__consumer_offsets"
+_TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
+_GROUPS = 20
+_SECONDS = 600.0
+_STREAMS = 2  # of the job
+_ADMIN = "__admin_client"  # the client id with which a broker lets clients write to internal topics
+_SERIES = re.compile(r"kminion_kafka_consumer_group_topic_partition_lag\{(.*?)\} (\S+)")
+Lag = dict[tuple[str, str, int], int]
+
+
+class Start(NamedTuple):
+    """A process, once it knew all commits."""
+
+    seconds: float
+    megabytes: float
+    lag: Lag
+
+
+def run(harness: Harness, commits: int, keys: int) -> None:
+    """Print the seconds of both, of rounds in turns, the ratio, the memory at the end, and where the lag differs."""
+    program = find_kminion(harness.directory)
+    if isinstance(program, str):
+        print(f"kminion: skipped, {program}", flush=True)
+        return
+    lag = _commit(harness)
+    partitions = len(harness.client.end_offsets(TOPIC))
+    write_commits(harness, TOPIC, commits, keys, partitions=partitions, client_id=_ADMIN)
+    starts: dict[str, list[Start]] = {"kminion": [], "the job, first start": [], "the job, started again": []}
+    for number in range(ROUNDS):
+        wanted = lag if number == ROUNDS - 1 else {}
+        for label, each in starts.items():
+            if label == "kminion":
+                each.append(_start_kminion(harness, program, wanted))
+            else:
+                each.append(_start_job(harness, harness.directory / f"kminion-{number}", wanted))
+            print(f"round {number}, {label}: {each[-1].seconds:.1f} s", flush=True)
+    table = Table(title=f"{commits:,} commits of {keys:,} keys; rounds in turns; load {os.getloadavg()[0]:.1f}")
+    for column in ("", "seconds, each round", "ratio of the medians", "MB (PSS), median"):
+        table.add_column(column, justify="right" if column else "left")
+    base = _median_seconds(starts["kminion"])
+    for label, each in starts.items():
+        texts = ", ".join(f"{one.seconds:.1f}" for one in each)
+        megabytes = statistics.median(one.megabytes for one in each)
+        table.add_row(label, texts, f"{_median_seconds(each) / base:.2f}", f"{megabytes:,.0f}")
+    Console(width=120).print(table)
+    for label, each in starts.items():
+        wrong = {key: value for key, value in lag.items() if each[-1].lag.get(key) != value}
+        print(f"{label}: the lag of {len(lag) - len(wrong):,} of {len(lag):,} partitions is right; {wrong or ''}")
+
+
+def _median_seconds(starts: list[Start]) -> float:
+    return statistics.median(one.seconds for one in starts)
+
+
+def find_kminion(directory: Path) -> Path | str:
+    """Return kminion's program: that on the PATH, or one that Go builds; or why there is none."""
+    if found := shutil.which("kminion"):
+        return Path(found)
+    if not shutil.which("go"):
+        return "neither kminion nor go is on the PATH"
+    built = subprocess.run(
+        ["go", "install", PACKAGE],
+        env={**os.environ, "GOBIN": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = built.stderr.strip().splitlines()
+    return directory / "kminion" if built.returncode == 0 else f"go install {PACKAGE}: {lines[-1].strip()}"
+
+
+def _commit(harness: Harness) -> Lag:
+    """Let groups commit offsets of topics with records; return the lag of each partition."""
+    lag: Lag = {}
+    for topic in (f"kminion-{number}" for number in range(_TOPICS)):
+        harness.client.create_topic(topic, _PARTITIONS)
+        for partition in range(_PARTITIONS):
+            for _ in range(_RECORDS):
+                harness.producer.send(topic, b"x", partition=partition)
+    harness.producer.flush()
+    behind = count()
+    for group in (f"kminion-group-{number}" for number in range(_GROUPS)):
+        mine = {
+            (f"kminion-{topic}", partition): next(behind) % _RECORDS
+            for topic in range(_TOPICS)
+            for partition in range(_PARTITIONS)
+        }
+        harness.client.commit_offsets(group, {key: _RECORDS - lag_of for key, lag_of in mine.items()})
+        lag |= {(group, *key): lag_of for key, lag_of in mine.items()}
+    return lag
+
+
+def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
+    with reserve_port() as free:
+        port = free.getsockname()[1]
+    settings = {
+        "KAFKA_BROKERS": harness.broker.bootstrap_server,
+        "MINION_CONSUMERGROUPS_SCRAPEMODE": "offsetsTopic",
+        "EXPORTER_HOST": "127.0.0.1",
+        "EXPORTER_PORT": str(port),
+    }
+    url = f"http://127.0.0.1:{port}"
+    started = time.monotonic()
+    with _running(harness.directory / "kminion.log", [str(program)], settings) as pid:
+        _await(lambda: _get(f"{url}/ready") is not None)
+        return Start(time.monotonic() - started, _megabytes(pid), _their_lag(url) if wanted else {})
+
+
+def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:
+    log = harness.directory / "kminion-job.log"
+    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
+    started = time.monotonic()
+    with _running(log, [*command, "--warehouse", str(warehouse)], {}) as pid:
+        _await(lambda: log.read_text("utf-8").count("Caught up") == _STREAMS)
+        return Start(time.monotonic() - started, _megabytes(pid), _our_lag(warehouse, wanted) if wanted else {})
+
+
+@contextmanager
+def _running(log: Path, command: list[str], variables: dict[str, str]) -> Iterator[int]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=output, stderr=output)
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _their_lag(url: str) -> Lag:
+    lag: Lag = {}
+    for labels, value in _SERIES.findall(_get(f"{url}/metrics") or ""):
+        names = dict(re.findall(r'(\w+)="(.*?)"', labels))
+        lag[names["group_id"], names["topic_name"], int(names["partition_id"])] = int(float(value))
+    return lag
+
+
+def _our_lag(warehouse: Path, wanted: Lag) -> Lag:
+    """Wait for a pass over the lag."""
+    sql = "SELECT group_id, topic, partition, lag FROM lag WHERE group_id LIKE 'kminion-group-%' AND lag IS NOT NULL"
+
+    def find() -> Lag:
+        rows = WarehouseReader(warehouse).rows(sql)
+        return {(row["group_id"], row["topic"], row["partition"]): row["lag"] for row in rows}
+
+    _await(lambda: len(find()) == len(wanted))
+    return find()
+
+
+def _megabytes(pid: int) -> float:
+    return sum(proportional_by_process(pid).values()) / 1e6
+
+
+def _get(url: str) -> str | None:
+    with suppress(OSError), urlopen(url, timeout=60) as response:  # noqa: S310 - http on loopback
+        return str(response.read().decode())
+    return None
+
+
+def _await(condition: Callable[[], bool]) -> None:
+    if not wait_until(condition, _SECONDS):
+        raise TimeoutError

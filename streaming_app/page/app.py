@@ -163,7 +163,7 @@ class Page:
         row = self._row(request, snapshot)
         window = parse_window(request.query_params, row, now)
         begin, end = _bounds(window)
-        then = snapshot.group_at(group_id, window.at) if window.at else None
+        then = snapshot.group_at(group_id, window.until) if window.until else None
         view = group_view(
             row,
             window,
@@ -172,7 +172,7 @@ class Page:
             alerts=snapshot.alerts,
             lag=snapshot.lag_rows(group_id),
             lag_history=snapshot.lag_history(group_id, *_lag_bounds(window)),
-            then=(then, snapshot.lag_at(group_id, window.at)) if then and window.at else None,
+            then=(then, snapshot.lag_at(group_id, window.until)) if then and window.until else None,
             described=self._described(row, snapshot),
             diff=snapshot.topology_diff(group_id),
         )

@@ -39,6 +39,11 @@ class Window:
     """Why what the URL gives as a time is none."""
 
     @property
+    def until(self) -> datetime | None:
+        """The end of the second of the instant: times are shown to the second, and its events are what it shows."""
+        return self.at and self.at.replace(microsecond=999_999)
+
+    @property
     def parameters(self) -> dict[str, str]:
         """What stands for it in a URL, but for the instant."""
         if self.selected:

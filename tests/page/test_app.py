@@ -6,7 +6,7 @@ import base64
 import html
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -171,6 +171,18 @@ def test_the_lag_then_is_that_of_the_newest_sample_before_the_instant(client: Te
     text = client.get(f"/group?id={RICH}&at=2026-01-01T00:00Z").text
     assert "offsets," not in text.split('id="instant"')[1]
     assert "<dt>Lag</dt><dd>" in client.get(f"/group?id={RICH}&at=100m").text.split('id="instant"')[1]
+
+
+def test_the_link_of_an_event_shows_the_group_after_it(sample: Path) -> None:
+    at = datetime.now(timezone.utc).replace(microsecond=345_000) - timedelta(minutes=20)
+    replace_group(sample, group("first-event", "Stable", at, 0))
+    created = {"cluster": "default", "group_id": "first-event", "at": at, "kind": "state", "new": "Stable"}
+    append(sample, "group_events", [created])
+    client = TestClient(Page(SnapshotSource(sample, "default"), PageSettings()).app, base_url=LOCAL)
+    (link,) = re.findall(r'href="([^"]*&amp;at=[^"]*)#instant"', client.get("/group?id=first-event").text)
+    text = client.get(f"/{html.unescape(link)}").text.split('id="instant"')[1]
+    assert "no event of this group that is so old" not in text
+    assert "Stable" in text.split("<dl")[1].split("</dl>")[0]
 
 
 def test_the_graph_holds_ids_and_names_apart(client: TestClient) -> None:

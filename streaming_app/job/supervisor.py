@@ -36,9 +36,7 @@ from streaming_app.stream.health import Health
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# After these pauses, a minute in all, Spark has forgotten idle Python workers. If these and their daemon were killed,
-# each attempt finds one of them, and fails with "Stream closed" (PythonWorkerFactory.stopWorker, Spark 4.0.0).
-_MAX_FAILURES = 6
+_MAX_FAILURES = 4
 _PAUSE_SECONDS = 2.0  # doubled with each consecutive failure
 _HEALTHY_SECONDS = 300.0  # a stream that ran this long had recovered from its last failure
 _POLL_SECONDS = 0.25
@@ -81,7 +79,7 @@ def supervise(  # noqa: PLR0913 - each is one thing it needs
 ) -> None:
     """Start the stream; return when it is done, or soon after `stop` was set.
 
-    Raises JobError when the topic may not be read, or the stream failed six times in a row, with `once` once.
+    Raises JobError when the topic may not be read, or the stream failed four times in a row, with `once` once.
     """
     supervisor = _Supervisor(stream, stop, report, log_file, health, progress, once=once)
     try:

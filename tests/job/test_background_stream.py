@@ -70,7 +70,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
 
 
 def test_a_stream_that_is_given_up_is_tried_again_and_its_failure_is_in_the_health(harness: Harness) -> None:
-    stream = Stream(*[OSError("no space left")] * 6, NotAuthorizedError("no ACL."))
+    stream = Stream(*[OSError("no space left")] * 4, NotAuthorizedError("no ACL."))
     harness.begin(stream)
     assert wait_until(lambda: bool(stream.queries))
     assert any("The stream failed: no space left" in line and "Trying again" in line for line in harness.lines)

@@ -138,7 +138,7 @@ JOB_RULES = (
             "waits without limit and continues by itself.",
             "The stream fails: the alert has the cause in one line, and `_jobs/CLUSTER.spark.log` in the warehouse "
             "has the details. The usual causes are a full disk, a missing ACL and missing checkpoint files. After "
-            "six failures in a row the job exits with code 1.",
+            "four failures in a row the job exits with code 1.",
             "No batch completes: a batch is very large (the first one; lower `--max-offsets-per-trigger`), or the "
             "machine or its disk is overloaded.",
         ),

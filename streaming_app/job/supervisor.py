@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MAX_FAILURES = 4
 _PAUSE_SECONDS = 2.0  # doubled with each consecutive failure
-_HEALTHY_SECONDS = 300.0  # a stream that ran this long had recovered from its last failure
+_HEALTHY_SECONDS = 300.0  # a stream that ran this long, or wrote a batch, had recovered from its last failure
 _POLL_SECONDS = 0.25
 _TOPIC_SECONDS = 30.0  # between two checks of the topic
 _CONFIRM_SECONDS = 5.0  # until a missing ACL is checked again
@@ -114,7 +114,7 @@ class _Supervisor:
     def run(self) -> None:
         failures = 0
         while True:
-            began = time.monotonic()
+            began, batches = time.monotonic(), self._health.totals.batches
             try:
                 failure = self._start_and_watch()
             except StreamChangedError as change:
@@ -123,7 +123,7 @@ class _Supervisor:
             if failure is None:
                 return
             self._health.failed(failure)
-            if time.monotonic() - began > _HEALTHY_SECONDS:
+            if time.monotonic() - began > _HEALTHY_SECONDS or self._health.totals.batches > batches:
                 failures = 0
             if self._wait_for_topic():  # the failure was of the brokers
                 continue

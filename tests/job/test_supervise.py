@@ -16,7 +16,7 @@ import pytest
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.job import supervisor
 from streaming_app.job.offsets_stream import StreamChangedError
-from streaming_app.stream.health import Health
+from streaming_app.stream.health import Batch, Health
 from tests.waiting import wait_until
 
 Step = Exception | None
@@ -222,6 +222,16 @@ def test_a_stream_that_fails_four_times_in_a_row_ends_the_job(job: SupervisorHar
     assert str(job.error) == "The stream failed: disk full (see spark.log)"
     assert len(job.lines) == 3
     assert len(job.starts) == 5
+
+
+def test_a_stream_that_writes_a_batch_after_each_failure_does_not_end_the_job(job: SupervisorHarness) -> None:
+    job.begin()
+    for number in range(1, 10):
+        assert job.runs(number)
+        job.health.batch_done(Batch(1, 1.0, {}, 0, 0, {}))
+        job.queries[-1].fail("a worker was killed")
+    assert job.runs(10)
+    assert len(job.lines) == 9
 
 
 def test_failures_while_no_broker_answers_do_not_count(job: SupervisorHarness) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.alerts.rules.alert import FIRING, PENDING, Alert
 from streaming_app.alerts.store import read_alerts
-from streaming_app.lag.status import LEFT_OVER, RANK
+from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
 from streaming_app.page.group_summary import (
     STREAMS,
     GroupSummary,
@@ -40,7 +40,8 @@ SELECT group_id, sum(CASE WHEN role = 'active' AND target THEN 1 ELSE 0 END) AS 
        sum(CASE WHEN pending_revocation OR (current AND NOT target) THEN 1 ELSE 0 END) AS given
 FROM assignments WHERE cluster = {cluster} GROUP BY group_id
 """
-_RANK = f"CASE status {' '.join(f'WHEN {quote(name)} THEN {rank}' for name, rank in RANK.items())} ELSE 0 END"
+_RANKS = " ".join(f"WHEN {quote(name)} THEN {rank}" for name, rank in RANK.items())
+_RANK = f"CASE status {_RANKS} ELSE {RANK[UNKNOWN]} END"  # a later release may have written others
 _LAG = f"""
 SELECT group_id, sum(lag) AS lag, max(lag_seconds) AS lag_seconds, count(*) AS partitions,
        count(lag) AS known, bool_or(lag_seconds_is_lower_bound) AS is_lower_bound,

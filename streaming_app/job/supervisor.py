@@ -11,7 +11,6 @@ At its first start, where somebody reads the output, every error but those two k
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -25,12 +24,12 @@ from streaming_app.errors import (
     NotAuthorizedError,
     OtherTopicError,
     UnreachableError,
-    java_error_message,
 )
 from streaming_app.job.background_call import BackgroundCalls
 from streaming_app.job.offsets_stream import StreamChangedError
 from streaming_app.job.spark_progress import SparkProgress
 from streaming_app.job.stopping import StopRequestedError
+from streaming_app.job.stream_failures import cause_of, is_lost_connection, one_line
 from streaming_app.stream.health import Health
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ _WAIT_SECONDS = 2.0  # between two attempts to start
 _PROGRESS_SECONDS = 15.0  # between two looks at Spark's progress: executors report every 10 s
 FINISH_SECONDS = 3.0
 """How long a running batch may take to end when the job stops. A batch that is interrupted is repeated."""
-_MAX_CAUSE = 500  # characters of a line about a failure
 
 
 class Stream(Protocol):
@@ -141,9 +139,9 @@ class _Supervisor:
         except (StreamChangedError, JobError, StopRequestedError, _Ended):
             raise
         except Exception as error:
-            if _is_lost_connection(error):
+            if is_lost_connection(error):
                 raise
-            return _one_line(error)
+            return one_line(error)
         self._has_started = True
         return self._watch(query)
 
@@ -186,7 +184,7 @@ class _Supervisor:
             self._finish(query)
             raise _Ended
         failure = query.exception()
-        return None if failure is None else _cause(str(failure))
+        return None if failure is None else cause_of(str(failure))
 
     def _evaluate(self, check: Future[None]) -> bool:
         """Return whether a check found that the topic can be read. Raises what ends or changes the stream."""
@@ -199,9 +197,9 @@ class _Supervisor:
             self._topic.failed(error)
             return False
         except Exception as error:
-            if _is_lost_connection(error):
+            if is_lost_connection(error):
                 raise
-            self._topic.failed(JobError(f"{_one_line(error)}."))
+            self._topic.failed(JobError(f"{one_line(error)}."))
             return False
         self._topic.found()
         return True
@@ -306,25 +304,3 @@ def _stop_query(query: StreamingQuery) -> None:
         query.stop()
     except (Py4JJavaError, PySparkException):  # a TimeoutException
         return
-
-
-def _is_lost_connection(error: Exception) -> bool:
-    """Return whether Spark's JVM does not answer any more."""
-    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only the job loads Spark
-
-    return isinstance(error, (Py4JNetworkError, ConnectionError))
-
-
-def _one_line(error: Exception) -> str:
-    return java_error_message(error)[:_MAX_CAUSE]
-
-
-def _cause(failure: str) -> str:
-    """Return the most specific line of a streaming failure."""
-    lines = [line.strip() for line in failure.splitlines() if line.strip()]
-    summary = re.search(r"terminated with exception: (.+?)(?: SQLSTATE| ===|$)", lines[0])
-    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid): ", line)]
-    java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # after the line of py4j's error
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    found = [summary[1] if summary else lines[0], *java, *causes, *python]
-    return ([one for one in found if not one.startswith("py4j.")] or found)[-1][:_MAX_CAUSE]

@@ -38,11 +38,11 @@ class LagSum:
 
     def add(self, row: LagRow) -> None:
         """Add a partition."""
+        is_first = self.partitions == self.partitions_without_commit  # with a commit
         self.partitions += 1
         if row.committed_offset is None:
             self.partitions_without_commit += 1
             return
-        is_first = self.partitions == self.partitions_without_commit + 1
         self.partitions_behind += row.status != OK
         if is_first or RANK.get(row.status, 0) < RANK.get(self.status, 0):  # a later release may have written others
             self.status = row.status

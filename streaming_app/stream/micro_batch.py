@@ -110,7 +110,8 @@ class GroupListener(Protocol):
 class _Batch(NamedTuple):
     """Identifies a batch, or a slice of one, to Delta, which skips an append that it has already committed."""
 
-    writer: str
+    writers: tuple[str, ...]
+    """Of `batch_writers`: the first is asked whether it was committed, and it is then committed for all."""
     version: int
 
 
@@ -162,8 +163,7 @@ class MicroBatchWriter:
         self._offsets = BatchOffsets(checkpoint)
         self._plans = SlicePlans(writer.files, checkpoint)
         self._versions = TableVersions(writer, checkpoint, version=self._few_rows_writer.version)
-        self._topics_writer = ""  # of the batch that is written
-        self._times = BatchTimes()  # of the same
+        self._times = BatchTimes()  # of the batch that is written
         self._lock = Lock()  # held while the tables are read, folded and written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -187,19 +187,19 @@ class MicroBatchWriter:
 
     def _process(self, batch: DataFrame, batch_id: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
-        writer, self._topics_writer = batch_writers(self._cluster, query)
-        self._plans.begin(writer, batch_id)
+        writers = batch_writers(self._cluster, query)
+        self._plans.begin(writers[0], batch_id)
         self._times = BatchTimes()
         records = wanted_records(batch)
         with self._times.measure("read"):
             most = self._offsets.most_records(batch_id)
             few = read_few(records, most) if most is not None and self._plans.is_whole else None
         if few is None:
-            summary, counts = self._write_parts(records, writer, batch_id)
+            summary, counts = self._write_parts(records, writers, batch_id)
         else:
             self._check_topic()
             summary = summarize_few(few)
-            counts = Counter(self._write_small(few, records, _Batch(writer, WHOLE[0].version(batch_id))))
+            counts = Counter(self._write_small(few, records, _Batch(writers, WHOLE[0].version(batch_id))))
         totals = {name: counts[name] for name in ("decoded", "groups", "quarantined", "drifted")}
         if any(totals.values()):
             with self._times.measure("checkpoint"):
@@ -208,7 +208,7 @@ class MicroBatchWriter:
         if self._maintenance:
             self._maintenance.after_batch(wrote=any(totals.values()))
 
-    def _write_parts(self, records: DataFrame, writer: str, batch_id: int) -> tuple[Summary, Counter[str]]:
+    def _write_parts(self, records: DataFrame, writers: tuple[str, str], batch_id: int) -> tuple[Summary, Counter[str]]:
         records = records.persist()
         counts: Counter[str] = Counter()
         try:
@@ -220,7 +220,7 @@ class MicroBatchWriter:
                 is_whole = start is one.end
                 part = records if is_whole else records.where(between(start, one.end))
                 part_summary = summary if is_whole else summarize(part)
-                counts.update(self._write(part, part_summary, _Batch(writer, one.version(batch_id))))
+                counts.update(self._write(part, part_summary, _Batch(writers, one.version(batch_id))))
                 start = one.end
         finally:
             records.unpersist()
@@ -264,7 +264,7 @@ class MicroBatchWriter:
             with self._times.measure("stored"):
                 stored = stored_as_records(self._few_rows_writer.find_groups("state", ["NotReady"]))
             no_records = stored.drop_columns("stored").slice(0, 0)
-            self._fold_here(no_records, stored, batch._replace(writer=self._topics_writer))
+            self._fold_here(no_records, stored, batch._replace(writers=batch.writers[1:]))
 
     def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: _Batch) -> Mapping[str, int]:
         with self._times.measure("fold"):
@@ -294,9 +294,8 @@ class MicroBatchWriter:
             if output is EVENTS and counts["retracted_events"]:
                 self._few_rows_writer.rewrite_events(rows, take_rows(folded, EVENTS, RETRACTED))
             elif rows.num_rows:
-                # These events include the reasons: where Spark repeats the batch, it must not add them once more.
-                writers = dict.fromkeys((batch.writer, self._topics_writer) if output is EVENTS else (batch.writer,))
-                self._few_rows_writer.append(output.table, rows, list(writers), batch.version)
+                # With the reasons, so for all writers: where Spark repeats the batch, it must not add them once more.
+                self._few_rows_writer.append(output.table, rows, *batch)
 
     def _write_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
         stored, is_first = self._writer.stored_groups(), self._is_first
@@ -334,4 +333,4 @@ class MicroBatchWriter:
             if output is EVENTS and counts["retracted_events"]:
                 self._writer.rewrite_events(rows, select_rows(folded, EVENTS, RETRACTED))
             elif counts[output.count_column]:
-                self._writer.append(output.table, rows, *batch)
+                self._writer.append(output.table, rows, batch.writers[0], batch.version)

@@ -272,22 +272,3 @@ def test_progress_of_a_long_batch_is_recorded(job: SupervisorHarness) -> None:
     job.begin()
     assert job.runs()
     assert wait_until(lambda: job.health.status.progress_at is not None)
-
-
-def test_a_failure_of_java_within_a_batch_is_told_by_its_cause() -> None:
-    failure = (
-        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python "
-        """Proxy. Return Message: Traceback (most recent call last):
-  File "micro_batch.py", line 10, in __call__
-py4j.protocol.Py4JJavaError: An error occurred while calling o6698.execute.
-: org.apache.spark.SparkException: Job aborted due to stage failure
-\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2898)
-"""
-    )
-    assert supervisor._cause(failure) == "org.apache.spark.SparkException: Job aborted due to stage failure"
-    full = f"{failure}Caused by: java.io.IOException: No space left on device\n\t... 1 more\n"
-    assert supervisor._cause(full) == "java.io.IOException: No space left on device"
-    assert (
-        supervisor._cause(f"{full}streaming_app.errors.JobError: Two rows\n")
-        == "streaming_app.errors.JobError: Two rows"
-    )

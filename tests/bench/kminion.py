@@ -14,21 +14,20 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
-
-from rich.console import Console
-from rich.table import Table
 
 from streaming_app.sandbox.readiness_wait import reserve_port
 from streaming_app.tables.reader import WarehouseReader
 from tests.bench.bench_harness import Harness
 from tests.bench.memory import proportional_by_process
 from tests.bench.offsets import write_commits
+from tests.bench.rounds import print_rounds
+from tests.deploy.services import answers
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.waiting import wait_until
 
@@ -54,7 +53,7 @@ class Start(NamedTuple):
 
 def run(harness: Harness, commits: int, keys: int) -> None:
     """Print the seconds of both, of rounds in turns, the ratio, the memory at the end, and where the lag differs."""
-    program = find_kminion(harness.directory)
+    program = _find_kminion(harness.directory)
     if isinstance(program, str):
         print(f"kminion: skipped, {program}", flush=True)
         return
@@ -70,25 +69,16 @@ def run(harness: Harness, commits: int, keys: int) -> None:
             else:
                 each.append(_start_job(harness, harness.directory / f"kminion-{number}", wanted))
             print(f"round {number}, {label}: {each[-1].seconds:.1f} s", flush=True)
-    table = Table(title=f"{commits:,} commits of {keys:,} keys; rounds in turns; load {os.getloadavg()[0]:.1f}")
-    for column in ("", "seconds, each round", "ratio of the medians", "MB (PSS), median"):
-        table.add_column(column, justify="right" if column else "left")
-    base = _median_seconds(starts["kminion"])
+    seconds = {label: [one.seconds for one in each] for label, each in starts.items()}
+    print_rounds(f"{commits:,} commits of {keys:,} keys", seconds, commits)
     for label, each in starts.items():
-        texts = ", ".join(f"{one.seconds:.1f}" for one in each)
         megabytes = statistics.median(one.megabytes for one in each)
-        table.add_row(label, texts, f"{_median_seconds(each) / base:.2f}", f"{megabytes:,.0f}")
-    Console(width=120).print(table)
-    for label, each in starts.items():
         wrong = {key: value for key, value in lag.items() if each[-1].lag.get(key) != value}
-        print(f"{label}: the lag of {len(lag) - len(wrong):,} of {len(lag):,} partitions is right; {wrong or ''}")
+        right = f"the lag of {len(lag) - len(wrong):,} of {len(lag):,} partitions is right"
+        print(f"{label}: {megabytes:,.0f} MB (PSS, median); {right}; {wrong or ''}", flush=True)
 
 
-def _median_seconds(starts: list[Start]) -> float:
-    return statistics.median(one.seconds for one in starts)
-
-
-def find_kminion(directory: Path) -> Path | str:
+def _find_kminion(directory: Path) -> Path | str:
     """Return kminion's program: that on the PATH, or one that Go builds; or why there is none."""
     if found := shutil.which("kminion"):
         return Path(found)
@@ -138,7 +128,7 @@ def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
     url = f"http://127.0.0.1:{port}"
     started = time.monotonic()
     with _running(harness.directory / "kminion.log", [str(program)], settings) as pid:
-        _await(lambda: _get(f"{url}/ready") is not None)
+        assert wait_until(lambda: answers(f"{url}/ready"), _SECONDS)
         return Start(time.monotonic() - started, _megabytes(pid), _their_lag(url) if wanted else {})
 
 
@@ -147,7 +137,7 @@ def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:
     command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
     started = time.monotonic()
     with _running(log, [*command, "--warehouse", str(warehouse)], {}) as pid:
-        _await(lambda: log.read_text("utf-8").count("Caught up") == _STREAMS)
+        assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == _STREAMS, _SECONDS)
         return Start(time.monotonic() - started, _megabytes(pid), _our_lag(warehouse, wanted) if wanted else {})
 
 
@@ -164,7 +154,9 @@ def _running(log: Path, command: list[str], variables: dict[str, str]) -> Iterat
 
 def _their_lag(url: str) -> Lag:
     lag: Lag = {}
-    for labels, value in _SERIES.findall(_get(f"{url}/metrics") or ""):
+    with urlopen(f"{url}/metrics", timeout=60) as response:  # noqa: S310 - http on loopback
+        text = response.read().decode()
+    for labels, value in _SERIES.findall(text):
         names = dict(re.findall(r'(\w+)="(.*?)"', labels))
         lag[names["group_id"], names["topic_name"], int(names["partition_id"])] = int(float(value))
     return lag
@@ -178,20 +170,9 @@ def _our_lag(warehouse: Path, wanted: Lag) -> Lag:
         rows = WarehouseReader(warehouse).rows(sql)
         return {(row["group_id"], row["topic"], row["partition"]): row["lag"] for row in rows}
 
-    _await(lambda: len(find()) == len(wanted))
+    assert wait_until(lambda: len(find()) == len(wanted), _SECONDS)
     return find()
 
 
 def _megabytes(pid: int) -> float:
     return sum(proportional_by_process(pid).values()) / 1e6
-
-
-def _get(url: str) -> str | None:
-    with suppress(OSError), urlopen(url, timeout=60) as response:  # noqa: S310 - http on loopback
-        return str(response.read().decode())
-    return None
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    if not wait_until(condition, _SECONDS):
-        raise TimeoutError

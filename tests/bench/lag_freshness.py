@@ -11,7 +11,6 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.tables.reader import WarehouseReader
 from tests.bench.bench_harness import Harness
 from tests.bench.freshness import percentile_95
+from tests.waiting import wait_until
 
 GROUPS, SECONDS = 40, 120.0
 RECORDS = 100
@@ -41,7 +41,7 @@ def run(harness: Harness) -> None:
     commits = sorted((chance.uniform(0, SECONDS), _group(number)) for number in range(GROUPS))
     committed: dict[str, float] = {}
     with harness.running("__consumer_offsets", warehouse.name, lambda _line: None):
-        _await(lambda: len(_visible(warehouse)) == GROUPS)
+        assert wait_until(lambda: len(_visible(warehouse)) == GROUPS, _GIVE_UP_SECONDS, interval=1), "no pass"
         thread = threading.Thread(target=_commit, args=(harness, topic, commits, committed))
         thread.start()
         seconds: dict[str, float] = {}
@@ -81,12 +81,3 @@ def _visible(warehouse: Path) -> dict[str, int]:
         )
         return {row["group_id"]: row["committed_offset"] for row in rows}
     return {}
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _GIVE_UP_SECONDS
-    while time.monotonic() < deadline:
-        if condition():
-            return
-        time.sleep(1)
-    raise TimeoutError("the job did not come to the first pass")

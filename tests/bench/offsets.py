@@ -15,9 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.table import Table
-
 from offsets_decoder import encode
 from streaming_app.job.commits_stream import CommitsStream
 from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
@@ -27,6 +24,7 @@ from streaming_app.tables.reader import WarehouseReader
 from tests.bench import freshness
 from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.memory import format_megabytes, run_and_sample
+from tests.bench.rounds import print_rounds
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.reading import read_once
 
@@ -50,15 +48,7 @@ def run(harness: Harness, commits: int, keys: int) -> None:
             timed[label].append(seconds)
     found = WarehouseReader(harness.directory / f"{topic}-0").rows("SELECT count(*) AS n FROM offsets")
     assert found == [{"n": keys}]
-    table = Table(title=f"{commits:,} commits of {keys:,} keys; rounds in turns; load {os.getloadavg()[0]:.1f}")
-    for column in ("", "seconds, each round", "records/s, median", "ratio"):
-        table.add_column(column, justify="right" if column else "left")
-    bare = statistics.median(timed["Spark's bare count"])
-    for label, rounds in timed.items():
-        median = statistics.median(rounds)
-        texts = ", ".join(f"{one:.1f}" for one in rounds)
-        table.add_row(label, texts, f"{commits / median:,.0f}", f"{bare / median:.2f}")
-    Console(width=120).print(table)
+    print_rounds(f"{commits:,} commits of {keys:,} keys", timed, commits)
 
 
 def run_memory(harness: Harness, keys: int) -> None:

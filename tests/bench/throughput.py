@@ -9,16 +9,13 @@ end of the stream, which a job does once.
 from __future__ import annotations
 
 import re
-import statistics
 import time
-
-from rich.console import Console
-from rich.table import Table
 
 from offsets_decoder import encode
 from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
 from streaming_app.tables.delta_writer import DeltaWriter
 from tests.bench.bench_harness import PARTITIONS, Harness
+from tests.bench.rounds import print_rounds
 from tests.reading import read_once
 
 ROUNDS = 3
@@ -39,14 +36,7 @@ def run(harness: Harness, commits: int, groups: int) -> None:
             timed, (_timed_count(harness, total), *_timed_job(harness, f"round-{number}")), strict=True
         ):
             timed[label].append(seconds)
-    table = Table(title=f"{commits:,} offset commits, {written:,} records of {groups:,} groups; rounds in turns")
-    for column in ("", "seconds, each round", "records/s, median", "ratio"):
-        table.add_column(column, justify="right" if column else "left")
-    bare = statistics.median(timed["Spark's bare count"])
-    for label, each in timed.items():
-        median = statistics.median(each)
-        table.add_row(label, ", ".join(f"{one:.1f}" for one in each), f"{total / median:,.0f}", f"{bare / median:.2f}")
-    Console(width=120).print(table)
+    print_rounds(f"{commits:,} offset commits, {written:,} records of {groups:,} groups", timed, total)
 
 
 def _write_commits(harness: Harness, count: int) -> None:

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from schemas.table_definitions import Table, table
+from streaming_app.tables.checksum_files import remove_orphan_checksums
 from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import query_table, quote, time_literal
@@ -185,12 +186,15 @@ class DeltaWriter:
     def clean_up_log(self, name: str) -> None:
         """Remove the log entries of versions that are older than the table's log retention.
 
-        Delta does so by itself at checkpoints, but only once a day is over: by then there are too many.
+        Delta does so by itself at checkpoints, but only once a day is over: by then there are too many. In a local
+        directory, remove what is left of entries that delta-rs removed.
         """
         delta = self._delta()
         log = self._delta_log(name)
         default_retention = getattr(log, "cleanUpExpiredLogs$default$2")()
         log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), default_retention, delta.TruncationGranularity.MINUTE())
+        if self._location.is_local:
+            remove_orphan_checksums((self._location / name / "_delta_log").path)
 
     def delete_expired(self, definition: Table, days: float) -> int:
         """Delete the rows whose time, by `definition.expires_by`, is more than `days` ago; return how many there were.

@@ -22,7 +22,7 @@ from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, STATE_RUL
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
-from tests.stream.frames import batch
+from tests.stream.frames import batch, expect_few_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,6 +148,7 @@ def reader(
     ]
     at = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
     rows = [(offset, at, key, value) for offset, (key, value) in enumerate(records)]
+    expect_few_records(path)
     MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
     return WarehouseReader(path)
 

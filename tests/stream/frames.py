@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
+_MOST_RECORDS = 1_000
+
 Pair = tuple[bytes, bytes | None]
 """Key and value, as `encode` gives them."""
 Row = tuple[int, datetime, bytes | None, bytes | None]
@@ -23,8 +25,18 @@ def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
     return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)
 
 
-def write_offset_log(checkpoint: Path, ends: Iterable[int]) -> None:
+def write_offset_log(checkpoint: Path, ends: Iterable[int], first_batch: int = 0) -> None:
     """Write what Spark writes of each batch before it begins: then the job knows how many records it has at most."""
-    (checkpoint / "offsets").mkdir(parents=True)
-    for batch_id, end in enumerate(ends):
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    for batch_id, end in enumerate(ends, first_batch):
         (checkpoint / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"topic":{{"0":{end}}}}}\n', "utf-8")
+
+
+def expect_few_records(warehouse: Path, batches: int = 100) -> None:
+    """Let the job know, as in production, that batches of cluster `default` have few records: the driver writes them.
+
+    Without it Spark writes them, as it does those of a catch-up.
+    """
+    write_offset_log(
+        warehouse / "_checkpoints" / "default", range(_MOST_RECORDS, batches * _MOST_RECORDS, _MOST_RECORDS)
+    )

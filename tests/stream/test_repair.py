@@ -22,7 +22,7 @@ from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.verify.compare import is_same
-from tests.stream.frames import Pair, Row, batch
+from tests.stream.frames import Pair, Row, batch, expect_few_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,6 +101,7 @@ class RepairHarness:
         self.written, self._batches = (after.written, after._batches) if after else (0, 0)
         self.changes: list[str] = []
         self.before_read: Callable[[], None] = lambda: None
+        expect_few_records(path)
         tables = DeltaWriter(spark, str(path), "default")
         self.write = MicroBatchWriter(tables, "default", "topic", lambda *_: None, topics=topics)
         self.repair = GroupRepair(

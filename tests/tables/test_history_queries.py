@@ -15,7 +15,7 @@ from streaming_app import open_warehouse
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
-from tests.stream.frames import Pair, batch
+from tests.stream.frames import Pair, batch, expect_few_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +65,7 @@ def results(
     path = create_warehouse(tmp_path_factory.mktemp("questions"))
     warehouse = DeltaWriter(spark, str(path), "default")
     rows = [(offset, at, key, value) for offset, (at, (key, value)) in enumerate(history())]
+    expect_few_records(path)
     MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
     examples = re.findall(r"^(\S[^\n]*[?:])\n\n```sql\n(.+?)```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     opened = WarehouseReader(path)

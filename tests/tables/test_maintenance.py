@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from offsets_decoder import encode
 from schemas.table_definitions import table
@@ -18,7 +19,7 @@ from streaming_app.tables import table_creation
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader
-from tests.stream.frames import Pair, Row, batch
+from tests.stream.frames import Pair, Row, batch, expect_few_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,10 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
     seconds = [1_000_000.0]
-    maintenance = Maintenance(warehouse, empty_warehouse / "_jobs" / "done", 30, lines.append, lambda: seconds[0])
+    tables = [table(name) for name in ("groups", "group_events", "quarantine")]
+    done_at = empty_warehouse / "_jobs" / "done"
+    maintenance = Maintenance(warehouse, done_at, 30, lines.append, lambda: seconds[0], tables=tables)
+    expect_few_records(empty_warehouse)
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, maintenance=maintenance)
 
     offsets = itertools.count()
@@ -66,6 +70,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 
 def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, empty_warehouse: Path) -> None:
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    expect_few_records(empty_warehouse)
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
     group = {"group_id": "g"}
     now = datetime.now(timezone.utc)
@@ -134,6 +139,7 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "3")
     warehouse = DeltaWriter(spark, str(tmp_path), "default")
     warehouse.prepare()
+    expect_few_records(tmp_path)
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
 
     def write(number: int) -> None:
@@ -154,10 +160,37 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     assert spark.read.format("delta").load(f"{tmp_path}/groups").count() == 1
 
 
+def test_checksums_of_log_entries_that_delta_rs_removed_are_removed_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(table_creation._PROPERTIES, "delta.logRetentionDuration", "interval 1 minute")
+    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse.prepare()
+    log = tmp_path / "groups" / "_delta_log"
+    for number in range(3):
+        spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('number' = '{number}')")
+    an_hour_ago = time.time() - 3600
+    for file in log.iterdir():
+        os.utime(file, (an_hour_ago, an_hour_ago))
+    stored = DeltaTable(log.parent)
+    stored.create_checkpoint()
+    stored.cleanup_metadata()
+
+    def orphans() -> set[str]:
+        names = {file.name for file in log.iterdir()}
+        return {name for name in names if name.endswith(".crc") and name[1:-4] not in names and name[0] == "."}
+
+    assert orphans()
+    warehouse.clean_up_log("groups")
+    assert orphans() == set()
+    assert [file.name for file in log.glob(".*.crc")] != [], "those of files that are there stay"
+
+
 def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    expect_few_records(empty_warehouse)
     write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
     now = datetime.now(timezone.utc)
     rows: list[Row] = []
@@ -191,6 +224,7 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
         lambda: seconds[0],
         on_failure=lambda: failures.append(None),
     )
+    expect_few_records(empty_warehouse)
     write_batch = MicroBatchWriter(writer, "default", "topic", lambda *_: None, maintenance=maintenance)
     for number in range(3):
         key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
@@ -232,5 +266,6 @@ def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkS
     done_at = empty_warehouse / "done"
     done_at.write_text(str(time.time() + 365 * 24 * 3600), "utf-8")
     now = time.time()
-    Maintenance(writer, done_at, 30, lambda _: None, lambda: now).after_batch(wrote=False)
+    groups = [table("groups")]
+    Maintenance(writer, done_at, 30, lambda _: None, lambda: now, tables=groups).after_batch(wrote=False)
     assert float(done_at.read_text("utf-8")) == now

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from filelock import FileLock
 
-from tests.jvm_archive import existing_archives
-from tests.jvm_options import start_jvms_fast
+from tests.jvm_archive import broker_archive
+from tests.jvm_options import INTERPRETED, start_jvms_fast
 from tests.marks import add_marks
 from tests.order import order_items
 
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let JVMs start fast, and ignore the same warning when a test imports other modules of kafka-python."""
-    start_jvms_fast(existing_archives())
+    start_jvms_fast(broker_archive())
     for function in ("read_text", "open_text"):
         config.addinivalue_line("filterwarnings", f"ignore:{function} is deprecated:DeprecationWarning")
 
@@ -102,8 +102,8 @@ def client(broker: Broker) -> Iterator[StreamsGroupClient]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session with Delta Lake, as the job starts it."""
-    session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", progress=print)
+    """A Spark session with Delta Lake, as the job starts it, but that it interprets plans."""
+    session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", conf=INTERPRETED, progress=print)
     yield session
     session.stop()
 

@@ -1,104 +1,94 @@
 """Makes the archives of classes with which the tests start JVMs: `python -m tests.jvm_archive`.
 
-Spark and Delta load 20,000 classes before the first batch is done, a broker 8,000 before it answers. A JVM that finds
-them in an archive (Java calls it class data sharing) neither reads nor checks them again, which is most of the
-processor time of a short job. `make test` makes the archives once for a checkout; without one, or with one that does
-not fit, a JVM starts as it always does.
+Spark's is the one that users get, see `streaming_app.jvm.class_archive`. A broker loads 8,000 classes before it
+answers; its archive is made by a broker that does what those of the tests do, when it exits. `make test` makes both
+once for a checkout; without them, or with one that does not fit, a JVM starts as it always does.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
-from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 
+from streaming_app.errors import SetupError
+from streaming_app.jvm.class_archive import make_archive
 from streaming_app.jvm.jar_sets import cached_jars, find_jars, kafka_jars, spark_jars
 from streaming_app.jvm.java import java_home
-from tests.jvm_options import FAST, KAFKA, SPARK, VARIABLES
+from tests.jvm_options import FAST
 
 DIRECTORY = Path(__file__).parents[1] / "build" / "test-jvm"
-_JARS = {SPARK: spark_jars, KAFKA: kafka_jars}
 _EXIT_SECONDS = 300.0  # a JVM writes the archive when it exits
 
 
-def archive_paths() -> Mapping[str, Path]:
-    """Return where each archive is, or is to be; none while its jars are not on this machine."""
-    import pyspark  # noqa: PLC0415 - the import takes a second
-
-    home, sparks = java_home(), Path(pyspark.__file__).parent / "jars"
-    common = [home, (home / "release").stat().st_mtime_ns, sparks, sparks.stat().st_mtime_ns, FAST]
-    paths = {}
-    for name, jar_set in _JARS.items():
-        if jars := cached_jars(jar_set()):
-            key = hashlib.sha256("\n".join(map(str, [*common, *jars])).encode()).hexdigest()[:16]
-            paths[name] = DIRECTORY / f"{name}-{key}.jsa"
-    return paths
-
-
-def existing_archives() -> Mapping[str, Path]:
-    """Return the archives that fit Java and the jars of this machine."""
-    if not any(DIRECTORY.glob("*.jsa")):
-        return {}
-    return {name: path for name, path in archive_paths().items() if path.exists() and path.stat().st_size}
+def broker_archive() -> Path | None:
+    """Return the archive of a broker that fits Java and the jars of this machine; None if there is none."""
+    path = _broker_path() if any(DIRECTORY.glob("*.jsa")) else None
+    return path if path and path.exists() and path.stat().st_size else None
 
 
 def make_archives() -> None:
-    """Make the archives unless they exist: JVMs do what those of the tests do, and write them when they exit."""
+    """Make the archives unless they exist."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
-    with FileLock(DIRECTORY / "lock"):
-        paths = archive_paths()
-        if paths.keys() == _JARS.keys() and all(path.exists() for path in paths.values()):
-            return
-        print("Making archives of classes for the tests' JVMs (once, a minute or two) ...", flush=True)
-        for jar_set in _JARS.values():
-            find_jars(jar_set(), print)
-        for old in DIRECTORY.glob("*.jsa"):
-            old.unlink()
-        with TemporaryDirectory(dir=DIRECTORY) as directory:
-            written = {name: Path(directory, name) for name in _JARS}
-            for variable in VARIABLES:
-                os.environ.pop(variable, None)
-            _use_jvms(
-                Path(directory, "work"), {name: f"-XX:ArchiveClassesAtExit={path}" for name, path in written.items()}
-            )
-            for name, path in archive_paths().items():
-                if written[name].exists():
-                    written[name].rename(path)
-                else:  # such as a Java without an archive of its own classes; it is not tried again
-                    path.touch()
-                    print(f"This Java made no archive for {name}: the tests do without", file=sys.stderr)
+    with FileLock(DIRECTORY / "lock"), ThreadPoolExecutor() as pool:
+        spark = pool.submit(_make_spark_archive)
+        path = _broker_path()
+        if path is None or not path.exists():
+            print("Making archives of classes for the tests' JVMs (once, a minute) ...", flush=True)
+            _make_broker_archive()
+        spark.result()
 
 
-def _use_jvms(directory: Path, options: Mapping[str, str]) -> None:
-    """Load what a broker and a job load, in JVMs with these options that then exit."""
-    from streaming_app.job.session import start_spark  # noqa: PLC0415 - these load Spark
-    from streaming_app.jvm.spark_jvm import SparkJvm  # noqa: PLC0415
-    from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415
+def _make_spark_archive() -> None:
+    try:
+        make_archive(find_jars(spark_jars(), print))
+    except SetupError as error:  # such as a Java without an archive of its own classes
+        print(f"{error}: the tests do without", file=sys.stderr)
+
+
+def _make_broker_archive() -> None:
+    find_jars(kafka_jars(), print)
+    for old in DIRECTORY.glob("*.jsa"):
+        old.unlink()
+    with TemporaryDirectory(dir=DIRECTORY) as directory:
+        written = Path(directory, "archive")
+        _use_broker(Path(directory, "work"), f"-XX:ArchiveClassesAtExit={written}")
+        path = _broker_path()
+        assert path
+        if written.exists():
+            written.rename(path)
+        else:  # it is not tried again
+            path.touch()
+            print("This Java made no archive for brokers: the tests do without", file=sys.stderr)
+
+
+def _broker_path() -> Path | None:
+    """Return where the archive is, or is to be; None while its jars are not on this machine."""
+    home = java_home()
+    if not (jars := cached_jars(kafka_jars())):
+        return None
+    parts = [home, (home / "release").stat().st_mtime_ns, FAST, *jars]
+    return DIRECTORY / f"kafka-{hashlib.sha256(chr(10).join(map(str, parts)).encode()).hexdigest()[:16]}.jsa"
+
+
+def _use_broker(directory: Path, option: str) -> None:
+    """Load what a broker loads, in a JVM with this option that then exits."""
+    from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - as above
     from streaming_app.sandbox import broker as broker_module  # noqa: PLC0415
     from streaming_app.sandbox.broker import LocalBroker, SecureListeners  # noqa: PLC0415
     from streaming_app.sandbox.demo_groups import create_demo_groups  # noqa: PLC0415
-    from tests.job.job_runner import run_once  # noqa: PLC0415
 
     broker_module._GRACE_SECONDS = _EXIT_SECONDS
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{FAST} {options[SPARK]}"
-    listeners = SecureListeners(java_options=[options[KAFKA]])
-    jvm = SparkJvm()
-    spark = start_spark(directory / "spark.log", progress=print, jvm=jvm)
+    listeners = SecureListeners(java_options=[option])
     with (
         LocalBroker(directory / "broker", secure_listeners=listeners) as broker,
         StreamsGroupClient(broker.bootstrap_server) as client,
     ):
-        groups = create_demo_groups(client)
-        for _ in range(2):
-            run_once(spark, broker.bootstrap_server, directory / "warehouse", offsets={"enabled": True})
-        groups.close()
-    spark.stop()
-    jvm.close(_EXIT_SECONDS)
+        create_demo_groups(client).close()
 
 
 if __name__ == "__main__":

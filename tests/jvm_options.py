@@ -2,36 +2,36 @@
 
 They live for seconds or process little, so what counts is the processor time until their code is fast enough: for
 Spark's the first tier of the JIT compiler only, as the brokers of `streaming_app.sandbox` have it, and one thread that
-collects garbage; for all of them the archives of `jvm_archive`. A user's job has none of these: `tests/job/test_job.py`
-starts one with `start_jvms_as_users_do`.
+collects garbage; for brokers the archive of `jvm_archive`. The session that tests share interprets its plans: they
+are many, and each has few rows. A user's job has none of these: `tests/job/test_job.py` starts one with
+`start_jvms_as_users_do`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from streaming_app.sandbox import jvm_command
 
-SPARK, KAFKA = "spark", "kafka"
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings of a session. Jobs that tests start as commands compile, as those of users do."""
 VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
 """Read by `spark-submit` for the driver's JVM, and for the one that finds its command line."""
 
 
-def start_jvms_fast(archives: Mapping[str, Path]) -> None:
+def start_jvms_fast(broker_archive: Path | None) -> None:
     """Set the options for the JVMs of this process, and Spark's for the processes that it starts.
 
     Variables that are set already are kept.
     """
-    shared = {name: f"-XX:SharedArchiveFile={path}" for name, path in archives.items()}
-    spark = " ".join((FAST, *(option for name, option in shared.items() if name == SPARK)))
-    for name, options in zip(VARIABLES, (spark, FAST), strict=True):
-        os.environ.setdefault(name, options)
-    jvm_command._FLAGS += tuple(option for name, option in shared.items() if name == KAFKA)
+    for name in VARIABLES:
+        os.environ.setdefault(name, FAST)
+    if broker_archive:
+        jvm_command._FLAGS += (f"-XX:SharedArchiveFile={broker_archive}",)
 
 
 def start_jvms_as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.jvm_archive import existing_archives
-from tests.jvm_options import FAST, SPARK, VARIABLES, start_jvms_as_users_do, start_jvms_fast
+from streaming_app.jvm.class_archive import archive_option
+from streaming_app.jvm.jar_sets import find_jars, spark_jars
+from tests.jvm_options import FAST, VARIABLES, start_jvms_as_users_do, start_jvms_fast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ def test_the_variables_of_whoever_runs_the_tests_are_kept(monkeypatch: pytest.Mo
     start_jvms_as_users_do(monkeypatch)
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dmine=1")
     monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "")
-    start_jvms_fast({SPARK: Path("archive")})
+    start_jvms_fast(None)
     assert [os.environ[name] for name in VARIABLES] == ["-Dmine=1", ""]
 
 
@@ -33,5 +33,4 @@ def test_the_session_of_the_tests_has_the_options_and_the_archive_if_there_is_on
     jvm: Any = spark._jvm
     options = set(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
     assert set(FAST.split()) <= options
-    archive = existing_archives().get(SPARK)
-    assert archive is None or f"-XX:SharedArchiveFile={archive}" in options
+    assert set(archive_option(find_jars(spark_jars()))) <= options

@@ -34,10 +34,17 @@ def jars() -> None:
 
 @jars.command()
 @_jar_options
+@click.option(
+    "--class-archive",
+    is_flag=True,
+    help="Also make an archive of Spark's classes, 190 MB, with which `run` starts faster. It fits this machine's Java "
+    "and these paths. Without the option, `run` makes one in the cache after ten minutes.",
+)
 @handle_errors
-def fetch(directory: Path | None, demo: bool) -> None:
+def fetch(directory: Path | None, demo: bool, class_archive: bool) -> None:
     """Fetch the jars that `run` needs. A host without network uses a copy of the directory by STREAMS_GROUPS_JARS."""
-    from streaming_app.jvm import jar_sets  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.jvm import class_archive as archives  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.jvm import jar_sets  # noqa: PLC0415
 
     for jar_set in _jar_sets(demo=demo):
         _warn_without_checksums(jar_set)
@@ -47,6 +54,11 @@ def fetch(directory: Path | None, demo: bool) -> None:
             files = jar_sets.copy_jars(jar_set, directory, _echo)
         megabytes = sum(file.stat().st_size for file in files) / _BYTES_PER_MB
         _echo(f"{directory or 'cache'}: {jar_set.what}, {len(files)} files, {megabytes:.0f} MB")
+        if class_archive and jar_set == jar_sets.spark_jars():
+            _echo("Making an archive of Spark's classes (a minute) ...")
+            absolute = [file.absolute() for file in files]
+            made = archives.make_archive(absolute, directory and directory.absolute())
+            _echo(f"{directory or 'cache'}: {made.name if made else 'another process makes the archive'}")
     if directory is not None:
         _echo(f"To use them: export {jar_sets.DIRECTORY_VARIABLE}={directory.absolute()}")
 

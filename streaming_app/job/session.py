@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from streaming_app.errors import JobError
 from streaming_app.escapes import escape_lines
 from streaming_app.job.stopping import StopRequestedError
+from streaming_app.jvm.class_archive import archive_option
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.java import java_home
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm
@@ -109,7 +110,8 @@ def start_spark(
 
     try:
         if SparkContext._gateway is None:  # noqa: SLF001 - it has no public name
-            gateway = (jvm or SparkJvm()).launch(settings, [_log_option(log_file)], log_file)
+            options = [*archive_option(jars), _log_option(log_file)]
+            gateway = (jvm or SparkJvm()).launch(settings, options, log_file)
             SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - nor has this
         _raise_if_set(stop)
         builder = SparkSession.builder.appName("streams-groups")

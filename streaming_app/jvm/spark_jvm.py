@@ -56,7 +56,7 @@ class SparkJvm:
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - only the job loads Spark
 
         own = shlex.split(settings.get(JAVA_OPTIONS, ""))
-        options = [_EXIT_WITHOUT_MEMORY, *_collector(own), *java_options, *own]
+        options = [_EXIT_WITHOUT_MEMORY, *collector_option(own), *java_options, *own]
         with ExitStack() as files:
             arguments = files.enter_context(
                 _private_file(log_file.with_suffix(".java"), "\n".join(map(_quote_argument, options)))
@@ -105,7 +105,7 @@ class SparkJvm:
             self._process.wait()
 
 
-def _collector(options: Sequence[str]) -> list[str]:
+def collector_option(options: Sequence[str] = ()) -> list[str]:
     """Return the option of our garbage collector, none if these options or Java's variables choose one."""
     chosen = " ".join([*options, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
     return [] if _CHOOSES_COLLECTOR.search(chosen) else [_COLLECTOR]

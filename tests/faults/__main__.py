@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.faults.campaign import REGRESSIONS, Results, random_rounds, run_round
 from tests.faults.faults import FAULTS
-from tests.jvm_archive import existing_archives, make_archives
+from tests.jvm_archive import broker_archive, make_archives
 from tests.jvm_options import start_jvms_fast
 
 _RESULTS = "results.json"
@@ -49,7 +49,7 @@ def main() -> int:
     directory = Path(options.directory or tempfile.mkdtemp(prefix="streams-groups-faults-"))
     directory.mkdir(parents=True, exist_ok=True)
     make_archives()
-    start_jvms_fast(existing_archives())
+    start_jvms_fast(broker_archive())
     until = time.monotonic() + 60 * options.minutes
     report = partial(_report, results, directory / _RESULTS)
     try:

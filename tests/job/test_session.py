@@ -12,7 +12,7 @@ import pytest
 
 from streaming_app.job import session
 from streaming_app.job.session import MAX_CORES, _local_cores, _settings, default_cores
-from streaming_app.jvm.spark_jvm import _JAVA_VARIABLES, _collector, _private_file, _quote_argument
+from streaming_app.jvm.spark_jvm import _JAVA_VARIABLES, _private_file, _quote_argument, collector_option
 
 # Prints what the JVM was given, and its command line; the files are looked at while they exist.
 PROGRAM = """
@@ -102,7 +102,7 @@ def test_the_garbage_collector_is_the_serial_one_unless_a_user_chooses_another(
     for name in _JAVA_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JDK_JAVA_OPTIONS", variable)
-    assert _collector(options) == expected
+    assert collector_option(options) == expected
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 2), (4, 4), (64, 4)])

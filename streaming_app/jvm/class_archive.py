@@ -1,0 +1,157 @@
+"""The archive of classes with which Spark's JVM starts faster; Java calls it application class data sharing.
+
+Spark and Delta Lake load 17,000 classes until the first batch is done. A JVM that finds them in an archive neither
+reads nor verifies them again. A list of them is in `class_lists`; a JVM that does nothing else makes the archive from
+it, in less than a minute. Java does not use an archive that does not fit it, the class path or the jars: it then starts
+as without one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from streaming_app.errors import SetupError
+from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
+from streaming_app.jvm.jars import cache_directory
+from streaming_app.jvm.java import java_home
+from streaming_app.jvm.spark_jvm import collector_option
+from streaming_app.jvm.tested_versions import installed
+
+if TYPE_CHECKING:
+    from streaming_app.jvm.tested_versions import SparkAndDelta
+
+_LISTS = Path(__file__).with_name("class_lists")
+_MEMORY = "512m"
+_SECONDS = 600.0  # until it is given up
+_POLL_SECONDS = 0.5
+_UNUSED_SECONDS = 30 * 24 * 3600.0
+_MAX_CAUSE = 200  # characters of a line about a failure
+
+
+def class_list(versions: SparkAndDelta | None = None) -> Path | None:
+    """Return the list of classes, gzipped, for the installed versions or these; None if there is none."""
+    spark, delta = versions or installed()
+    path = _LISTS / f"spark-{spark}-delta-{delta}.txt.gz"
+    return path if path.is_file() else None
+
+
+def archive_path(jars: Sequence[Path], directory: Path | None = None) -> Path:
+    """Return where the archive for the installed Java and Spark with these jars is, or is to be.
+
+    `directory` is by default that which STREAMS_GROUPS_JARS names, else one in the cache.
+    """
+    if directory is None:
+        named = os.environ.get(DIRECTORY_VARIABLE)
+        directory = Path(named).absolute() if named else cache_directory() / "class-archives"
+    home, sparks = java_home(), _spark_home() / "jars"
+    release = home / "release"
+    parts = [home, release.stat().st_mtime_ns if release.exists() else "", sparks, sparks.stat().st_mtime_ns, *jars]
+    key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
+    return directory / f"spark-{key}.jsa"
+
+
+def archive_option(jars: Sequence[Path]) -> list[str]:
+    """Return Java's option that uses the archive; none if there is no archive."""
+    path = archive_path(jars)
+    if not path.is_file():
+        return []
+    with suppress(OSError):  # of another user
+        os.utime(path)
+    return [f"-XX:SharedArchiveFile={path}"]
+
+
+def make_archive(
+    jars: Sequence[Path], directory: Path | None = None, is_stopping: Callable[[], bool] = lambda: False
+) -> Path | None:
+    """Make the archive unless it exists, at a low priority; return its path, None if another process makes it.
+
+    `directory` is as for `archive_path`. Archives there that no JVM used for 30 days are removed. Raises SetupError,
+    also when `is_stopping`.
+    """
+    path, classes = archive_path(jars, directory), class_list()
+    if path.is_file():
+        return path
+    if classes is None:
+        raise SetupError(f"There is no list of classes for {installed()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            FileLock(path.parent / "lock", timeout=0),
+            TemporaryDirectory(dir=path.parent, prefix="new-") as made,
+        ):
+            names, archive, log = Path(made, "classes"), Path(made, "archive.jsa"), Path(made, "log")
+            names.write_bytes(gzip.decompress(classes.read_bytes()))
+            _run(_command(jars, names, archive), log, is_stopping)
+            if not archive.is_file():
+                raise SetupError(f"Java made no archive of classes: {_last_line(log)}")
+            archive.replace(path)
+            _remove_unused(path.parent)
+    except Timeout:
+        return None
+    except OSError as error:
+        raise SetupError(f"Cannot write {path.parent}: {error.strerror or error}") from None
+    return path
+
+
+def _command(jars: Sequence[Path], names: Path, archive: Path) -> list[str]:
+    """Return the command that starts Spark's JVM as the job does; with these options it dumps the archive and exits."""
+    options = [
+        "-Xshare:dump",
+        *collector_option(),
+        f"-XX:SharedClassListFile={names}",
+        f"-XX:SharedArchiveFile={archive}",
+        "-Xlog:disable",
+        "-Xlog:all=error:stderr",
+    ]
+    submit = [_spark_home() / "bin" / "spark-submit", "--driver-class-path", os.pathsep.join(map(str, jars))]
+    settings = ["--driver-memory", _MEMORY, "--driver-java-options", shlex.join(options), "pyspark-shell"]
+    return ["nice", "-n", "19", *map(str, submit), *settings]
+
+
+def _run(command: list[str], log: Path, is_stopping: Callable[[], bool]) -> None:
+    environment = {**os.environ, "JAVA_HOME": str(java_home())}
+    until = time.monotonic() + _SECONDS
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+        )
+    try:
+        while process.poll() is None:
+            if is_stopping() or time.monotonic() > until:
+                raise SetupError("The archive of classes was not made in time")
+            time.sleep(_POLL_SECONDS)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, 9)
+            process.wait()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text("utf-8", "replace").strip().splitlines()
+    return lines[-1][:_MAX_CAUSE] if lines else "no reason given"
+
+
+def _remove_unused(directory: Path) -> None:
+    since = time.time() - _UNUSED_SECONDS
+    for archive in directory.glob("*.jsa"):
+        with suppress(OSError):
+            if archive.stat().st_mtime < since:
+                archive.unlink()
+
+
+def _spark_home() -> Path:
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - only the job loads Spark
+
+    return Path(_find_spark_home())  # type: ignore[no-untyped-call] # it has no types

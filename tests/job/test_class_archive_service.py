@@ -1,0 +1,73 @@
+"""The job makes the archive of Spark's classes once it has run for a while, and says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming_app.errors import SetupError
+from streaming_app.job import class_archive_service
+from streaming_app.job.class_archive_service import making_class_archive
+from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
+from tests.waiting import wait_until
+
+Make = Callable[..., "Path | None"]
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The lines of the job; there is no archive yet."""
+    monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
+    monkeypatch.setattr(class_archive_service, "archive_path", lambda _: tmp_path / "none.jsa")
+    return []
+
+
+def test_it_is_made_once_the_time_is_over_and_told(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    made.write_bytes(bytes(2_000_000))
+    monkeypatch.setattr(class_archive_service, "make_archive", lambda *_, **__: made)
+    with making_class_archive(lines.append, after=0):
+        assert wait_until(lambda: len(lines) == 2, 10)
+    assert lines[0].startswith("Making an archive of Spark's classes")
+    assert lines[1] == "Made the archive of Spark's classes: 2 MB in the cache"
+
+
+def test_a_failure_is_a_line_and_the_job_goes_on(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> Path:
+        raise SetupError("no space")
+
+    monkeypatch.setattr(class_archive_service, "make_archive", fail)
+    with making_class_archive(lines.append, after=0):
+        assert wait_until(lambda: len(lines) == 2, 10)
+    assert lines[1] == "There is no archive of Spark's classes: no space"
+
+
+def test_a_job_that_ends_does_not_wait_for_it(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def make(*_: object, is_stopping: Callable[[], bool]) -> Path:
+        assert wait_until(is_stopping, 10)
+        ended.set()
+        raise SetupError("not made in time")
+
+    monkeypatch.setattr(class_archive_service, "make_archive", make)
+    with making_class_archive(lines.append, after=0):
+        assert wait_until(lambda: bool(lines), 10)
+    assert ended.wait(10)
+    assert len(lines) == 1
+
+
+def test_nothing_is_made_before_that_time_and_where_a_directory_was_prepared(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with making_class_archive(lines.append):
+        pass
+    monkeypatch.setenv(DIRECTORY_VARIABLE, "jars")
+    with making_class_archive(lines.append, after=0):
+        assert "class-archive" not in {thread.name for thread in threading.enumerate()}
+    assert lines == []

@@ -1,0 +1,131 @@
+"""The archive of Spark's classes: made once, used if it fits, and nothing is lost without it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from streaming_app.errors import SetupError
+from streaming_app.jvm import class_archive
+from streaming_app.jvm.class_archive import archive_option, archive_path, class_list, make_archive
+from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
+from streaming_app.jvm.jars import cache_directory
+from streaming_app.jvm.tested_versions import TESTED, SparkAndDelta
+
+_PROGRAM = """
+import sys
+from pathlib import Path
+from streaming_app.job.session import spark_session
+with spark_session(Path(sys.argv[1]), conf={"spark.driver.extraJavaOptions": sys.argv[2]}) as spark:
+    assert spark.range(3).count() == 3
+"""
+
+
+def share_from_archive(directory: Path, *options: str) -> float:
+    """Start a session with these options of Java, and return how many of its classes came from an archive."""
+    log = directory / "classes"
+    option = " ".join((f"-Xlog:class+load:file={log}", *options))
+    subprocess.run([sys.executable, "-c", _PROGRAM, directory / "spark.log", option], check=True, timeout=120)
+    lines = [line for line in log.read_text("utf-8").splitlines() if "Lambda" not in line]
+    return sum("source: shared objects file" in line for line in lines) / len(lines)
+
+
+@pytest.fixture(scope="module")
+def jars() -> list[Path]:
+    return find_jars(spark_jars())
+
+
+@pytest.mark.java
+def test_a_session_loads_its_classes_from_the_archive(jars: list[Path], tmp_path: Path) -> None:
+    assert make_archive(jars) == archive_path(jars), "make test has made it"
+    assert share_from_archive(tmp_path) > 0.8
+
+
+@pytest.mark.java
+def test_a_session_starts_with_an_archive_that_does_not_fit(tmp_path: Path) -> None:
+    other = tmp_path / "other.jsa"
+    other.write_bytes(b"no archive")
+    assert share_from_archive(tmp_path, f"-XX:SharedArchiveFile={other}") == 0.0
+
+
+def test_there_is_a_list_of_the_classes_for_the_pinned_versions_only() -> None:
+    path = class_list(TESTED[0])
+    assert path
+    names = set(gzip.decompress(path.read_bytes()).decode().splitlines())
+    for name in (
+        "org/apache/spark/sql/SparkSession",
+        "org/apache/spark/sql/kafka010/KafkaSourceProvider",
+        "org/apache/spark/sql/delta/DeltaLog",
+    ):
+        assert name in names
+    assert class_list(SparkAndDelta("9.9.9", "9.9.9")) is None
+
+
+def test_without_a_list_an_error_says_so(jars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive, "class_list", lambda: None)
+    with pytest.raises(SetupError, match=r"no list of classes for Spark 4\.\d"):
+        make_archive(jars, tmp_path)
+
+
+@pytest.mark.java
+def test_a_job_that_stops_ends_the_making_and_leaves_nothing(jars: list[Path], tmp_path: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(SetupError, match="not made in time"):
+        make_archive(jars, tmp_path, lambda: time.monotonic() > started + 1)
+    assert time.monotonic() < started + 20
+    assert [file.name for file in tmp_path.iterdir()] == ["lock"]
+    assert archive_path(jars, tmp_path).parent == tmp_path
+    assert not archive_path(jars, tmp_path).exists()
+
+
+@pytest.mark.java
+def test_what_java_says_against_it_is_the_error(
+    jars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_archive, "collector_option", lambda: ["-XX:+UseSerialGC", "-XX:+UseParallelGC"])
+    with pytest.raises(SetupError, match="Java made no archive of classes: Multiple garbage collectors selected"):
+        make_archive(jars, tmp_path)
+
+
+def test_another_process_that_makes_it_is_not_waited_for(jars: list[Path], tmp_path: Path) -> None:
+    with FileLock(tmp_path / "lock"):
+        assert make_archive(jars, tmp_path) is None
+
+
+def test_a_directory_that_cannot_be_written_is_one_line(jars: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match="Cannot write"):
+        make_archive(jars, tmp_path / "file")
+
+
+def test_an_archive_is_used_from_where_the_jars_are(
+    jars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
+    assert archive_path(jars).parent == cache_directory() / "class-archives"
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    assert archive_option(jars) == []
+    archive = archive_path(jars)
+    assert archive.parent == tmp_path
+    archive.touch()
+    os.utime(archive, (0, 0))
+    assert archive_option(jars) == [f"-XX:SharedArchiveFile={archive}"]
+    assert archive.stat().st_mtime > time.time() - 60, "its use is noted"
+    assert archive_path([*jars, tmp_path / "another.jar"]) != archive
+
+
+def test_archives_that_were_not_used_for_a_month_are_removed(tmp_path: Path) -> None:
+    old, used = tmp_path / "old.jsa", tmp_path / "used.jsa"
+    for path, days in ((old, 31), (used, 29)):
+        path.touch()
+        at = time.time() - days * 24 * 3600
+        os.utime(path, (at, at))
+    class_archive._remove_unused(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["used.jsa"]

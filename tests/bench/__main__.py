@@ -4,6 +4,7 @@ import argparse
 
 from tests.bench import (
     catchup,
+    cluster,
     decode,
     floor,
     freshness,
@@ -43,6 +44,7 @@ WITH_A_BROKER = {
     "notification": lambda shared: notification.run(shared, 10_000),
     "offsets": lambda shared: offsets.run(shared, asked.commits, asked.keys),
     "kminion": lambda shared: kminion.run(shared, asked.commits, asked.keys),
+    "cluster": lambda shared: cluster.run(shared, asked.commits, asked.keys),
     "offsets-memory": lambda shared: offsets.run_memory(shared, 1_000_000),
     "offsets-freshness": lambda shared: offsets.run_freshness(shared, 100, 5_000, asked.keys),
     "lag-freshness": lag_freshness.run,

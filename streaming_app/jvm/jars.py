@@ -27,12 +27,18 @@ KAFKA_VERSION = "4.4.0"
 LOG4J = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"  # without it, brokers and Streams applications log nothing
 KAFKA_EXCLUSIONS = ("org.apache.kafka:kafka-tools-api",)  # named by the broker's POM; 4.4.0 of it was not published
 SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class path causes linkage errors
+    "com.fasterxml.jackson.core:*",
+    "com.fasterxml.jackson.datatype:*",
+    "com.github.luben:zstd-jni",
     "com.google.code.findbugs:jsr305",
+    "io.airlift:aircompressor",
     "org.antlr:antlr4-runtime",
     "org.apache.hadoop:*",
     "org.apache.logging.log4j:*",
+    "org.apache.parquet:*",
     f"org.apache.spark:spark-tags_{SCALA}",
     "org.lz4:lz4-java",
+    "org.roaringbitmap:*",
     "org.scala-lang:*",
     "org.scala-lang.modules:*",
     "org.slf4j:*",

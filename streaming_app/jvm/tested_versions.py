@@ -16,7 +16,7 @@ class SparkAndDelta(NamedTuple):
         return f"Spark {self.spark} with Delta Lake {self.delta}"
 
 
-TESTED = (SparkAndDelta("4.0.0", "4.0.0"), SparkAndDelta("4.1.1", "4.1.0"))
+TESTED = (SparkAndDelta("4.0.0", "4.0.0"), SparkAndDelta("4.1.1", "4.1.0"), SparkAndDelta("4.2.0", "4.4.0"))
 """All tests run with the first, which `pyproject.toml` pins; with the others, those that docs/operating.md names."""
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from schemas.table_definitions import table
+from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_records import FEW_BYTES, SIZE, read_few
 from streaming_app.stream.group_types import MetadataRecord, type_changes
@@ -95,13 +96,10 @@ class CommitsBatchWriter:
         check_topic: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare for batches of the topic of `options`; `check_topic` is as in `MicroBatchWriter`."""
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
-        from pyspark.sql.types import StructType  # noqa: PLC0415
-
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
-        self._schema = to_arrow_schema(StructType.fromDDL(ROWS_DDL))  # type: ignore[arg-type] # it is a StructType
-        self._events_schema = to_arrow_schema(StructType.fromDDL(table("group_events").ddl))  # type: ignore[arg-type]
+        self._schema = arrow_schema(ROWS_DDL)
+        self._events_schema = arrow_schema(table("group_events").ddl)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._versions = TableVersions(writer, checkpoint, NAMES)

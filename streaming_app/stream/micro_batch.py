@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from offsets_decoder import SHIPPED
 from schemas.table_definitions import history_tables
 from streaming_app.errors import JobError
+from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_records import (
     Summary,
@@ -140,9 +141,6 @@ class MicroBatchWriter:
         finds the reasons of NotReady; `check_topic` is called once the records of a batch are read, and raises if they
         may be of another topic; the rest is as in `FoldOptions`.
         """
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
-        from pyspark.sql.types import StructType  # noqa: PLC0415
-
         self._writer = writer
         self._few_rows_writer = FewRowsWriter(writer)
         self._cluster = cluster
@@ -155,7 +153,7 @@ class MicroBatchWriter:
         self._history_ends = {
             one.name: HistoryEnd(str(one.partition_column), offsets.get(one.name)) for one in history_tables()
         }
-        self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
+        self._schema = arrow_schema(FOLDED_DDL)
         options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, offsets.get(EVENTS.table, {}))
         self._fold = partial(fold_stream, schema=self._schema, options=options)
         self._topics = topics

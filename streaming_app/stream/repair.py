@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from schemas.table_definitions import table
 from streaming_app.errors import JobError
 from streaming_app.groups.partition import partition_of
+from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.fold_stage import TopicLookup, fold_stream, stored_as_records
 from streaming_app.stream.outputs import FOLDED_DDL
 from streaming_app.stream.source import GROUP_BYTES, WANTED_RECORDS, source_options
@@ -85,14 +86,11 @@ class GroupRepair:
 
         `between_batches` holds off the batches for a block; `on_change` is called in it, after rows were replaced.
         """
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
-        from pyspark.sql.types import StructType  # noqa: PLC0415
-
         self._context = spark.sparkContext
         self._writer = FewRowsWriter(writer)
         self._read, self._between_batches, self._processed = read, between_batches, processed
         self._on_change, self._topics = on_change, topics
-        self._schema = to_arrow_schema(StructType.fromDDL(FOLDED_DDL))  # type: ignore[arg-type] # it is a StructType
+        self._schema = arrow_schema(FOLDED_DDL)
         self._fold = partial(fold_stream, schema=self._schema, options=options)
         self._closed = threading.Event()
         self._writing = threading.Lock()

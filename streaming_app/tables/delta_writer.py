@@ -191,8 +191,10 @@ class DeltaWriter:
         """
         delta = self._delta()
         log = self._delta_log(name)
-        default_retention = getattr(log, "cleanUpExpiredLogs$default$2")()
-        log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), default_retention, delta.TruncationGranularity.MINUTE())
+        methods = [one for one in log.getClass().getMethods() if one.getName() == "cleanUpExpiredLogs"]
+        # Between the snapshot and the granularity: the retention, since Delta 4.4 the entry of the catalog before it.
+        defaults = [getattr(log, f"cleanUpExpiredLogs$default${n}")() for n in range(2, methods[0].getParameterCount())]
+        log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), *defaults, delta.TruncationGranularity.MINUTE())
         if self._location.is_local:
             remove_orphan_checksums((self._location / name / "_delta_log").path)
 

@@ -99,7 +99,8 @@ def test_untested_versions_are_one_line_with_the_command_that_installs_tested_on
     line = tested_versions.untested_warning(UNTESTED)
     assert line == (
         "Spark 4.0.5 with Delta Lake 4.0.1 was not tested (tested: Spark 4.0.0 with Delta Lake 4.0.0, "
-        "Spark 4.1.1 with Delta Lake 4.1.0); if the job fails, `pip install pyspark==4.0.0 delta-spark==4.0.0`"
+        "Spark 4.1.1 with Delta Lake 4.1.0, "
+        "Spark 4.2.0 with Delta Lake 4.4.0); if the job fails, `pip install pyspark==4.0.0 delta-spark==4.0.0`"
     )
 
 

@@ -135,7 +135,8 @@ def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, 
 def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(table_creation._PROPERTIES, "delta.logRetentionDuration", "interval 1 minute")
+    for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
+        monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
     monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "3")
     warehouse = DeltaWriter(spark, str(tmp_path), "default")
     warehouse.prepare()
@@ -163,7 +164,8 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
 def test_checksums_of_log_entries_that_delta_rs_removed_are_removed_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(table_creation._PROPERTIES, "delta.logRetentionDuration", "interval 1 minute")
+    for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
+        monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
     warehouse = DeltaWriter(spark, str(tmp_path), "default")
     warehouse.prepare()
     log = tmp_path / "groups" / "_delta_log"

@@ -187,10 +187,10 @@ def _live_heap(pid: int | None) -> float:
     jcmd = shutil.which("jcmd")
     if not jcmd or pid is None:
         return float("nan")
-    for command in ("GC.run", "GC.heap_info"):
-        done = subprocess.run([jcmd, str(pid), command], capture_output=True, text=True, check=False)
-    used = re.findall(r"(?:heap|generation) .*? used (\d+)K", done.stdout)
-    return sum(map(int, used)) / 1e3
+    # After GC.run the heap already has new garbage when GC.heap_info answers: up to twice as much.
+    done = subprocess.run([jcmd, str(pid), "GC.class_histogram"], capture_output=True, text=True, check=False)
+    used = re.findall(r"^Total +\d+ +(\d+)$", done.stdout, re.MULTILINE)
+    return int(used[0]) / 1e6 if used else float("nan")
 
 
 def _size(file: Path) -> Iterator[int]:

@@ -12,10 +12,11 @@ import gzip
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from streaming_app.jvm.tested_versions import SparkAndDelta
 
 _LISTS = Path(__file__).with_name("class_lists")
+_NEW = "new-"  # directories in which an archive is made
 _MEMORY = "512m"
 _SECONDS = 600.0  # until it is given up
 _POLL_SECONDS = 0.5
@@ -87,11 +89,8 @@ def make_archive(
         raise SetupError(f"There is no list of classes for {installed()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            FileLock(path.parent / "lock", timeout=0),
-            TemporaryDirectory(dir=path.parent, prefix="new-") as made,
-        ):
-            names, archive, log = Path(made, "classes"), Path(made, "archive.jsa"), Path(made, "log")
+        with FileLock(path.parent / "lock", timeout=0), _new_directory(path.parent) as made:
+            names, archive, log = made / "classes", made / "archive.jsa", made / "log"
             names.write_bytes(gzip.decompress(classes.read_bytes()))
             _run(_command(jars, names, archive), log, is_stopping)
             if not archive.is_file():
@@ -103,6 +102,15 @@ def make_archive(
     except OSError as error:
         raise SetupError(f"Cannot write {path.parent}: {error.strerror or error}") from None
     return path
+
+
+@contextmanager
+def _new_directory(parent: Path) -> Iterator[Path]:
+    """Make a directory for the block, and remove those of processes that were killed."""
+    for left in parent.glob(f"{_NEW}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(dir=parent, prefix=_NEW) as made:
+        yield Path(made)
 
 
 def _command(jars: Sequence[Path], names: Path, archive: Path) -> list[str]:

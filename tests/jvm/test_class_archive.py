@@ -76,6 +76,7 @@ def test_without_a_list_an_error_says_so(jars: list[Path], tmp_path: Path, monke
 
 @pytest.mark.java
 def test_a_job_that_stops_ends_the_making_and_leaves_nothing(jars: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "new-of-a-process-that-was-killed").mkdir()
     started = time.monotonic()
     with pytest.raises(SetupError, match="not made in time"):
         make_archive(jars, tmp_path, lambda: time.monotonic() > started + 1)

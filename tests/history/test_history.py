@@ -12,6 +12,8 @@ from streaming_app.sandbox.container import Broker
 from tests.history.history import History
 from tests.history.job import JobProcess, StartOptions
 from tests.history.job_tables import find_differences
+from tests.job.running_job import is_caught_up
+from tests.waiting import wait_until
 
 OPERATIONS, COMPARE_EVERY = 300, 10
 
@@ -59,6 +61,8 @@ def test_a_job_that_is_killed_writes_every_event_once_and_reports_a_killed_jvm_i
         run(20)
         assert find_differences(job, client, history, exactly=True) == []
         run(60)
+        # If it did not know when it was last at the end of the topic, the next one would read all, ten offsets a batch.
+        assert wait_until(lambda: is_caught_up(job.warehouse))
         assert job.kill() is None
         run(20)
         job.start(StartOptions(("--max-offsets-per-trigger", "10")))  # splits operations

@@ -12,6 +12,7 @@ from signal import Signals
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.waiting import wait_until
 
@@ -71,3 +72,9 @@ def status_of(url: str) -> int:
             return int(response.status)
     except HTTPError as error:
         return error.code
+
+
+def is_caught_up(warehouse: Path) -> bool:
+    """Return whether the last heartbeat of a job says that it has read all records."""
+    last = read_heartbeat(warehouse, "default")
+    return last is not None and last.facts.caught_up

@@ -17,7 +17,7 @@ from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
-from tests.job.running_job import RunningJob, running_job
+from tests.job.running_job import RunningJob, is_caught_up, running_job
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -106,8 +106,3 @@ def test_no_batch_begins_after_a_signal_and_the_next_start_has_everything_once(
     assert "resuming" in run(topic)
     for query in ("SELECT count(*) AS n FROM groups", "SELECT count(*) AS n FROM group_events WHERE kind = 'created'"):
         assert WarehouseReader(tmp_path).rows(query) == [{"n": GROUPS}]
-
-
-def is_caught_up(warehouse: Path) -> bool:
-    last = read_heartbeat(warehouse, "default")
-    return last is not None and last.facts.caught_up

@@ -39,10 +39,15 @@ class ClientConfig(NamedTuple):
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurityHarness]:
-    """The broker, with the group `g`, which is NotReady."""
+    """The broker, with the group `g`, which is NotReady at first: its member does not come back."""
     with start_secure_broker(tmp_path_factory.mktemp("secured")) as harness:
-        SimulatedMember(harness.client, "g", topology(subtopology("0", source_topics=["missing"]))).join()
+        join_group(harness)
         yield harness
+
+
+def join_group(harness: SecurityHarness) -> None:
+    """Make the group `g` NotReady again: the broker removes its member after a while, and later the group."""
+    SimulatedMember(harness.client, "g", topology(subtopology("0", source_topics=["missing"]))).join()
 
 
 @pytest.fixture(scope="session")

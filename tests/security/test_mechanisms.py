@@ -25,7 +25,7 @@ from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
 from tests.job.job_runner import run_job
 from tests.reading import read_once
-from tests.security.conftest import ClientConfig
+from tests.security.conftest import ClientConfig, join_group
 from tests.security.security_harness import SECRETS, SecurityHarness
 from tests.waiting import wait_until
 
@@ -81,6 +81,7 @@ def warehouse(
     }
     secured.allow(*JOB)
     create_warehouse(directory / "tables")
+    join_group(secured)  # tests of another module may have run for long since it joined
     config = write_properties(directory, properties)
     result = run_job(secured.broker.address(client_config.listener), directory / "tables", "--command-config", config)
     assert (result.returncode, result.stderr) == (0, "")

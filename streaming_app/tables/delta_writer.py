@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -191,9 +192,8 @@ class DeltaWriter:
         """
         delta = self._delta()
         log = self._delta_log(name)
-        methods = [one for one in log.getClass().getMethods() if one.getName() == "cleanUpExpiredLogs"]
         # Between the snapshot and the granularity: the retention, since Delta 4.4 the entry of the catalog before it.
-        defaults = [getattr(log, f"cleanUpExpiredLogs$default${n}")() for n in range(2, methods[0].getParameterCount())]
+        defaults = [getattr(log, f"cleanUpExpiredLogs$default${n}")() for n in range(2, self._clean_up_parameters)]
         log.cleanUpExpiredLogs(log.unsafeVolatileSnapshot(), *defaults, delta.TruncationGranularity.MINUTE())
         if self._location.is_local:
             remove_orphan_checksums((self._location / name / "_delta_log").path)
@@ -245,6 +245,12 @@ class DeltaWriter:
     def _delta(self) -> Any:  # noqa: ANN401 - a Java package
         jvm: Any = self._spark._jvm  # noqa: SLF001 - the JVM has no public name
         return jvm.org.apache.spark.sql.delta
+
+    @cached_property
+    def _clean_up_parameters(self) -> int:
+        """How many parameters Delta's clean-up of a log has; looked up once, since each method is a call of the JVM."""
+        methods = self._delta_log("groups").getClass().getMethods()
+        return next(int(one.getParameterCount()) for one in methods if one.getName() == "cleanUpExpiredLogs")
 
     def _delta_log(self, name: str) -> Any:  # noqa: ANN401 - a Java object
         return self._delta().DeltaLog.forTable(self._spark._jsparkSession, self._path(name))  # noqa: SLF001 - as above

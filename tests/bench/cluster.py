@@ -1,8 +1,8 @@
 """A backlog of many commits and groups: the job alone, and on Spark clusters of one, two and four workers on loopback.
 
 Each worker has one core, and all share the cores of this machine with the broker and the driver: beyond that number of
-workers the seconds cannot fall. What scales is therefore told by the phases of the job's lines too: `read` and `fold`
-are done by executors, the others by the driver, with or without a cluster.
+workers the seconds cannot fall. The phases in the job's lines show what scales: executors do `read` and `fold`, the
+driver does the others, with or without a cluster.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from tests.bench import (
     decode,
     floor,
     freshness,
+    idle,
     kminion,
     lag_freshness,
     list_offsets,
@@ -24,7 +25,7 @@ from tests.bench.bench_harness import open_harness
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
-parser.add_argument("--minutes", type=float, default=20, help="for how long week runs")
+parser.add_argument("--minutes", type=float, default=20, help="for how long idle and week run")
 parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
 
 ALONE = {
@@ -48,6 +49,7 @@ WITH_A_BROKER = {
     "offsets-memory": lambda shared: offsets.run_memory(shared, 1_000_000),
     "offsets-freshness": lambda shared: offsets.run_freshness(shared, 100, 5_000, asked.keys),
     "lag-freshness": lag_freshness.run,
+    "idle": lambda shared: idle.run(shared, asked.minutes),
     "week": lambda shared: week.run(shared, asked.minutes),
     "list_offsets": list_offsets.run,
 }
@@ -60,6 +62,6 @@ for name, bench in ALONE.items():
     if name in asked.which:
         bench()
 if wanted := [name for name in WITH_A_BROKER if name in asked.which]:
-    with open_harness(with_spark=not set(wanted) <= {"startup", "week"}) as shared:
+    with open_harness(with_spark=not set(wanted) <= {"idle", "startup", "week"}) as shared:
         for name in wanted:
             WITH_A_BROKER[name](shared)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def proportional_by_process(pid: int) -> Counter[str]:
     """Return the proportional size in bytes by kind of process, of a job with this process id and all it started."""
     sizes: Counter[str] = Counter()
     for one in _tree(pid):
-        sizes["the job's own Python" if one == pid else _name(one)] += _proportional(one)
+        sizes[_kind(one, pid)] += _proportional(one)
     return sizes
 
 
@@ -48,11 +48,16 @@ def format_megabytes(sizes: Counter[str]) -> str:
 
 def processor_seconds(pid: int) -> float:
     """Return the processor time of the job with this process id, and of all that it started and that still runs."""
-    ticks = 0
+    return sum(processor_seconds_by_process(pid).values())
+
+
+def processor_seconds_by_process(pid: int) -> dict[str, float]:
+    """Return the same by kind of process."""
+    seconds: dict[str, float] = defaultdict(float)
     for one in _tree(pid):
         fields = _read(Path(f"/proc/{one}/stat")).rpartition(")")[2].split()
-        ticks += sum(map(int, fields[11:13]))
-    return ticks / _TICKS
+        seconds[_kind(one, pid)] += sum(map(int, fields[11:13])) / _TICKS
+    return dict(seconds)
 
 
 def jvm_pid(pid: int) -> int | None:
@@ -83,6 +88,10 @@ def _is_java(pid: int) -> bool:
         return Path(f"/proc/{pid}/exe").readlink().name == "java"
     except OSError:  # it has just ended
         return False
+
+
+def _kind(pid: int, job: int) -> str:
+    return "the job's own Python" if pid == job else _name(pid)
 
 
 def _name(pid: int) -> str:

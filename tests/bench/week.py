@@ -25,6 +25,7 @@ from typing import NamedTuple
 from offsets_decoder import encode
 from streaming_app.sandbox.broker import LocalBroker
 from tests.bench.bench_harness import PARTITIONS, Harness, group_id, group_records
+from tests.bench.file_sizes import file_sizes
 from tests.bench.freshness import await_groups
 from tests.bench.memory import jvm_pid, proportional_by_process, worker_pids
 
@@ -170,7 +171,7 @@ def _send(signal_number: int, pids: list[int]) -> None:
 def _figures(pid: int, warehouse: Path) -> Figures:
     heap = _live_heap(jvm_pid(pid))
     memory = {name: size / 1e6 for name, size in proportional_by_process(pid).items()}
-    sizes = [size for file in warehouse.rglob("*") for size in _size(file)]
+    sizes = file_sizes(warehouse)
     return Figures(
         python_mb=memory.get("the job's own Python", 0),
         jvm_mb=memory.get("Spark's JVM", 0),
@@ -191,12 +192,6 @@ def _live_heap(pid: int | None) -> float:
     done = subprocess.run([jcmd, str(pid), "GC.class_histogram"], capture_output=True, text=True, check=False)
     used = re.findall(r"^Total +\d+ +(\d+)$", done.stdout, re.MULTILINE)
     return int(used[0]) / 1e6 if used else float("nan")
-
-
-def _size(file: Path) -> Iterator[int]:
-    with suppress(FileNotFoundError):  # removed meanwhile
-        if file.is_file():
-            yield file.stat().st_size
 
 
 def _version(warehouse: Path) -> int:

@@ -3,12 +3,17 @@
 delta-rs rewrites the files that hold replaced rows, while Spark leaves them and writes which of their rows are deleted.
 So the rows of groups are replaced by delta-rs where that rewrites little, and by Spark otherwise.
 `DeltaWriter.compact` keeps the files of this table small, and each of them with a range of group ids of its own.
+
+A commit of delta-rs writes the rows of all files that it replaces into one file. Of files with other ranges, that file
+would have a range that nearly every later batch touches. So these are replaced one by one, each in a commit of its own.
+A process that dies in between has replaced some groups: the batch is repeated, and their rows skip its records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
@@ -23,9 +28,23 @@ if TYPE_CHECKING:
     from streaming_app.tables.delta_writer import DeltaWriter
     from streaming_app.tables.location import Location
 
-_REWRITTEN_BYTES = 512 << 10  # at most, in a commit: old files stay for hours, at up to a commit a second
-_SCANNED_FILES = 500  # at most, to find those: reading their statistics takes 10 ms
+_REWRITTEN_BYTES = 1 << 20  # at most, for a batch: old files stay for hours, at up to a batch a second
+_SMALL_TABLE_BYTES = 512 << 10  # of which all rows may be in one file
+_COMMITS = 8  # at most, for a batch: each takes 0.05 to 0.1 s, and Spark a second
+_SCANNED_FILES = 500  # at most, to find what a batch rewrites: reading their statistics takes 10 ms
 _T = TypeVar("_T")
+
+
+class FileRange(NamedTuple):
+    """A file of the table `groups`: the range of its group ids, None where it is not known, and its size in bytes."""
+
+    first: str | None
+    last: str | None
+    size: int
+
+    def may_hold(self, group_id: str) -> bool:
+        """Return whether a row of this group may be in the file."""
+        return (self.first is None or self.first <= group_id) and (self.last is None or group_id <= self.last)
 
 
 class FewRowsWriter:
@@ -88,14 +107,17 @@ class FewRowsWriter:
 
     def _overwrite_groups(self, rows: pa.Table, group_ids: Sequence[str]) -> bool:
         """Replace the rows of groups unless that rewrites too much; return whether it was done."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+        import pyarrow.compute as pc  # noqa: PLC0415 - as above
         from deltalake import write_deltalake  # noqa: PLC0415 - as above
 
         groups = self._open("groups")
-        if not _may_rewrite(groups, self._cluster, group_ids):
-            return False
-        write_deltalake(groups, rows, mode="overwrite", predicate=self._condition("group_id", group_ids))
+        commits = _plan_commits(_files(groups, self._cluster), group_ids)
+        for ids in commits:
+            part = rows.filter(pc.is_in(rows["group_id"], pa.array(ids, rows.schema.field("group_id").type)))
+            write_deltalake(groups, part, mode="overwrite", predicate=self._condition("group_id", ids))
         self._versions["groups"] = groups.version()
-        return True
+        return bool(commits)
 
     def _condition(self, column: str, values: Sequence[str]) -> str:
         return f"cluster = {quote(self._cluster)} AND {column} IN ({', '.join(map(quote, values))})"
@@ -135,17 +157,32 @@ def _retry_conflicts(write: Callable[[], _T]) -> _T:
     return Retrying(retry=again, stop=stop_after_attempt(5), wait=wait_fixed(0.2), reraise=True)(write)
 
 
-def _may_rewrite(groups: DeltaTable, cluster: str, group_ids: Sequence[str]) -> bool:
-    """Return whether the files that may hold rows of these groups are few and small."""
+def _files(groups: DeltaTable, cluster: str) -> list[FileRange] | None:
+    """Return the files with rows of a cluster; None if the table has so many that this takes long."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     files = pa.table(groups.get_add_actions()).select(["size_bytes", "min", "max", "partition"])
     if files.num_rows > _SCANNED_FILES:
-        return False
-    touched = 0
-    for file in files.to_pylist():
-        first, last = (file[one].get("group_id") for one in ("min", "max"))
-        is_own = file["partition"]["cluster"] == cluster
-        if is_own and any((first is None or first <= one) and (last is None or one <= last) for one in group_ids):
-            touched += file["size_bytes"]
-    return touched <= _REWRITTEN_BYTES
+        return None
+    own = (file for file in files.to_pylist() if file["partition"]["cluster"] == cluster)
+    return [FileRange(file["min"].get("group_id"), file["max"].get("group_id"), file["size_bytes"]) for file in own]
+
+
+def _plan_commits(files: Sequence[FileRange] | None, group_ids: Sequence[str]) -> list[list[str]]:
+    """Return the groups of each commit that replaces their rows; none if it is better left to Spark.
+
+    Groups share a commit if they can only be in one and the same file, if they are in none, or if the table is small.
+    """
+    if files is None:
+        return []
+    if sum(file.size for file in files) <= _SMALL_TABLE_BYTES:
+        return [list(group_ids)]
+    commits: dict[Hashable, list[str]] = defaultdict(list)
+    sizes: dict[Hashable, int] = {}
+    for group_id in group_ids:
+        places = [place for place, file in enumerate(files) if file.may_hold(group_id)]
+        key: Hashable = tuple(places) if len(places) <= 1 else group_id
+        commits[key].append(group_id)
+        sizes[key] = max((files[place].size for place in places), default=0)  # the row is in one of them
+    is_little = len(commits) <= _COMMITS and sum(sizes.values()) <= _REWRITTEN_BYTES
+    return list(commits.values()) if is_little else []

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from streaming_app.tables import delta_writer, few_rows, table_creation
 from streaming_app.tables.delta_writer import DeltaWriter
-from streaming_app.tables.few_rows import FewRowsWriter, append_once
+from streaming_app.tables.few_rows import FewRowsWriter, FileRange, _plan_commits, append_once
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 
@@ -42,6 +42,21 @@ def engines(path: Path) -> list[str]:
     return [commit["engineInfo"][:8] for commit in DeltaTable(path / "groups").history()[::-1]]
 
 
+def ranges(path: Path) -> list[tuple[str, str]]:
+    """Return the first and the last group id of each file, in order."""
+    files = pa.table(DeltaTable(path / "groups").get_add_actions()).to_pylist()
+    return sorted((file["min"]["group_id"], file["max"]["group_id"]) for file in files)
+
+
+def are_separate(found: Sequence[tuple[str, str]]) -> bool:
+    return all(last < first for (_, last), (first, _) in pairwise(found))
+
+
+def leave_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("_SMALL_TABLE_BYTES", "_REWRITTEN_BYTES"):
+        monkeypatch.setattr(few_rows, limit, 0)
+
+
 @pytest.fixture
 def writer(spark: SparkSession, empty_warehouse: Path) -> DeltaWriter:
     return DeltaWriter(spark, str(empty_warehouse), "default")
@@ -56,10 +71,10 @@ def test_rows_that_spark_marked_as_deleted_do_not_come_back(
 ) -> None:
     path, few = empty_warehouse, FewRowsWriter(writer)
     few.add_groups(rows(path, {f"g{number:02}": "Empty" for number in NUMBERS}))
-    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", 0)
-    replace(few, path, {"g03": "Stable", "g05": "Stable"}, removed=["g07"])
+    with monkeypatch.context() as limited:
+        leave_to_spark(limited)
+        replace(few, path, {"g03": "Stable", "g05": "Stable"}, removed=["g07"])
     assert list((path / "groups").glob("deletion_vector*.bin"))
-    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", 1 << 30)
     replace(few, path, {"g03": "NotReady", "g04": "NotReady"}, removed=["g08"])
     changed = {"g03": "NotReady", "g04": "NotReady", "g05": "Stable"}
     left = [f"g{number:02}" for number in NUMBERS if number not in {7, 8}]
@@ -89,14 +104,60 @@ def test_a_compacted_table_has_small_files_with_ranges_of_group_ids(
     before = states(path)
     monkeypatch.setattr(delta_writer, "_GROUP_FILE_BYTES", 10 << 10)
     writer.compact("groups")
-    files = pa.table(DeltaTable(path / "groups").get_add_actions()).sort_by("path").to_pylist()
-    ranges = sorted((file["min"]["group_id"], file["max"]["group_id"]) for file in files)
-    assert len(ranges) > 2
-    assert all(last < first for (_, last), (first, _) in pairwise(ranges))
-    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", max(file["size_bytes"] for file in files))
+    assert len(ranges(path)) > 2
+    assert are_separate(ranges(path))
+    largest = max(pa.table(DeltaTable(path / "groups").get_add_actions())["size_bytes"].to_pylist())
+    monkeypatch.setattr(few_rows, "_SMALL_TABLE_BYTES", 0)
+    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", largest)
     replace(few, path, {"g11": "Stable"})
     assert engines(path)[-1] == "delta-rs"  # as it touches one file only
     assert states(path) == [(group, "Stable" if group == "g11" else state) for group, state in before]
+
+
+def test_groups_in_several_files_are_replaced_and_each_file_keeps_its_range(
+    writer: DeltaWriter, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, few = empty_warehouse, FewRowsWriter(writer)
+    for first in range(0, len(NUMBERS), 10):
+        few.add_groups(rows(path, {f"g{number:02}": "Empty" for number in NUMBERS[first : first + 10]}))
+    before, versions = ranges(path), len(engines(path))
+    monkeypatch.setattr(few_rows, "_SMALL_TABLE_BYTES", 0)
+    changes = {"g01": "Stable", "g05": "Stable", "g14": "Dead", "g39": "NotReady"}
+    replace(few, path, changes, removed=["g27"])
+    left = [f"g{number:02}" for number in NUMBERS if number != 27]
+    assert states(path) == [(group, changes.get(group, "Empty")) for group in left]
+    assert ranges(path) == before[:3] + [("g30", "g39")]
+    assert are_separate(ranges(path))
+    assert engines(path)[versions:] == ["delta-rs"] * 4
+    assert few.version("groups") == DeltaTable(path / "groups").version()
+
+
+@pytest.mark.parametrize(
+    ("group_ids", "commits"),
+    [
+        (["a", "b"], [["a", "b"]]),  # both can only be in the first file
+        (["a", "n"], [["a"], ["n"]]),
+        (["x", "y"], [["x"], ["y"]]),  # each may be in either of two files: they may be in different ones
+        (["~1", "a", "~2"], [["~1", "~2"], ["a"]]),  # new groups
+        ([f"w{number}" for number in range(9)], []),
+    ],
+)
+def test_groups_share_a_commit_if_they_share_their_only_file(group_ids: list[str], commits: list[list[str]]) -> None:
+    files = [FileRange("a", "m", 300_000), FileRange("n", "z", 300_000), FileRange("w", "z", 1_000)]
+    assert _plan_commits(files, group_ids) == commits
+
+
+def test_a_batch_that_would_rewrite_much_is_left_to_spark() -> None:
+    files = [FileRange("a", "m", 600_000), FileRange("n", None, 600_000)]
+    assert _plan_commits(files, ["a"]) == [["a"]]
+    assert _plan_commits(files, ["a", "n"]) == []
+    assert _plan_commits(None, ["a"]) == []
+
+
+def test_all_groups_of_a_small_table_are_replaced_at_once() -> None:
+    files = [FileRange("a", "m", 1_000), FileRange(None, None, 1_000)]
+    group_ids = [f"g{number}" for number in range(50)]
+    assert _plan_commits(files, group_ids) == [group_ids]
 
 
 def test_a_table_of_many_groups_keeps_large_files(
@@ -157,10 +218,10 @@ def test_checkpoints_of_the_log_keep_what_spark_marked_as_deleted(
     writer.prepare()
     few = FewRowsWriter(writer)
     few.add_groups(rows(tmp_path, {f"g{number:02}": "Empty" for number in NUMBERS}))
-    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", 0)
-    replace(few, tmp_path, {}, removed=["g07", "g08"])
+    with monkeypatch.context() as limited:
+        leave_to_spark(limited)
+        replace(few, tmp_path, {}, removed=["g07", "g08"])
     expected = states(tmp_path)
-    monkeypatch.setattr(few_rows, "_REWRITTEN_BYTES", 1 << 30)
     for number in range(5):
         few.add_groups(rows(tmp_path, {f"h{number}": "Empty"}))
     expected += [(f"h{number}", "Empty") for number in range(5)]

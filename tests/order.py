@@ -1,9 +1,10 @@
 """The order in which `make test` runs the tests, derived from what each test needs.
 
 With `--dist worksteal` each of n processes gets an n-th of the tests, in their order, and a process that has nothing
-left takes tests from the end of another one's. So the parts of the first two begin with tests that are slow and end with
-tests that are fast and need nothing: these are what is taken first. All tests that use the Spark session are in the
-first part: a second session takes half a minute of processor time until its JVM is warm. Further parts are fast tests.
+left takes tests from the end of another one's. So the parts of the first two begin with tests that are slow, and end
+with tests that are fast and need nothing: these are what is taken first. All tests that use the Spark session are in
+the first part: a second session takes half a minute of processor time until its JVM is warm. Other parts are fast
+tests.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.memory import format_megabytes, run_and_sample
 from tests.bench.offsets import write_commits
-from tests.deploy.spark_cluster import EXECUTOR_MEMORY, HOST, spark_cluster
+from tests.deploy.spark_cluster import spark_cluster
 from tests.job.job_runner import STREAMS_GROUPS
 
 ROUNDS = 2
@@ -37,15 +37,7 @@ def run(harness: Harness, commits: int, keys: int) -> None:
         for workers in WORKERS:
             with TemporaryDirectory(dir=harness.directory) as made, ExitStack() as at_exit:
                 directory = Path(made)
-                settings = {}
-                if workers:
-                    master = at_exit.enter_context(spark_cluster(directory, workers))
-                    settings = {
-                        "spark.master": master,
-                        "spark.driver.host": HOST,
-                        "spark.driver.bindAddress": HOST,
-                        "spark.executor.memory": EXECUTOR_MEMORY,
-                    }
+                settings = at_exit.enter_context(spark_cluster(directory, workers)) if workers else {}
                 printed, seconds, peak = run_and_sample(_command(harness, directory / "warehouse", settings))
             label = f"{workers} workers" if workers else "no cluster"
             print(f"round {number}, {label}: {seconds:.1f} s from process start; driver: {format_megabytes(peak)}")

@@ -16,7 +16,7 @@ from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
-from tests.deploy.spark_cluster import EXECUTOR_MEMORY, HOST, spark_cluster
+from tests.deploy.spark_cluster import spark_cluster
 from tests.job.job_runner import run_job
 
 pytestmark = pytest.mark.broker
@@ -40,12 +40,9 @@ def test_executors_of_a_cluster_read_fold_and_write(
     log, warehouse = tmp_path / "log", tmp_path / "warehouse"
     log.mkdir()
 
-    with spark_cluster(tmp_path, workers=2) as master:
+    with spark_cluster(tmp_path, workers=2) as cluster:
         settings = {
-            "spark.master": master,
-            "spark.driver.host": HOST,
-            "spark.driver.bindAddress": HOST,
-            "spark.executor.memory": EXECUTOR_MEMORY,
+            **cluster,
             "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": log.as_uri(),

@@ -14,13 +14,13 @@ from streaming_app.sandbox.process import Process
 from streaming_app.sandbox.readiness_wait import HOST, reserve_port
 from tests.waiting import wait_until
 
-EXECUTOR_MEMORY = "640m"
+_EXECUTOR_MEMORY = "640m"
 _START_SECONDS = 60.0
 
 
 @contextmanager
-def spark_cluster(directory: Path, workers: int) -> Iterator[str]:
-    """Run the cluster with the logs of its daemons and executors in `directory`; gives the URL for `spark.master`."""
+def spark_cluster(directory: Path, workers: int) -> Iterator[dict[str, str]]:
+    """Run the cluster with the logs of its daemons and executors in `directory`; gives the settings of its clients."""
     with reserve_port() as listener:
         port = listener.getsockname()[1]
     master = f"spark://{HOST}:{port}"
@@ -30,11 +30,16 @@ def spark_cluster(directory: Path, workers: int) -> Iterator[str]:
         wait_until(lambda: _accepts_connections(port), _START_SECONDS)
         for number in range(workers):
             name = f"worker-{number}"
-            options = ("--cores", "1", "--memory", EXECUTOR_MEMORY, "--work-dir", str(directory / name), master)
+            options = ("--cores", "1", "--memory", _EXECUTOR_MEMORY, "--work-dir", str(directory / name), master)
             at_exit.callback(_start_daemon(directory, name, "worker.Worker", *options).stop)
         log = directory / "master.log"
         wait_until(lambda: log.read_text("utf-8").count("Registering worker") == workers, _START_SECONDS)
-        yield master
+        yield {
+            "spark.master": master,
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.executor.memory": _EXECUTOR_MEMORY,
+        }
 
 
 def _start_daemon(directory: Path, name: str, main_class: str, *options: str) -> Process:

@@ -19,7 +19,7 @@ from streaming_app.escapes import escape_lines
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.jvm.class_archive import archive_option
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
-from streaming_app.jvm.java import java_home
+from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def start_spark(
     `jvm` becomes the process that is launched, unless this process has one already. Raises SetupError when there is no
     Java or the jars cannot be fetched, JobError when Spark does not start, StopRequestedError if `stop` is set.
     """
-    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers run the first python3 on the PATH
     if progress and (warning := version_warning()):
         progress(f"Warning: {warning}")

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from streaming_app.jvm.jars import cache_directory
-from streaming_app.jvm.java import java_home
+from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.jvm.spark_jvm import collector_option
 from streaming_app.jvm.tested_versions import installed
 
@@ -57,7 +57,7 @@ def archive_path(jars: Sequence[Path], directory: Path | None = None) -> Path:
     if directory is None:
         named = os.environ.get(DIRECTORY_VARIABLE)
         directory = Path(named).absolute() if named else cache_directory() / "class-archives"
-    home, sparks = java_home(), _spark_home() / "jars"
+    home, sparks = spark_java_home(), _spark_home() / "jars"
     release = home / "release"
     parts = [home, release.stat().st_mtime_ns if release.exists() else "", sparks, sparks.stat().st_mtime_ns, *jars]
     key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
@@ -129,7 +129,7 @@ def _command(jars: Sequence[Path], names: Path, archive: Path) -> list[str]:
 
 
 def _run(command: list[str], log: Path, is_stopping: Callable[[], bool]) -> None:
-    environment = {**os.environ, "JAVA_HOME": str(java_home())}
+    environment = {**os.environ, "JAVA_HOME": str(spark_java_home())}
     until = time.monotonic() + _SECONDS
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command

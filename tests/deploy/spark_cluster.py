@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from streaming_app.jvm.java import java_home
+from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.sandbox.process import Process
 from streaming_app.sandbox.readiness_wait import HOST, reserve_port
 from tests.waiting import wait_until
@@ -47,7 +47,7 @@ def _start_daemon(directory: Path, name: str, main_class: str, *options: str) ->
     environment = (
         f"SPARK_HOME={spark}",
         f"SPARK_LOCAL_IP={HOST}",
-        f"JAVA_HOME={java_home()}",
+        f"JAVA_HOME={spark_java_home()}",
         "SPARK_DAEMON_MEMORY=256m",
         "SPARK_DAEMON_JAVA_OPTS=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     )

@@ -1,0 +1,78 @@
+"""The Java home for Spark, of a Java that has the module which Spark asks for, and of one that lacks it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from streaming_app.errors import SetupError
+from streaming_app.jvm.spark_java import spark_java_home
+
+_JAVA = "#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\nprintf '%s\\n' \"$@\"\n"
+_OPTION = "--add-modules=jdk.incubator.vector"
+
+
+@pytest.fixture
+def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a runtime that says it has `java.base` alone, and prints its arguments."""
+    home = tmp_path / "it's a runtime"
+    for directory in ("bin", "lib"):
+        (home / directory).mkdir(parents=True)
+    for name in ("java", "keytool"):
+        (home / "bin" / name).write_text(_JAVA, "utf-8")
+        (home / "bin" / name).chmod(0o755)
+    (home / "release").write_text('MODULES="java.base"\n', "utf-8")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "cache"))
+    return home
+
+
+def arguments(home: Path, *given: str) -> list[str]:
+    run = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()
+
+
+def test_a_java_without_the_module_is_started_without_the_option(
+    java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = spark_java_home()
+    assert home.parent == tmp_path / "cache" / "java-homes"
+    assert arguments(home, "-Xmx1g", _OPTION, "a b", "", "$HOME", "--add-modules=java.sql") == [
+        *("-Xmx1g", "a b", "", "$HOME", "--add-modules=java.sql"),
+    ]
+    assert (home / "lib").resolve() == (java / "lib").resolve()
+    assert (home / "bin" / "keytool").resolve() == (java / "bin" / "keytool").resolve()
+    assert spark_java_home() == home
+    monkeypatch.setenv("JAVA_HOME", str(home))  # as a session sets it
+    assert spark_java_home() == home
+
+
+@pytest.mark.parametrize("release", ['MODULES="java.base jdk.incubator.vector"\n', None])
+def test_a_java_that_has_the_module_or_does_not_say_is_used_itself(java: Path, release: str | None) -> None:
+    (java / "release").unlink()
+    if release:
+        (java / "release").write_text(release, "utf-8")
+    assert spark_java_home() == java.resolve()
+
+
+@pytest.mark.usefixtures("java")
+def test_another_process_may_make_it_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def be_late(self: Path, target: Path) -> Path:
+        (target / "bin").mkdir(parents=True)
+        (target / "bin" / "java").write_text("theirs", "utf-8")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", be_late)
+    assert (spark_java_home() / "bin" / "java").read_text("utf-8") == "theirs"
+
+
+@pytest.mark.usefixtures("java")
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(SetupError, match=r"^Cannot write .*file/java-homes: Not a directory$"):
+        spark_java_home()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.class_archive import archive_path, class_list, make_archive
+from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 
 _AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
@@ -41,7 +41,7 @@ def making_class_archive(report: Callable[[str], None], after: float = _AFTER_SE
                 report(f"There is no archive of Spark's classes: {error}")
 
     thread = threading.Thread(target=make, name="class-archive", daemon=True)
-    if DIRECTORY_VARIABLE not in os.environ and class_list() is not None:
+    if DIRECTORY_VARIABLE not in os.environ and reason_for_none() is None:
         thread.start()
     try:
         yield

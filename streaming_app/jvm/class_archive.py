@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from streaming_app.jvm.jars import cache_directory
+from streaming_app.jvm.java import java_version
 from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.jvm.spark_jvm import collector_option
 from streaming_app.jvm.tested_versions import installed
@@ -33,6 +34,7 @@ from streaming_app.jvm.tested_versions import installed
 if TYPE_CHECKING:
     from streaming_app.jvm.tested_versions import SparkAndDelta
 
+_JAVA = 17  # Java 21.0.8 crashes on the lists, and finds a jar that Spark names twice only once in an archive
 _LISTS = Path(__file__).with_name("class_lists")
 _NEW = "new-"  # directories in which an archive is made
 _MEMORY = "512m"
@@ -47,6 +49,14 @@ def class_list(versions: SparkAndDelta | None = None) -> Path | None:
     spark, delta = versions or installed()
     path = _LISTS / f"spark-{spark}-delta-{delta}.txt.gz"
     return path if path.is_file() else None
+
+
+def reason_for_none() -> str | None:
+    """Return why no archive can be made for the installed Java and Spark; None if one can."""
+    if class_list() is None:
+        return f"there is no list of classes for {installed()}"
+    version = java_version(spark_java_home() / "bin" / "java")
+    return None if version == _JAVA else f"Java {version} would not use it, only Java {_JAVA} does"
 
 
 def archive_path(jars: Sequence[Path], directory: Path | None = None) -> Path:
@@ -82,16 +92,16 @@ def make_archive(
     `directory` is as for `archive_path`. Archives there that no JVM used for 30 days are removed. Raises SetupError,
     also when `is_stopping`.
     """
-    path, classes = archive_path(jars, directory), class_list()
+    path = archive_path(jars, directory)
     if path.is_file():
         return path
-    if classes is None:
-        raise SetupError(f"There is no list of classes for {installed()}")
+    if reason := reason_for_none():
+        raise SetupError(f"An archive of Spark's classes cannot be made: {reason}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.parent / "lock", timeout=0), _new_directory(path.parent) as made:
             names, archive, log = made / "classes", made / "archive.jsa", made / "log"
-            names.write_bytes(gzip.decompress(classes.read_bytes()))
+            names.write_bytes(_classes())
             _run(_command(jars, names, archive), log, is_stopping)
             if not archive.is_file():
                 raise SetupError(f"Java made no archive of classes: {_last_line(log)}")
@@ -102,6 +112,11 @@ def make_archive(
     except OSError as error:
         raise SetupError(f"Cannot write {path.parent}: {error.strerror or error}") from None
     return path
+
+
+def _classes() -> bytes:
+    path = class_list()
+    return gzip.decompress(path.read_bytes()) if path else b""
 
 
 @contextmanager

@@ -70,8 +70,17 @@ def test_there_is_a_list_of_the_classes_for_the_pinned_versions_only() -> None:
 
 def test_without_a_list_an_error_says_so(jars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "class_list", lambda: None)
-    with pytest.raises(SetupError, match=r"no list of classes for Spark 4\.\d"):
+    with pytest.raises(SetupError, match=r"cannot be made: there is no list of classes for Spark 4\.\d"):
         make_archive(jars, tmp_path)
+
+
+def test_with_another_java_than_17_an_error_says_so(
+    jars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_archive, "java_version", lambda _executable: 21)
+    with pytest.raises(SetupError, match=r"cannot be made: Java 21 would not use it, only Java 17 does$"):
+        make_archive(jars, tmp_path)
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.java

@@ -37,8 +37,8 @@ def jars() -> None:
 @click.option(
     "--class-archive",
     is_flag=True,
-    help="Also make an archive of Spark's classes, 190 MB, with which `run` starts faster (Java 17). It fits this machine's "
-    "Java and these paths. Without the option, `run` makes one in the cache after ten minutes.",
+    help="Also make an archive of Spark's classes, 190 MB, with which `run` starts faster (Java 17). It fits this "
+    "machine's Java and these paths. Without the option, `run` makes one in the cache after ten minutes.",
 )
 @handle_errors
 def fetch(directory: Path | None, demo: bool, class_archive: bool) -> None:

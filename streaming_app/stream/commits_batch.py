@@ -31,7 +31,6 @@ from streaming_app.stream.newest_rows import (
     to_table,
 )
 from streaming_app.stream.table_versions import TableVersions, batch_writers
-from streaming_app.stream.worker_process import in_worker
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
@@ -155,7 +154,7 @@ class CommitsBatchWriter:
     def _write_many(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
         newest.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         decode = partial(rows_stream, schema=self._schema, options=self._options)
-        rows = newest.mapInArrow(in_worker(decode), ROWS_DDL).persist()
+        rows = newest.mapInArrow(decode, ROWS_DDL).persist()
         try:
             drifted = f"coalesce(sum({DRIFTED}), 0) AS {DRIFTED}"
             (row,) = rows.selectExpr(*(f"count({name}) AS {name}" for name in TABLES), drifted).collect()

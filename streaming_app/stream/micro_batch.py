@@ -51,7 +51,6 @@ from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, R
 from streaming_app.stream.slice_plans import SlicePlans
 from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Boundary, Slice
 from streaming_app.stream.table_versions import TableVersions, batch_writers
-from streaming_app.stream.worker_process import in_worker
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.few_rows import FewRowsWriter
 
@@ -306,7 +305,7 @@ class MicroBatchWriter:
             )
         raw.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         ordered = records.repartition("group_bytes").sortWithinPartitions("group_bytes", "offset")
-        folded = ordered.mapInArrow(in_worker(self._fold), FOLDED_DDL).persist()
+        folded = ordered.mapInArrow(self._fold, FOLDED_DDL).persist()
         try:
             sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
             with self._times.measure("fold"):  # and the stored rows are read

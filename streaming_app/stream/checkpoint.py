@@ -148,6 +148,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     had_rows = tables.has_rows()
     if had_rows:
         tables.delete_rows()
+    tables.versions.write()  # a table that is lost before the first batch is done must be recognized, too
     _write(files, file, {**record, **history, _ROWS: identity})
     message = reason or "reading from the beginning"
     if not reason and (had_rows or any(history["history"].values())):

@@ -4,9 +4,10 @@ Theory of operation
 -------------------
 The checkpoint says up to where records are in the tables. A table that is then restored, from a copy or by Delta's
 RESTORE, lacks some of them, and the job would never read these again. The same holds for a history table that was
-deleted and created again. So after each batch that wrote something, and before Spark commits the batch, the versions of
-the tables are stored next to the checkpoint. A table with a lower version was created again, or replaced by an older
-copy. RESTORE adds a version; it is found in the table's log.
+deleted and created again. So the ids and versions of the tables are stored next to the checkpoint: when the topic is to
+be read from the beginning, and after each batch that wrote something, before Spark commits the batch. A table with
+another id was created again, one with a lower version was replaced by an older copy. RESTORE adds a version; it is
+found in the table's log.
 
 After a crash the tables hold all or some of the last batch that the checkpoint has begun, and Spark repeats exactly
 this batch: what is there already is skipped, rows of groups by the offset of their last record, appends by the number
@@ -18,16 +19,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas.table_definitions import history_tables
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from streaming_app.tables.delta_writer import DeltaWriter
 
 _RESTORE = "RESTORE"
+
+
+class _Stored(NamedTuple):
+    """What is known of a table."""
+
+    id: str | None
+    version: int
 
 
 def batch_writers(cluster: str, query: str) -> tuple[str, str]:
@@ -59,7 +70,7 @@ class TableVersions:
 
     def write(self) -> None:
         """Store the versions that the tables have now. Raises JobError or OSError when that fails."""
-        versions = {name: self._version(name) for name in self._names}
+        versions = {name: {"id": self._ids[name], "version": self._version(name)} for name in self._names}
         self._writer.files.write(self._file, json.dumps(versions))
 
     def forget(self) -> None:
@@ -71,8 +82,16 @@ class TableVersions:
         known = self._read()
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
+    @cached_property
+    def _ids(self) -> dict[str, str]:
+        """The ids of the tables; the job starts its query again, and so makes another object, when one is lost."""
+        return {name: _id_of(self._open(name)) for name in self._names}
+
+    def _open(self, name: str) -> DeltaTable:
+        return (self._writer.location / name).delta_table()
+
     def _read_version(self, name: str) -> int:
-        return int((self._writer.location / name).delta_table().version())
+        return int(self._open(name).version())
 
     def beyond(self) -> list[str]:
         """Return the names of the appended tables with batches that the checkpoint, which exists, has not begun.
@@ -91,8 +110,10 @@ class TableVersions:
         newest = self._writer.last_append(name, writers)
         return batch_of(newest) if self._has_slices else newest
 
-    def _is_restored(self, name: str, known: int) -> bool:
-        table = (self._writer.location / name).delta_table()
+    def _is_restored(self, name: str, stored: _Stored) -> bool:
+        table, known = self._open(name), stored.version
+        if stored.id not in {None, _id_of(table)}:
+            return True
         since = table.version() - known
         if since <= 0:
             return since < 0
@@ -100,12 +121,21 @@ class TableVersions:
             commit.get("operation") == _RESTORE and commit["version"] > known for commit in table.history(limit=since)
         )
 
-    def _read(self) -> dict[str, int]:
+    def _read(self) -> dict[str, _Stored]:
         try:
             known = json.loads(self._writer.files.read(self._file) or "")
-            return {str(name): int(version) for name, version in known.items()}
-        except (ValueError, TypeError, AttributeError):
+            return {str(name): _stored(one) for name, one in known.items()}
+        except (ValueError, TypeError, AttributeError, KeyError):
             return {}  # there is none, or its file is damaged
+
+
+def _stored(one: Any) -> _Stored:  # noqa: ANN401 - of JSON
+    """Return what was stored of a table; earlier builds stored the version alone."""
+    return _Stored(str(one["id"]), int(one["version"])) if isinstance(one, dict) else _Stored(None, int(one))
+
+
+def _id_of(table: DeltaTable) -> str:
+    return str(table.metadata().id)
 
 
 def _newest(directory: Location) -> int:

@@ -222,6 +222,29 @@ def test_a_reading_from_the_beginning_that_is_interrupted_writes_no_event_twice(
     assert held(tmp_path) == before
 
 
+def test_a_history_that_is_lost_before_the_first_batch_of_a_reading_from_the_beginning_is_written_again(
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    write: Any,
+    run: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    for epoch in (2, 3):
+        write(topic, epoch)
+    run(topic)
+    before = held(tmp_path)
+    with monkeypatch.context() as patched:
+        _fail_after(patched, 0)
+        with pytest.raises(JobError, match="The disk is gone"):
+            run(topic, reset=True)
+    shutil.rmtree(tmp_path / "group_events")
+    assert "lost or restored since: group_events; reading from the beginning" in run(topic)
+    assert held(tmp_path) == before
+
+
 def _fail_after(patched: pytest.MonkeyPatch, batches: int) -> None:
     """Let the rows of groups be written so many times; then the events are written, and the rows are not."""
     done = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,10 @@ QUERY = "0a1b"
 HISTORY = tuple(one.name for one in history_tables())
 
 
+def create(warehouse: Path, name: str) -> None:
+    write_deltalake(warehouse / name, pa.table({"x": pa.array([], pa.int64())}))
+
+
 @pytest.fixture
 def versions(tmp_path: Path) -> TableVersions:
     """A checkpoint that has begun batch 3 and finished batch 2, and tables without rows."""
@@ -33,9 +38,10 @@ def versions(tmp_path: Path) -> TableVersions:
             (checkpoint / directory / f".{number}.crc").touch()
     (checkpoint / "metadata").write_text(json.dumps({"id": QUERY}), "utf-8")
     writer: Any = SimpleNamespace(cluster="default", files=_LocalFiles(), _location=Location.of(tmp_path))
+    writer.location = writer._location
     writer.last_append = lambda *of: DeltaWriter.last_append(writer, *of)
-    for name in HISTORY:
-        write_deltalake(tmp_path / name, pa.table({"x": pa.array([], pa.int64())}))
+    for name in ("groups", *HISTORY):
+        create(tmp_path, name)
     return TableVersions(writer, Location.of(checkpoint))
 
 
@@ -67,3 +73,30 @@ def test_a_checkpoint_that_has_finished_what_it_has_not_begun_fits_no_table(
 ) -> None:
     (tmp_path / "_checkpoints" / "default" / "commits" / "4").touch()
     assert sorted(versions.beyond()) == sorted(HISTORY)
+
+
+def test_a_table_that_was_created_again_is_recognized_whatever_was_written_since(
+    versions: TableVersions, tmp_path: Path
+) -> None:
+    append(tmp_path, "group_events", 3)
+    versions.write()
+    append(tmp_path, "quarantine", 3)
+    assert versions.restored() == []
+    shutil.rmtree(tmp_path / "group_events")
+    create(tmp_path, "group_events")
+    for batch in (3, 4, 5):
+        append(tmp_path, "group_events", batch)
+    assert versions.restored() == ["group_events"]
+
+
+def test_what_earlier_builds_stored_is_read(versions: TableVersions, tmp_path: Path) -> None:
+    append(tmp_path, "group_events", 3)
+    stored = tmp_path / "_checkpoints" / "default.tables.json"
+    stored.write_text(json.dumps({"groups": 0, "group_events": 1, "quarantine": 1}), "utf-8")
+    assert versions.restored() == ["quarantine"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"groups": null}', '{"groups": {"version": 1}}'])
+def test_a_damaged_file_says_nothing(versions: TableVersions, tmp_path: Path, text: str) -> None:
+    (tmp_path / "_checkpoints" / "default.tables.json").write_text(text, "utf-8")
+    assert versions.restored() == []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _REWRITTEN_BYTES = 1 << 20  # at most, for a batch: old files stay for hours, at up to a batch a second
 _SMALL_TABLE_BYTES = 512 << 10  # of which all rows may be in one file
-_COMMITS = 8  # at most, for a batch: each takes 0.05 to 0.1 s, and Spark a second
+_COMMITS = 8  # at most, for a batch: each takes 0.04 to 0.07 s, and Spark a second
 _SCANNED_FILES = 500  # at most, to find what a batch rewrites: reading their statistics takes 10 ms
 _T = TypeVar("_T")
 

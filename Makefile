@@ -25,7 +25,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 3 --dist worksteal --reruns 1 -rR $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

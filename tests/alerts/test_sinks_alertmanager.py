@@ -6,12 +6,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streaming_app.alerts.dispatcher import Dispatcher
 from streaming_app.alerts.rules.alert import Delivery
 from streaming_app.alerts.sinks.alertmanager import AlertmanagerSettings
 from tests.alerts.examples import make_alert
 from tests.alerts.receivers import Alertmanager, HttpReceiver
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 
 def now() -> datetime:

@@ -18,6 +18,8 @@ from streaming_app.verify.self_check import Schedule
 from tests.verify.test_verification import NOT_FOUND, description, row
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 REPLACED, SAME, CHANGED = RepairResult.REPLACED, RepairResult.SAME, RepairResult.CHANGED
 
 

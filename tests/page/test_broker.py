@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.page.broker_description import broker_descriptions
 from streaming_app.page.description import AVAILABLE, description_graph
@@ -48,6 +50,7 @@ def test_a_description_is_fetched_and_drawn_once_it_is_stored(
     member.leave()
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_one_line() -> None:
     described = broker_descriptions(PageSettings(bootstrap_server="127.0.0.1:1")).fetch("g", 0)
     assert described.status is None

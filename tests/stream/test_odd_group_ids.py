@@ -24,6 +24,8 @@ from tests.odd_group_ids import ODD
 from tests.stream.frames import batch
 from tests.warehouses import make_warehouse
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -23,6 +23,8 @@ from streaming_app.web.server import HttpServer
 from tests.waiting import wait_until
 from tests.web.http_client import connect, request
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 

@@ -18,6 +18,7 @@ from filelock import FileLock
 from streaming_app.errors import SetupError
 from streaming_app.jvm.class_archive import make_archive
 from streaming_app.jvm.jar_sets import cached_jars, find_jars, kafka_jars, spark_jars
+from streaming_app.jvm.java import identify
 from streaming_app.jvm.spark_java import spark_java_home
 from tests.jvm_options import FAST
 
@@ -68,11 +69,9 @@ def _make_broker_archive() -> None:
 
 def _broker_path() -> Path | None:
     """Return where the archive is, or is to be; None while its jars are not on this machine."""
-    home = spark_java_home()
     if not (jars := cached_jars(kafka_jars())):
         return None
-    release = home / "release"
-    parts = [home, release.stat().st_mtime_ns if release.exists() else "", FAST, *jars]
+    parts = [identify(spark_java_home()), FAST, *jars]
     return DIRECTORY / f"kafka-{hashlib.sha256(chr(10).join(map(str, parts)).encode()).hexdigest()[:16]}.jsa"
 
 

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from streaming_app.jvm.jars import cache_directory
-from streaming_app.jvm.java import java_version
+from streaming_app.jvm.java import identify, java_version
 from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.jvm.spark_jvm import collector_option
 from streaming_app.jvm.tested_versions import installed
@@ -67,9 +67,8 @@ def archive_path(jars: Sequence[Path], directory: Path | None = None) -> Path:
     if directory is None:
         named = os.environ.get(DIRECTORY_VARIABLE)
         directory = Path(named).absolute() if named else cache_directory() / "class-archives"
-    home, sparks = spark_java_home(), _spark_home() / "jars"
-    release = home / "release"
-    parts = [home, release.stat().st_mtime_ns if release.exists() else "", sparks, sparks.stat().st_mtime_ns, *jars]
+    sparks = _spark_home() / "jars"
+    parts = [identify(spark_java_home()), sparks, sparks.stat().st_mtime_ns, *jars]
     key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
     return directory / f"spark-{key}.jsa"
 
@@ -92,16 +91,17 @@ def make_archive(
     `directory` is as for `archive_path`. Archives there that no JVM used for 30 days are removed. Raises SetupError,
     also when `is_stopping`.
     """
-    path = archive_path(jars, directory)
+    path, classes = archive_path(jars, directory), class_list()
     if path.is_file():
         return path
-    if reason := reason_for_none():
+    reason = reason_for_none()
+    if reason or classes is None:
         raise SetupError(f"An archive of Spark's classes cannot be made: {reason}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.parent / "lock", timeout=0), _new_directory(path.parent) as made:
             names, archive, log = made / "classes", made / "archive.jsa", made / "log"
-            names.write_bytes(_classes())
+            names.write_bytes(gzip.decompress(classes.read_bytes()))
             _run(_command(jars, names, archive), log, is_stopping)
             if not archive.is_file():
                 raise SetupError(f"Java made no archive of classes: {_last_line(log)}")
@@ -112,11 +112,6 @@ def make_archive(
     except OSError as error:
         raise SetupError(f"Cannot write {path.parent}: {error.strerror or error}") from None
     return path
-
-
-def _classes() -> bytes:
-    path = class_list()
-    return gzip.decompress(path.read_bytes()) if path else b""
 
 
 @contextmanager

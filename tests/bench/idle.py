@@ -8,10 +8,7 @@ heartbeat go on. What its start takes is not counted.
 from __future__ import annotations
 
 import subprocess
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +16,7 @@ from deltalake import DeltaTable
 
 from streaming_app.sandbox.member import SimulatedMember, settle
 from streaming_app.sandbox.topology import subtopology, topology
+from tests.bench.background import repeating
 from tests.bench.bench_harness import Harness
 from tests.bench.file_sizes import file_sizes
 from tests.bench.memory import format_megabytes, processor_seconds_by_process, proportional_by_process
@@ -47,7 +45,7 @@ def run(harness: Harness, minutes: float) -> None:
     members = _prepare(harness)
     warehouse, log = harness.directory / "idle", harness.directory / "idle.log"
     command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
-    with _heartbeats(members), log.open("wb") as output:
+    with repeating(lambda: _send_heartbeats(members), _HEARTBEAT_SECONDS), log.open("wb") as output:
         with subprocess.Popen([*command, "--warehouse", str(warehouse)], stdout=output, stderr=output) as job:
             try:
                 assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == 2, _SECONDS)
@@ -92,22 +90,9 @@ def _prepare(harness: Harness) -> list[SimulatedMember]:
     return members
 
 
-@contextmanager
-def _heartbeats(members: list[SimulatedMember]) -> Iterator[None]:
-    end = threading.Event()
-
-    def send() -> None:
-        while not end.wait(_HEARTBEAT_SECONDS):
-            for member in members:
-                member.step()
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
+def _send_heartbeats(members: list[SimulatedMember]) -> None:
+    for member in members:
+        member.step()
 
 
 def _totals(pid: int, warehouse: Path) -> Totals:

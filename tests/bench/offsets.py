@@ -12,8 +12,6 @@ import re
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from offsets_decoder import encode
 from streaming_app.job.commits_stream import CommitsStream
@@ -22,6 +20,7 @@ from streaming_app.stream.health import Health
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.bench import freshness
+from tests.bench.background import repeating
 from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.memory import format_megabytes, run_and_sample
 from tests.bench.rounds import print_rounds
@@ -84,7 +83,10 @@ def run_freshness(harness: Harness, groups: int, commits_per_second: int, keys: 
         for label, (flood, enabled) in cases.items():
             name = f"freshness-offsets-{number}-{flood}-{enabled}".lower()
             harness.client.create_topic(name, PARTITIONS)
-            with _flood(lambda topic=name, count=flood: write_commits(harness, topic, count, keys) if count else None):
+            with repeating(
+                lambda topic=name, count=flood: write_commits(harness, topic, count, keys) if count else None,
+                _FLOOD_SECONDS,
+            ):
                 found = freshness.measure(harness, groups, name, *FRESHNESS_APPENDS, offsets={"enabled": enabled})
             seconds[label] += found
             print(f"round {number}, {label}: {', '.join(f'{one:.1f}' for one in found)}", flush=True)
@@ -96,24 +98,6 @@ def run_freshness(harness: Harness, groups: int, commits_per_second: int, keys: 
             f"{median / base:.2f} of no commits; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
-
-
-@contextmanager
-def _flood(write: Callable[[], None]) -> Iterator[None]:
-    """Call `write` every second while the block runs."""
-    end = threading.Event()
-
-    def flood() -> None:
-        while not end.wait(_FLOOD_SECONDS):
-            write()
-
-    thread = threading.Thread(target=flood)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
 
 
 def write_commits(

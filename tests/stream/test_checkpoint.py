@@ -50,6 +50,23 @@ def write(broker: Broker) -> Iterator[Callable[..., None]]:
     producer.close()
 
 
+@pytest.fixture
+def read_topic(
+    client: StreamsGroupClient, unique: Callable[[str], str], write: Callable[..., None], run: Callable[..., str]
+) -> Callable[..., str]:
+    """Creates a topic with group g at these epochs, lets the job read it, and returns its name."""
+
+    def read(*epochs: int) -> str:
+        topic = unique("offsets")
+        client.create_topic(topic, 1)
+        for epoch in epochs:
+            write(topic, epoch)
+        run(topic)
+        return topic
+
+    return read
+
+
 def held(path: Path) -> tuple[int | None, int, int]:
     """The group's epoch, the number of its events, the number of records in quarantine."""
     opened = WarehouseReader(path)
@@ -85,13 +102,9 @@ def test_what_is_lost_is_read_again_and_the_history_holds_nothing_twice(
 
 
 def test_a_topic_created_again_is_refused_until_a_reset(
-    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, run: Callable[..., str], tmp_path: Path
+    read_topic: Callable[..., str], client: StreamsGroupClient, write: Any, run: Callable[..., str], tmp_path: Path
 ) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    for epoch in (2, 3, 4):
-        write(topic, epoch)
-    run(topic)
+    topic = read_topic(2, 3, 4)
     before = held(tmp_path)
     client.admin.delete_topics([topic])
     client.create_topic(topic, 1)
@@ -119,17 +132,12 @@ def test_the_tables_of_another_topic_are_not_mixed_with_this_ones(
 
 
 def test_a_checkpoint_of_other_rows_is_not_gone_on_from(
+    read_topic: Callable[..., str],
     spark: SparkSession,
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    write: Any,
     run: Callable[..., str],
     tmp_path: Path,
 ) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    write(topic, 2)
-    run(topic)
+    topic = read_topic(2)
     one = held(tmp_path)
     checkpoints = tmp_path / "_checkpoints"
 
@@ -151,12 +159,9 @@ def test_a_checkpoint_of_other_rows_is_not_gone_on_from(
 
 
 def test_the_tables_of_another_kafka_cluster_are_not_mixed_with_this_ones(
-    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, run: Callable[..., str], tmp_path: Path
+    read_topic: Callable[..., str], run: Callable[..., str], tmp_path: Path
 ) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    write(topic, 2)
-    run(topic)
+    topic = read_topic(2)
     record = tmp_path / "_checkpoints" / "default.topic.json"
     there = json.loads(record.read_text("utf-8"))
     record.write_text(json.dumps({**there, "cluster_id": "elsewhere"}), "utf-8")
@@ -169,19 +174,14 @@ def test_the_tables_of_another_kafka_cluster_are_not_mixed_with_this_ones(
     [("highest_offsets", "resuming from the checkpoint"), ("delete_groups", "reading from the beginning again")],
 )
 def test_a_job_killed_while_it_prepares_its_start_leaves_nothing_out(
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    write: Any,
+    read_topic: Callable[..., str],
     run: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     killed_at: str,
     next_start: str,
 ) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    write(topic, 2)
-    run(topic)
+    topic = read_topic(2)
     before = held(tmp_path)
 
     def killed(_self: DeltaWriter, *_: object, **_named: object) -> None:
@@ -197,19 +197,13 @@ def test_a_job_killed_while_it_prepares_its_start_leaves_nothing_out(
 
 @pytest.mark.parametrize("lost", ["", "groups", "_checkpoints"], ids=lambda name: name or "--reset")
 def test_a_reading_from_the_beginning_that_is_interrupted_writes_no_event_twice(
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    write: Any,
+    read_topic: Callable[..., str],
     run: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     lost: str,
 ) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    for epoch in (2, 3):
-        write(topic, epoch)
-    run(topic)
+    topic = read_topic(2, 3)
     before = held(tmp_path)
     if lost:
         shutil.rmtree(tmp_path / lost)
@@ -223,18 +217,12 @@ def test_a_reading_from_the_beginning_that_is_interrupted_writes_no_event_twice(
 
 
 def test_a_history_that_is_lost_before_the_first_batch_of_a_reading_from_the_beginning_is_written_again(
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    write: Any,
+    read_topic: Callable[..., str],
     run: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    for epoch in (2, 3):
-        write(topic, epoch)
-    run(topic)
+    topic = read_topic(2, 3)
     before = held(tmp_path)
     with monkeypatch.context() as patched:
         _fail_after(patched, 0)
@@ -264,18 +252,14 @@ def _fail_after(patched: pytest.MonkeyPatch, batches: int) -> None:
 
 
 def test_a_reset_for_a_topic_created_again_that_ends_before_it_reads_leaves_out_nothing(
+    read_topic: Callable[..., str],
     client: StreamsGroupClient,
-    unique: Callable[[str], str],
     write: Any,
     run: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    for epoch in (2, 3, 4):
-        write(topic, epoch)
-    run(topic)
+    topic = read_topic(2, 3, 4)
     before = held(tmp_path)
     client.delete_topic(topic)
     client.create_topic(topic, 1)

@@ -68,7 +68,9 @@ def archive_path(jars: Sequence[Path], directory: Path | None = None) -> Path:
         named = os.environ.get(DIRECTORY_VARIABLE)
         directory = Path(named).absolute() if named else cache_directory() / "class-archives"
     sparks = _spark_home() / "jars"
-    parts = [identify(spark_java_home()), sparks, sparks.stat().st_mtime_ns, *jars]
+    classes = class_list()
+    made_from = hashlib.sha256(classes.read_bytes()).hexdigest() if classes else None
+    parts = [identify(spark_java_home()), made_from, sparks, sparks.stat().st_mtime_ns, *jars]
     key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
     return directory / f"spark-{key}.jsa"
 

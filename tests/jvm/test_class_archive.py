@@ -48,6 +48,37 @@ def test_a_session_loads_its_classes_from_the_archive(jars: list[Path], tmp_path
     assert share_from_archive(tmp_path) > 0.8
 
 
+_LOADS_CLASSES = """
+import sys
+from pathlib import Path
+from py4j.protocol import Py4JJavaError
+from streaming_app.job.session import spark_session
+with spark_session(Path(sys.argv[1]), conf={"spark.driver.extraJavaOptions": sys.argv[2]}) as spark:
+    for name in sys.argv[3:]:
+        try:
+            spark._jvm.java.lang.Class.forName(name)
+        except Py4JJavaError as error:
+            assert "ClassNotFoundException" in str(error)
+"""
+
+
+@pytest.mark.java
+def test_a_flight_recorder_may_look_at_the_classes_of_the_archive(jars: list[Path], tmp_path: Path) -> None:
+    assert make_archive(jars), "make test has made it"
+    path = class_list()
+    assert path
+    names = {line.partition(" ")[0] for line in gzip.decompress(path.read_bytes()).decode().splitlines()}
+    generated = sorted(name.replace("/", ".") for name in names if "$Species_" in name)
+    assert len(generated) > 10
+    recording = f"-XX:StartFlightRecording=filename={tmp_path / 'recording.jfr'}"
+    subprocess.run(
+        [sys.executable, "-c", _LOADS_CLASSES, tmp_path / "spark.log", recording, *generated],
+        check=True,
+        timeout=120,
+        cwd=tmp_path,  # where a JVM that crashes leaves its report
+    )
+
+
 @pytest.mark.java
 def test_a_session_starts_with_an_archive_that_does_not_fit(tmp_path: Path) -> None:
     other = tmp_path / "other.jsa"

@@ -6,9 +6,10 @@ with its events and its undecodable records nested, so that no decoded record cr
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -20,14 +21,14 @@ from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.not_ready import PartitionCounts, not_ready_reason, required_topics
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.row import from_row
-from streaming_app.stream.group_fold import GroupFold, Raw
+from streaming_app.stream.group_fold import GroupFold, LogRow, Raw
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord
 
 STORED_OFFSET = -1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_US = 253_402_300_799_999_999  # in the year 9999, the last one of Python
 _ROWS_PER_BATCH = 200
-
-_Row = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
+_COLLECTED_AFTER = 10_000  # new objects; by default 700
 
 TopicLookup = Callable[[Sequence[str] | None], PartitionCounts | None]
 """Partition counts by topic, of these topics, or of all for None; None where they cannot be known."""
@@ -50,6 +51,17 @@ def fold_stream(
                 ready = []
     if ready:
         yield _to_arrow(ready, schema, options)
+
+
+def fold_in_worker(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: FoldOptions
+) -> Iterator[pa.RecordBatch]:
+    """Do the same in a process that does nothing else, a worker of Spark.
+
+    Rows leave no garbage but what is counted: with Python's default a fifth of the time was a search for more.
+    """
+    gc.set_threshold(_COLLECTED_AFTER)
+    return fold_stream(batches, schema, options)
 
 
 def stored_as_records(rows: pa.Table) -> pa.Table:
@@ -77,9 +89,18 @@ def sort_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
     return both.combine_chunks().take(pc.sort_indices(both.select(["group_bytes", "offset"]), keys))
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[LogRow]:
     for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        columns = [_times(one) if pa.types.is_timestamp(one.type) else one.to_pylist() for one in batch.columns]
+        yield from zip(*columns, strict=True)
+
+
+def _times(column: pa.Array) -> list[datetime | None]:
+    """Return times, None for those before 1970 or after 9999. Arrow needs 3 us for each, and many are equal."""
+    numbers = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    distinct = pc.drop_null(pc.unique(numbers)).to_pylist()
+    times = {us: _EPOCH + timedelta(microseconds=us) for us in distinct if 0 <= us <= _LAST_US}
+    return [times.get(us) for us in numbers.to_pylist()]
 
 
 @dataclass
@@ -87,20 +108,20 @@ class _Folded:
     """A row to write, and the records that it was made of, in case it cannot be written."""
 
     row: dict[str, Any]
-    records: Sequence[Raw] = ()
+    records: Sequence[LogRow] = ()
 
 
-def _fold_group(rows: Iterator[_Row], options: FoldOptions, topics: TopicLookup | None) -> Iterator[_Folded]:
+def _fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[_Folded]:
     """Yield the folded row of one group, after rows of undecodable records alone where there are very many of those."""
     one = _Group(options)
-    for _, offset, partition, timestamp, key, value, stored in rows:
+    for row in rows:
+        _, _, partition, _, _, _, stored = row
         if stored is not None:
             one.restore(stored)
             continue
-        at = timestamp if timestamp is not None and timestamp >= _EPOCH else None
-        record = one.outcome.decode(offset, partition, at, key, value)
+        record = one.outcome.decode(row)
         if record is not None:
-            one.add(Raw(partition or 0, key, value, record))
+            one.add(Raw(partition or 0, row, record))
         if len(one.outcome.undecodable) >= _ROWS_PER_BATCH:
             yield _Folded(one.outcome.without_group())
     if one.close(topics):
@@ -146,7 +167,7 @@ class _Group:
         group_id = raw.record.key["group_id"]
         if options.partitions is not None and (group or options.partitions_grew):
             if partition_of(group_id, options.partitions) != raw.partition:
-                self.outcome.refuse(raw, LeftoverRecord("another partition of the topic now holds the group"))
+                self.outcome.refuse(raw.row, LeftoverRecord("another partition of the topic now holds the group"))
                 return None
         elif group:
             return group
@@ -172,7 +193,7 @@ class _Group:
     def folded(self) -> _Folded:
         """Return the row to write."""
         assert self._group is not None  # noqa: S101 - `close` said so
-        return _Folded(self.outcome.with_group(self._group.fold), [raw.without_body() for raw in self._group.kept])
+        return _Folded(self.outcome.with_group(self._group.fold), [raw.row for raw in self._group.kept])
 
 
 def _set_reason(fold: Fold, topics: TopicLookup | None) -> None:
@@ -223,6 +244,6 @@ def _refused_row(folded: _Folded, schema: pa.Schema, options: FoldOptions) -> di
     outcome.decoded, outcome.drifted = folded.row["decoded"], folded.row["drifted"]
     outcome.undecodable = folded.row["undecodable"]
     error = _arrow_error(folded.row, schema)
-    for raw in folded.records:
-        outcome.refuse(raw, error or ValueError("the row of the group cannot be written"))
+    for row in folded.records:
+        outcome.refuse(row, error or ValueError("the row of the group cannot be written"))
     return outcome.without_group()

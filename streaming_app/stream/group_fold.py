@@ -12,30 +12,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.state import LogRecord
 
 _SNAPSHOT_EVERY = 2_000
-_NO_BODY: dict[str, Any] = {}
+
+
+LogRow = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
+"""Group bytes, offset, partition, timestamp, key and value of a record in the log; or a group's stored row, the last.
+
+A plain tuple: those are kept of many groups at once, and are no work for Python's garbage collector.
+"""
 
 
 class Raw(NamedTuple):
     """A record as it is in the log, and as decoded."""
 
     partition: int
-    key: bytes | None
-    value: bytes | None
+    row: LogRow
     record: LogRecord
 
-    def without_body(self) -> Raw:
-        """Return the same without the decoded body: what is kept of many groups at once should hold few objects."""
-        offset, timestamp, record_type, _, _ = self.record
-        return Raw(self.partition, self.key, self.value, LogRecord(offset, timestamp, record_type, _NO_BODY, None))
 
-
-Refuse = Callable[[Raw, Exception], None]
+Refuse = Callable[[LogRow, Exception], None]
 """Called with each record that cannot be folded, and the reason."""
 
 
@@ -57,7 +58,7 @@ class GroupFold:
         try:
             self.fold.add([raw.record])
         except Exception as error:  # noqa: BLE001 - whatever one record causes, the others go on
-            self._refuse(raw, error)
+            self._refuse(raw.row, error)
             self._fold_again()
         else:
             self.kept.append(raw)
@@ -73,7 +74,7 @@ class GroupFold:
         except Exception as error:
             if not self.kept:
                 raise
-            self._refuse(self.kept.pop(), error)
+            self._refuse(self.kept.pop().row, error)
             return False
         return True
 

@@ -41,6 +41,7 @@ from streaming_app.stream.batch_times import BatchTimes
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
     TopicLookup,
+    fold_in_worker,
     fold_stream,
     sort_for_fold,
     stored_as_records,
@@ -156,6 +157,7 @@ class MicroBatchWriter:
         self._schema = arrow_schema(FOLDED_DDL)
         options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, offsets.get(EVENTS.table, {}))
         self._fold = partial(fold_stream, schema=self._schema, options=options)
+        self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options)
         self._topics = topics
         checkpoint = checkpoint_location(writer.location, cluster)
         self._offsets = BatchOffsets(checkpoint)
@@ -305,7 +307,7 @@ class MicroBatchWriter:
             )
         raw.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         ordered = records.repartition("group_bytes").sortWithinPartitions("group_bytes", "offset")
-        folded = ordered.mapInArrow(self._fold, FOLDED_DDL).persist()
+        folded = ordered.mapInArrow(self._fold_in_worker, FOLDED_DDL).persist()
         try:
             sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
             with self._times.measure("fold"):  # and the stored rows are read

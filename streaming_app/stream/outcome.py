@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from offsets_decoder import SHIPPED, DecodeError, decode
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.row import to_row
 from streaming_app.groups.state import Event, LogRecord
-from streaming_app.stream.group_fold import Raw
+from streaming_app.stream.group_fold import LogRow
 from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES
 
 _CLASSIC_KEY = CLASSIC_GROUP.to_bytes(2, "big")
@@ -49,26 +48,25 @@ class GroupOutcome:
         self.decoded = self.drifted = 0
         self.undecodable: list[dict[str, Any]] = []
 
-    def decode(
-        self, offset: int, partition: int | None, at: datetime | None, key: bytes | None, value: bytes | None
-    ) -> LogRecord | None:
+    def decode(self, row: LogRow) -> LogRecord | None:
         """Return the decoded record; None if it goes to quarantine."""
+        _, offset, _, at, key, value, _ = row
         if key is not None and key[:2] == _CLASSIC_KEY:  # only that the record is there, or a tombstone, matters
             return LogRecord(offset, at, CLASSIC_GROUP, {}, None if value is None else {})
         try:
             record = decode(key, value, dialect=self._options.dialect)  # type: ignore[arg-type] # a null key is malformed
         except DecodeError as error:
-            self._quarantine(error, offset, partition, at, key, value)
+            self._quarantine(error, row)
             return None
         self.decoded += 1
         self.drifted += record.drift
         return LogRecord(offset, at, record.record_type, record.key, record.value)
 
-    def refuse(self, raw: Raw, error: Exception) -> None:
+    def refuse(self, row: LogRow, error: Exception) -> None:
         """Put a record that cannot be folded into quarantine."""
         if not isinstance(error, LeftoverRecord):
             error = UnfoldableRecord(f"{type(error).__name__}: {error}")
-        self._quarantine(error, raw.record.offset, raw.partition, raw.record.timestamp, raw.key, raw.value)
+        self._quarantine(error, row)
 
     def with_group(self, fold: Fold) -> dict[str, Any]:
         """Return the folded row of the group."""
@@ -91,15 +89,8 @@ class GroupOutcome:
         row: dict[str, Any] = {"group_id": None, **empty, RETRACTED: [], **dict.fromkeys(COUNTS, 0)}
         return {"cluster": self._options.cluster, **row, **self._take()}
 
-    def _quarantine(  # noqa: PLR0913, PLR0917 - the columns of a record
-        self,
-        error: Exception,
-        offset: int,
-        partition: int | None,
-        timestamp: datetime | None,
-        key: bytes | None,
-        value: bytes | None,
-    ) -> None:
+    def _quarantine(self, error: Exception, row: LogRow) -> None:
+        _, offset, partition, timestamp, key, value, _ = row
         self.undecodable.append(
             {
                 "topic": self._options.topic,

@@ -120,6 +120,16 @@ def test_records_before_and_after_one_that_cannot_be_folded_are_folded_as_if_it_
     assert {k: v for k, v in folded.items() if k not in ignored} == {k: v for k, v in plain.items() if k not in ignored}
 
 
+@pytest.mark.parametrize("us", [-1, TOO_LATE * 1_000, (1 << 63) - 1])
+def test_a_record_with_a_time_that_python_cannot_hold_is_one_without_a_time(us: int) -> None:
+    rows = [{**row, "timestamp": us} for row in records([*group("g"), (None, b"value")])]
+    folded = by_id(fold(rows[:-1]))
+    assert folded["g"]["member_count"] == 1
+    assert (folded["g"]["updated_at"], folded["g"]["state_since"]) == (None, None)
+    (refused,) = fold(rows[-1:])[0]["undecodable"]
+    assert (refused["value"], refused["timestamp"]) == (b"value", None)
+
+
 def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [
         one for epoch in range(2, 8) for one in (*group("g", epoch, [f"m{epoch}"]), assigned("g", epoch, TOO_LATE))

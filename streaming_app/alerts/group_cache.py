@@ -34,12 +34,12 @@ from streaming_app.alerts.rules.clock import CorrectedSnapshot, WrittenBetween, 
 from streaming_app.alerts.rules.history import GroupHistories, GroupHistory
 from streaming_app.groups.snapshot import COLUMNS, REBALANCING, GroupSnapshot, group_snapshot
 from streaming_app.stream.outputs import EVENTS, RETRACTED
+from streaming_app.tables.arrow_times import to_datetimes
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 
 DEAD = "Dead"
 _QUEUED_ROWS = 50_000  # beyond that, reading the table again is cheaper than keeping them
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in history.COLUMNS)
 
 
@@ -155,7 +155,8 @@ class GroupCache:
             if group_id not in self._groups or event["at"] is None:
                 continue
             at = bounds.correct(event["at"])
-            is_new = self._histories.add(group_id, {**event, "at": at}, bounds.latest)
+            event["at"] = at
+            is_new = self._histories.add(group_id, event, bounds.latest)
             if is_new and event["kind"] == "assignment_epoch" and at >= self._started_at:
                 self._rebalances[group_id] = self._rebalances.get(group_id, 0) + 1
 
@@ -237,12 +238,10 @@ def _without_string_views(rows: pa.Table) -> pa.Table:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values; equal strings are one object. Times are built from integers: Arrow needs 7 us for each."""
-    values: list[Any]
+    """Return the values; equal strings and equal times are one object."""
     if pa.types.is_timestamp(column.type):
-        values = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
-        return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in values]
-    values = column.to_pylist()
+        return to_datetimes(column)
+    values: list[Any] = column.to_pylist()
     if isinstance(next(iter(values), None), str):
         interned: dict[str, str] = {}
         return [interned.setdefault(value, value) for value in values]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -23,10 +22,9 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.groups.row import from_row
 from streaming_app.stream.group_fold import GroupFold, LogRow, Raw
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord
+from streaming_app.tables.arrow_times import to_datetimes
 
 STORED_OFFSET = -1
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_LAST_US = 253_402_300_799_999_999  # in the year 9999, the last one of Python
 _ROWS_PER_BATCH = 200
 _COLLECTED_AFTER = 10_000  # new objects; by default 700
 
@@ -91,16 +89,8 @@ def sort_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[LogRow]:
     for batch in batches:
-        columns = [_times(one) if pa.types.is_timestamp(one.type) else one.to_pylist() for one in batch.columns]
+        columns = [to_datetimes(one) if pa.types.is_timestamp(one.type) else one.to_pylist() for one in batch.columns]
         yield from zip(*columns, strict=True)
-
-
-def _times(column: pa.Array) -> list[datetime | None]:
-    """Return times, None for those before 1970 or after 9999. Arrow needs 3 us for each, and many are equal."""
-    numbers = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    distinct = pc.drop_null(pc.unique(numbers)).to_pylist()
-    times = {us: _EPOCH + timedelta(microseconds=us) for us in distinct if 0 <= us <= _LAST_US}
-    return [times.get(us) for us in numbers.to_pylist()]
 
 
 @dataclass

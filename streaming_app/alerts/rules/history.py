@@ -202,8 +202,9 @@ class GroupHistories:
         if self._pruned_at is not None and abs(now - self._pruned_at) < _PRUNE_EVERY:
             return
         self._pruned_at = now
+        since, empty_since = now - self.window, now - EMPTY_KEPT_FOR
         for group_id, history in list(self._groups.items()):
-            history.prune(now - self.window, now - EMPTY_KEPT_FOR)
+            history.prune(since, empty_since)
             if history.is_empty:
                 del self._groups[group_id]
 

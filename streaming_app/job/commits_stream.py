@@ -18,7 +18,7 @@ from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.topic_identity import TopicIdentity
 from streaming_app.stream.checkpoint import QueryTables, check_same_topic, prepare_start
-from streaming_app.stream.commits_batch import CommitsBatchWriter
+from streaming_app.stream.commits_batch import SHARED, CommitsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
@@ -85,7 +85,7 @@ class CommitsStream:
             name=COMMITS,
             has_rows=lambda: any(self._tables.count_rows(name) for name in NAMES),
             delete_rows=self._tables.delete,
-            versions=TableVersions(self._writer, self._checkpoint, NAMES),
+            versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
         )
         position = prepare_start(
             self._writer,
@@ -140,5 +140,5 @@ class CommitsStream:
 
     def _read_identities(self) -> list[str]:
         """Return what identifies the tables; empty for one that does not exist."""
-        places = {name: self._writer.location / name for name in NAMES}
+        places = {name: self._writer.location / name for name in (*NAMES, *SHARED)}
         return [self._writer.identity(name) if place.is_delta_table() else "" for name, place in places.items()]

@@ -52,6 +52,8 @@ _FEW_GROUPS = 2_000  # of which the stored records are looked up by name
 TYPE_CHANGED = "group_type"
 """The kind of the events in `group_events`."""
 _OWN_ROWS = {"group_events": f"kind = '{TYPE_CHANGED}'", "quarantine": "true"}
+SHARED = tuple(_OWN_ROWS)
+"""The history tables to which this query and that of the streams groups append."""
 
 
 _Batch = tuple[str, int]
@@ -102,7 +104,7 @@ class CommitsBatchWriter:
         self._events_schema = arrow_schema(table("group_events").ddl)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
-        self._versions = TableVersions(writer, checkpoint, NAMES)
+        self._versions = TableVersions(writer, checkpoint, NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of the Kafka source into the tables, and run the maintenance that is due."""

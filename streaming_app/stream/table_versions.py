@@ -56,16 +56,19 @@ class TableVersions:
         checkpoint: Location,
         names: Sequence[str] | None = None,
         version: Callable[[str], int] | None = None,
+        *,
+        shared: Sequence[str] = (),
     ) -> None:
         """Take the tables `names`; by default `groups` and the history tables.
 
         `version` returns that of a table after the last commit of this process; by default it is read from its log.
+        `shared` are tables to which another query appends most rows: that they are lost or restored is recognized.
         """
         self._writer, self._checkpoint = writer, checkpoint
         self._file = Location(f"{checkpoint}.tables.json")
         self._version = version or self._read_version
         self._has_slices = names is None  # the versions of its appends are those of slices
-        self._names = _group_tables() if names is None else names
+        self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
 
     def write(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -194,9 +195,18 @@ def test_the_change_from_classic_to_streams_and_back_is_an_event_each(
     assert WarehouseReader(tmp_path).rows(query) == changes
     types = WarehouseReader(tmp_path).rows(f"SELECT group_type FROM all_groups WHERE group_id = {quote(group)}")
     assert types == [{"group_type": "classic"}]
+    shutil.rmtree(tmp_path / "group_events")
+    assert "lost or restored since: group_events; reading from the beginning" in read()
+    assert WarehouseReader(tmp_path).rows(query) == changes[-1:], "the log still proves it"
+    assert offsets_of(tmp_path, group) == {(topic, 0): 0}
 
 
-def test_without_offsets_nothing_is_read_a_second_time(run: Callable[..., str], tmp_path: Path) -> None:
+def test_without_offsets_nothing_is_read_a_second_time(
+    client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = unique("in")
+    client.create_topic(topic, 1)
+    commit(client, unique("group"), {(topic, 0): 1})
     run("__consumer_offsets", offsets={"enabled": False})
     assert not commits_checkpoint_location(tmp_path, "default").path.exists()
     counted: list[dict[str, Any]] = WarehouseReader(tmp_path).rows("SELECT count(*) AS n FROM offset_commits")

@@ -43,9 +43,10 @@ if TYPE_CHECKING:
 
     from streaming_app.config.job_config import JobConfig
     from streaming_app.kafka.offsets_topic import OffsetsTopic
+    from streaming_app.stream.batch_outcome import GroupListener
     from streaming_app.stream.fold_stage import TopicLookup
     from streaming_app.stream.health import Health
-    from streaming_app.stream.micro_batch import GroupListener, MicroBatchWriter
+    from streaming_app.stream.micro_batch import MicroBatchWriter
     from streaming_app.tables.delta_writer import DeltaWriter
 
 _POLL_SECONDS = 1.0

@@ -8,7 +8,6 @@ are written before the rows, and only those that are not there yet.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 from schemas.table_definitions import table
 from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.batch_offsets import BatchOffsets
+from streaming_app.stream.batch_outcome import CommitsOutcome
 from streaming_app.stream.batch_records import FEW_BYTES, SIZE, read_few
 from streaming_app.stream.group_types import MetadataRecord, type_changes
 from streaming_app.stream.newest_records import GROUP_TYPES, find_newest, take_newest, wanted_records
@@ -36,7 +36,7 @@ from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -58,30 +58,6 @@ SHARED = tuple(_OWN_ROWS)
 
 _Batch = tuple[str, int]
 """Identifies a batch to Delta, which skips an append that it has already committed."""
-
-
-@dataclass(frozen=True)
-class CommitsOutcome:
-    """The counts of one batch."""
-
-    commits: int = 0
-    """Keys of offset commits."""
-    group_records: int = 0
-    """Keys of records of groups."""
-    quarantined: int = 0
-    drifted: int = 0
-    """Records with unknown tagged fields among the newest of each key."""
-    by_type: Mapping[int, int] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def texts(self) -> list[str]:
-        """Return the counts as the line of the batch has them."""
-        return [
-            f"{self.commits:,} committed offsets",
-            f"{self.group_records:,} group records",
-            f"{self.quarantined:,} quarantined",
-            *([f"{self.drifted:,} with unknown tags"] if self.drifted else []),
-        ]
 
 
 class CommitsBatchWriter:

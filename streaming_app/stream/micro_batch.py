@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +26,7 @@ from schemas.table_definitions import history_tables
 from streaming_app.errors import JobError
 from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.batch_offsets import BatchOffsets
+from streaming_app.stream.batch_outcome import BatchOutcome, GroupListener
 from streaming_app.stream.batch_records import (
     Summary,
     between,
@@ -74,39 +74,6 @@ _STORED_AS_RECORD = (
     "CAST(NULL AS binary) AS value",
     "struct(*) AS stored",
 )
-
-
-@dataclass(frozen=True)
-class BatchOutcome:
-    """The counts of one batch."""
-
-    decoded: int = 0
-    groups: int = 0
-    quarantined: int = 0
-    drifted: int = 0
-    by_type: Mapping[int, int] = field(default_factory=dict)
-    """Records that left the JVM, by record type; -1 for those without a key."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """By phase, see `batch_times`."""
-
-    def texts(self) -> list[str]:
-        """Return the counts as the line of the batch has them."""
-        return [
-            f"{self.decoded:,} decoded",
-            f"{self.groups:,} groups",
-            f"{self.quarantined:,} quarantined",
-            *([f"{self.drifted:,} with unknown tags"] if self.drifted else []),
-        ]
-
-
-class GroupListener(Protocol):
-    """Receives the groups that changed, once they are in the tables."""
-
-    def on_rows(self, folded: pa.Table) -> None:
-        """Receive the rows that were written, with the columns of `FOLDED_DDL`."""
-
-    def on_bulk_change(self) -> None:
-        """Learn that many rows were written: reading them from the table is cheaper than passing them here."""
 
 
 class _Batch(NamedTuple):

@@ -12,7 +12,8 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.stream import micro_batch, slices
-from streaming_app.stream.micro_batch import BatchOutcome, MicroBatchWriter
+from streaming_app.stream.batch_outcome import BatchOutcome
+from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader

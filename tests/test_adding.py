@@ -120,7 +120,7 @@ ADDITIONS = {
         (
             Edit("schemas/records/40_trial.toml", "", RECORD),
             Edit(
-                "streaming_app/groups/group.py",
+                "streaming_app/groups/replay.py",
                 "    23: _topology,\n",
                 "    23: _topology,\n"
                 "    40: lambda group, _key, value, _at: setattr(group, 'metadata_hash', len(value['note'])),\n",
@@ -147,7 +147,7 @@ assert "X'0028'" not in WANTED_RECORDS
                 "    metadata_hash: int | None = None\n    trial: int | None = None\n",
             ),
             Edit(
-                "streaming_app/groups/group.py",
+                "streaming_app/groups/replay.py",
                 '    group.group_epoch = value["epoch"]\n',
                 '    group.group_epoch = value["epoch"]\n    group.trial = 2 * value["epoch"]\n',
             ),

@@ -40,7 +40,8 @@ from streaming_app.groups.events import (
     retract,
     values_changed,
 )
-from streaming_app.groups.group import RECORD_TYPES, Group, apply
+from streaming_app.groups.group import Group
+from streaming_app.groups.replay import RECORD_TYPES, apply
 from streaming_app.groups.state import Change, Event, GroupState, LogRecord, TopologyVersion
 from streaming_app.groups.state_rules import is_unsolicited
 from streaming_app.groups.topology import topology_hash

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from schemas import records
 from streaming_app.groups.fold import CLASSIC_GROUP
-from streaming_app.groups.group import RECORD_TYPES
+from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.kafka.client_errors import GROUP_PREFIX
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.table_definitions import table
 from streaming_app.groups.fold import CLASSIC_GROUP
-from streaming_app.groups.group import RECORD_TYPES
+from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.stream.fold_stage import _fold_group, _Row
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.outputs import APPENDED

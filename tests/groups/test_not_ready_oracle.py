@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.group import Group, apply
+from streaming_app.groups.group import Group
 from streaming_app.groups.not_ready import INVALID_TOPOLOGY, Reason, reason_from_topics
+from streaming_app.groups.replay import apply
 from streaming_app.jvm.jars import resolve
 from streaming_app.sandbox.topology import internal_topic, subtopology
 from tests.decoder.kafka_oracle import Oracle

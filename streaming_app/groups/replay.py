@@ -1,0 +1,161 @@
+"""The effect of each record on a group, as of the broker's `replay` methods. Events and history are in `fold`.
+
+A record may arrive before the records that it depends on (compaction may keep them in any order), so every value
+creates the group or the member that it names, and a tombstone for an unknown group or member has no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from streaming_app.groups.group import LEFT_EPOCH, ROLES, Group, TaskId, Tasks
+from streaming_app.groups.state_rules import MEMBER_STATES, NONE
+
+
+def apply(
+    group: Group, record_type: int, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None
+) -> None:
+    """Apply one record of a type in `RECORD_TYPES` to the group, as the broker's `replay` methods do."""
+    _APPLY[record_type](group, key, value, at)
+
+
+def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    if value is None:
+        for member_id in list(group.members):
+            group.remove_member(member_id)
+        group.targets.clear()
+        group.deleted = True
+        return
+    configs = value["last_assignment_configs"]
+    group.group_epoch = value["epoch"]
+    group.metadata_hash = value["metadata_hash"]
+    group.validated_topology_epoch = value["validated_topology_epoch"]
+    group.stored_description_epoch = value["stored_description_topology_epoch"]
+    group.failed_description_epoch = value["failed_description_topology_epoch"]
+    group.assignment_configs = _pairs(configs or [])
+    # A 4.1 broker writes no tagged field at all; later releases write at least the number of standby replicas.
+    group.readiness_recorded = bool(configs) or any(
+        epoch != NONE
+        for epoch in (group.validated_topology_epoch, group.stored_description_epoch, group.failed_description_epoch)
+    )
+    group.set_topology_epoch_time(group.validated_topology_epoch, "validated_at", at)
+    group.set_topology_epoch_time(group.stored_description_epoch, "description_stored_at", at)
+    group.set_topology_epoch_time(group.failed_description_epoch, "description_failed_at", at)
+
+
+def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    if value is None:
+        group.remove_member(key["member_id"])
+        return
+    member = group.get_or_add_member(key["member_id"], at)
+    member.updated_at = at
+    for name in (
+        "instance_id",
+        "rack_id",
+        "client_id",
+        "client_host",
+        "rebalance_timeout_ms",
+        "topology_epoch",
+        "process_id",
+    ):
+        setattr(member, name, value[name])
+    endpoint = value["user_endpoint"]
+    member.user_endpoint = endpoint and f"{endpoint['host']}:{endpoint['port']}"
+    member.client_tags = _pairs(value["client_tags"])
+
+
+def _assignment_epoch(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    group.assignment_epoch = value["assignment_epoch"] if value else None
+    assigned_ms = value["assignment_timestamp"] if value else 0  # since 4.3; 0 after the last member left
+    group.assigned_at = (
+        datetime.fromtimestamp(assigned_ms / 1000, timezone.utc) if assigned_ms else at if value else None
+    )
+
+
+def _target(group: Group, key: dict[str, Any], value: dict[str, Any] | None, _at: datetime | None) -> None:
+    if value is None:
+        group.targets.pop(key["member_id"], None)
+    else:
+        group.targets[key["member_id"]] = _tasks(value, "{}_tasks")
+
+
+def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    if value is not None:
+        member = group.get_or_add_member(key["member_id"], at)
+        group.set_member_state(member, MEMBER_STATES.get(value["state"], "UNKNOWN"), value["member_epoch"])
+        member.updated_at = at
+        member.previous_member_epoch = value["previous_member_epoch"]
+        member.current = _tasks(value, "{}_tasks")
+        member.pending_revocation = _tasks(value, "{}_tasks_pending_revocation")
+    elif known := group.members.get(key["member_id"]):
+        group.set_member_state(known, known.member_state, LEFT_EPOCH)
+        known.updated_at = at
+        known.previous_member_epoch = LEFT_EPOCH
+        known.current, known.pending_revocation = {}, {}
+
+
+def _topology(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
+    if value is None:
+        group.topology_epoch, group.subtopologies = None, []
+        return
+    group.topology_epoch = value["epoch"]
+    group.subtopologies = [_subtopology(value["epoch"], subtopology) for subtopology in value["subtopologies"]]
+    group.set_topology_epoch_time(value["epoch"], "first_seen_at", at)
+
+
+_APPLY: dict[int, Callable[[Group, dict[str, Any], dict[str, Any] | None, datetime | None], None]] = {
+    17: _metadata,
+    19: _member,
+    20: _assignment_epoch,
+    21: _target,
+    22: _current,
+    23: _topology,
+}
+RECORD_TYPES = frozenset(_APPLY)
+
+
+def _pairs(entries: list[dict[str, str]]) -> dict[str, str]:
+    return {entry["key"]: entry["value"] for entry in entries}
+
+
+def _tasks(value: dict[str, Any], field_name: str) -> Tasks:
+    return {task: epoch for role in ROLES for task, epoch in _role_tasks(role, value[field_name.format(role)], value)}
+
+
+def _role_tasks(role: str, task_ids: list[dict[str, Any]], value: dict[str, Any]) -> Iterator[tuple[TaskId, int]]:
+    for ids in task_ids:
+        partitions, epochs = ids["partitions"], ids.get("assignment_epochs")
+        if epochs is None or len(epochs) != len(partitions):  # as in the broker: the member's epoch
+            epochs = [value.get("member_epoch", 0)] * len(partitions)
+        for partition, epoch in zip(partitions, epochs, strict=True):
+            yield (role, ids["subtopology_id"], partition), epoch
+
+
+def _subtopology(epoch: int, value: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "topology_epoch": epoch,
+        "subtopology_id": value["subtopology_id"],
+        "source_topics": value["source_topics"],
+        "source_topic_regex": value["source_topic_regex"],
+        "repartition_sink_topics": value["repartition_sink_topics"],
+        "repartition_source_topics": [_internal_topic(topic) for topic in value["repartition_source_topics"]],
+        "state_changelog_topics": [_internal_topic(topic) for topic in value["state_changelog_topics"]],
+        "copartition_groups": [_names(value, group) for group in value["copartition_groups"]],
+    }
+
+
+def _internal_topic(topic: dict[str, Any]) -> dict[str, Any]:
+    return {**topic, "topic_configs": list(_pairs(topic["topic_configs"]).items())}  # pairs, as in an Arrow map
+
+
+def _names(subtopology: dict[str, Any], copartition_group: dict[str, list[int]]) -> list[str]:
+    """Return the names for the indexes of a copartition group; an index out of range is shown as such, not dropped."""
+    names = []
+    for kind in ("source_topics", "source_topic_regex", "repartition_source_topics"):
+        topics = subtopology[kind]
+        for index in copartition_group[kind]:
+            topic = topics[index] if 0 <= index < len(topics) else f"{kind}[{index}]"
+            names.append(topic if isinstance(topic, str) else topic["name"])
+    return names

@@ -22,10 +22,11 @@ from streaming_app.alerts.sinks.base import TextSettings
 from streaming_app.alerts.store import AlertStore
 from streaming_app.alerts.summaries import DailySummaries, make_summary
 from streaming_app.errors import WarehouseError
+from streaming_app.job.copies_sources import make_task_copies
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import serving_page
-from streaming_app.job.task_copies import TaskCopies, make_task_copies
+from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat

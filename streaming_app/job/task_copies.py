@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streaming_app.errors import UserError
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import (
@@ -35,24 +32,16 @@ from streaming_app.groups.task_copies import (
     sum_copies,
     with_report_times,
 )
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.errors import GroupError
-from streaming_app.kafka.group_descriptions import AUTHORIZATION_CODES, Descriptions, acceptable_lags, describe_each
-from streaming_app.kafka.security import security_settings
-from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.tables.task_copies_table import TaskCopiesTable
-from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
+from streaming_app.kafka.group_descriptions import AUTHORIZATION_CODES, Descriptions
 
 if TYPE_CHECKING:
-    from streaming_app.config.job_config import JobConfig
+    pass
 
 _POLL_SECONDS = 1.0
 _PAUSE_FACTOR = 4  # times what the last pass took
 _CONFIGS_FOR = timedelta(hours=1)
-_GROUPS_PER_QUERY = 1_000
 _CLOSE_SECONDS = 2.0
-_BOOTSTRAP_MS = 10_000
 _RUNS = frozenset({"Assigning", "Reconciling", "Stable"})
 _STABLE = "Stable"
 
@@ -258,65 +247,3 @@ class TaskCopies:
 
 def _version(snapshot: GroupSnapshot) -> _Version:
     return snapshot.group_epoch, snapshot.assignment_epoch, snapshot.topology_epoch, snapshot.last_offset
-
-
-class GroupRows:
-    """The rows of groups in the tables that the log gives."""
-
-    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
-        self._warehouse, self._own = warehouse, f"cluster = {quote(cluster)}"
-
-    def groups(self, group_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the rows of these groups by id. Raises WarehouseError when the table cannot be read."""
-        if not group_ids:
-            return {}
-        reader = WarehouseReader(self._warehouse)
-        found: dict[str, Mapping[str, Any]] = {}
-        for start in range(0, len(group_ids), _GROUPS_PER_QUERY):
-            names = ", ".join(map(quote, group_ids[start : start + _GROUPS_PER_QUERY]))
-            rows = reader.rows(
-                "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
-                f"WHERE {self._own} AND group_id IN ({names})"
-            )
-            found.update({row["group_id"]: row for row in rows})
-        return found
-
-
-class ClientBrokers:
-    """The brokers of a `StreamsGroupClient`."""
-
-    def __init__(self, client: StreamsGroupClient) -> None:
-        self.describe: Callable[[Sequence[str]], Descriptions] = partial(describe_each, client)
-        self.acceptable_lags: Callable[[Sequence[str]], Mapping[str, int]] = partial(acceptable_lags, client)
-
-
-def make_task_copies(
-    config: JobConfig,
-    properties: Mapping[str, str],
-    groups: Callable[[], Mapping[str, GroupSnapshot]],
-    is_ready: Callable[[], bool],
-    report: Callable[[str], None],
-) -> TaskCopies:
-    """Return the poller of a job; `properties` are Kafka client properties."""
-
-    @contextmanager
-    def connect() -> Iterator[ClientBrokers]:
-        settings = security_settings(properties)
-        with StreamsGroupClient(config.bootstrap_server, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings) as client:
-            yield ClientBrokers(client)
-
-    def describe(error: Exception) -> str:
-        if isinstance(error, UserError) or not isinstance(error, REQUEST_ERRORS):
-            return str(error) or type(error).__name__
-        return error_message(error, config.bootstrap_server, properties)
-
-    return TaskCopies(
-        config.task_copies.interval,
-        connect,
-        groups,
-        GroupRows(config.warehouse, config.cluster),
-        TaskCopiesTable(config.warehouse, config.cluster),
-        is_ready=is_ready,
-        report=report,
-        describe_error=describe,
-    )

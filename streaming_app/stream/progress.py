@@ -66,7 +66,7 @@ class Progress(StreamingQueryListener):
         self._query_name = query_name
         self._runs: set[str] = set()
         self._outcomes: dict[int, Outcome] = {}
-        self._was_idle = False
+        self._has_caught_up = False
 
     def on_done(self, batch_id: int, outcome: Outcome) -> None:
         """Receive the counts of a batch; Spark's event for it follows."""
@@ -90,6 +90,8 @@ class Progress(StreamingQueryListener):
             left = sum(behind.values())
             shown = phases if self._shows_phases else {}
             self._write(batch_line(progress.batchId, progress.numInputRows, seconds, outcome, left, shown))
+        if not any(behind.values()) and self.end_known_at is None:
+            self._caught_up()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Note which query it is; the job writes its own line at the start. Spark calls this before a batch begins."""
@@ -97,13 +99,17 @@ class Progress(StreamingQueryListener):
             self._runs.add(str(event.runId))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Note that there was nothing to read, with a line the first time."""
+        """Note that there was nothing to read."""
         if str(event.runId) not in self._runs:
             return
-        if not self._was_idle:
-            self._write("Caught up: waiting for new records.")
-            self._was_idle = True
+        self._caught_up()
         self._health.nothing_new(self.end_known_at or _time(event.timestamp))
+
+    def _caught_up(self) -> None:
+        """Write a line the first time that nothing is left: a query to which records always come is never idle."""
+        if not self._has_caught_up:
+            self._has_caught_up = True
+            self._write("Caught up: waiting for new records.")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Forget the query; the job writes its own line at the end."""

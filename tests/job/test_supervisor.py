@@ -99,6 +99,36 @@ def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_bu
     assert WarehouseReader(empty_warehouse).rows("SELECT group_id FROM groups") == [{"group_id": "first"}]
 
 
+@pytest.mark.broker
+def test_a_job_that_never_waits_for_records_says_when_it_has_caught_up(
+    start_broker: Callable[..., LocalBroker], spark: SparkSession, empty_warehouse: Path
+) -> None:
+    own = start_broker()
+    lines: list[str] = []
+    stop = Event()
+    with StreamsGroupClient(own.bootstrap_server) as client:
+        SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
+    config = JobConfig.model_validate(
+        {
+            "bootstrap_server": own.bootstrap_server,
+            "warehouse": empty_warehouse,
+            "trigger": 300,  # only after that would Spark notice that there is nothing to read
+            "offsets": {"enabled": False},
+            "lag": {"enabled": False},
+        }
+    )
+    job = Thread(target=run_with, args=(spark, config, lines.append, stop, empty_warehouse / "spark.log"))
+    job.start()
+    try:
+        assert wait_until(lambda: "Caught up: waiting for new records." in lines, 60), lines
+    finally:
+        stop.set()
+        job.join()
+    (batch,) = (number for number, line in enumerate(lines) if line.startswith("batch "))
+    assert lines[batch].endswith("0 behind")
+    assert lines[batch + 1] == "Caught up: waiting for new records."
+
+
 def is_alive(warehouse: Path) -> bool:
     last = read_heartbeat(warehouse, "default")
     return last is not None and last.is_alive(datetime.now(timezone.utc))

@@ -14,11 +14,12 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.errors import JobError
+from streaming_app.errors import JobError, java_error_message
 from streaming_app.escapes import escape_lines
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.jvm.class_archive import archive_option
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
+from streaming_app.jvm.spark_home import use_spark_home
 from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm
 
@@ -72,9 +73,11 @@ _CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
 }
-_LOCAL_CONF = {  # in local mode no other machine connects to the driver
-    "spark.driver.bindAddress": "127.0.0.1",
+_LOCAL_CONF = {
+    "spark.driver.bindAddress": "127.0.0.1",  # in local mode no other machine connects to the driver
     "spark.driver.host": "127.0.0.1",
+    # A path without a scheme is one of this machine, also where HADOOP_CONF_DIR names another file system.
+    "spark.hadoop.fs.defaultFS": "file:///",
 }
 
 
@@ -94,8 +97,9 @@ def start_spark(
     """
     os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers run the first python3 on the PATH
-    if progress and (warning := version_warning()):
-        progress(f"Warning: {warning}")
+    for warning in filter(None, (version_warning(), use_spark_home())):
+        if progress:
+            progress(f"Warning: {warning}")
     jars = find_jars(spark_jars(), progress, partial(_raise_if_set, stop))
     log_file.parent.mkdir(parents=True, exist_ok=True)
     # Spark creates this directory, and nothing is written there.
@@ -120,7 +124,7 @@ def start_spark(
                 builder = builder.config(name, value)
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
-        raise JobError(f"Spark did not start: {str(error).splitlines()[0]} (see {log_file})") from None
+        raise JobError(f"Spark did not start: {java_error_message(error)} (see {log_file})") from None
 
 
 def _raise_if_set(stop: threading.Event | None) -> None:

@@ -27,6 +27,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from streaming_app.jvm.jars import cache_directory
 from streaming_app.jvm.java import identify, java_version
+from streaming_app.jvm.spark_home import spark_home
 from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.jvm.spark_jvm import collector_option
 from streaming_app.jvm.tested_versions import installed
@@ -67,7 +68,7 @@ def archive_path(jars: Sequence[Path], directory: Path | None = None) -> Path:
     if directory is None:
         named = os.environ.get(DIRECTORY_VARIABLE)
         directory = Path(named).absolute() if named else cache_directory() / "class-archives"
-    sparks = _spark_home() / "jars"
+    sparks = spark_home() / "jars"
     classes = class_list()
     made_from = hashlib.sha256(classes.read_bytes()).hexdigest() if classes else None
     parts = [identify(spark_java_home()), made_from, sparks, sparks.stat().st_mtime_ns, *jars]
@@ -135,13 +136,13 @@ def _command(jars: Sequence[Path], names: Path, archive: Path) -> list[str]:
         "-Xlog:disable",
         "-Xlog:all=error:stderr",
     ]
-    submit = [_spark_home() / "bin" / "spark-submit", "--driver-class-path", os.pathsep.join(map(str, jars))]
+    submit = [spark_home() / "bin" / "spark-submit", "--driver-class-path", os.pathsep.join(map(str, jars))]
     settings = ["--driver-memory", _MEMORY, "--driver-java-options", shlex.join(options), "pyspark-shell"]
     return ["nice", "-n", "19", *map(str, submit), *settings]
 
 
 def _run(command: list[str], log: Path, is_stopping: Callable[[], bool]) -> None:
-    environment = {**os.environ, "JAVA_HOME": str(spark_java_home())}
+    environment = {**os.environ, "JAVA_HOME": str(spark_java_home()), "SPARK_HOME": str(spark_home())}
     until = time.monotonic() + _SECONDS
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
@@ -169,9 +170,3 @@ def _remove_unused(directory: Path) -> None:
         with suppress(OSError):
             if archive.stat().st_mtime < since:
                 archive.unlink()
-
-
-def _spark_home() -> Path:
-    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - only the job loads Spark
-
-    return Path(_find_spark_home())  # type: ignore[no-untyped-call] # it has no types

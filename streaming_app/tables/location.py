@@ -28,7 +28,14 @@ _STORES = {
 """By scheme that Spark's file systems and delta-rs both support: the form of the URI, and its authority as a regex."""
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _DIRECTORIES = r"(/(?!\.\.?(/|$))[\w.=+~-]+)*"  # characters without escapes: Hadoop and delta-rs escape differently
+
+
+def _local(path: str) -> str:
+    if escape := _ESCAPE.search(path):
+        raise ValueError(f'must not contain "{escape[0]}": delta-rs takes it for another character')
+    return str(Path(path))
 
 
 class Location:
@@ -49,11 +56,11 @@ class Location:
         text = str(value)
         scheme = _URI.match(text)
         if scheme is None:
-            return cls(str(Path(text)))
+            return cls(_local(text))
         if scheme["scheme"] == "file":
             parts = urlsplit(text)
             if not parts.netloc and not parts.query and not parts.fragment:
-                return cls(str(Path(unquote(parts.path))))
+                return cls(_local(unquote(parts.path)))
         elif store := _STORES.get(scheme["scheme"]):
             form, authority = store
             uri = text.rstrip("/")

@@ -151,3 +151,9 @@ def test_a_local_file_is_replaced_atomically_and_its_directories_are_created(tmp
     file.remove()
     file.remove()
     assert file.parent.names() == []
+
+
+@pytest.mark.parametrize("text", ["/data/a%20b", "file:///data/a%2520b"])
+def test_a_path_that_delta_rs_reads_as_another_one_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match=r'^must not contain "%20"'):
+        Location.of(text)

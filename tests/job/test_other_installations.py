@@ -1,0 +1,64 @@
+"""What another Spark, Hadoop or Spark Connect left in the environment does not matter to the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember
+from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.tables.reader import WarehouseReader, quote
+from tests.job.job_runner import error_line, run_job
+
+NO_BROKER = "127.0.0.1:1"
+_HDFS = """\
+<configuration><property><name>fs.defaultFS</name><value>hdfs://unknown.invalid:9000</value></property></configuration>
+"""
+
+
+@pytest.mark.broker
+def test_a_job_runs_where_the_environment_is_of_another_spark(
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = unique("app")
+    SimulatedMember(client, group, topology(subtopology("0", source_topics=["missing"]))).join()
+    other = tmp_path / "spark-3.5"
+    (other / "jars").mkdir(parents=True)
+    (other / "jars" / "spark-core_2.12-3.5.1.jar").touch()
+    hadoop = tmp_path / "hadoop"
+    hadoop.mkdir()
+    (hadoop / "core-site.xml").write_text(_HDFS, "utf-8")
+    for name, value in (
+        ("SPARK_HOME", other),
+        ("HADOOP_CONF_DIR", hadoop),
+        ("SPARK_REMOTE", "sc://unknown.invalid:15002"),
+        ("SPARK_API_MODE", "connect"),
+        ("SPARK_CONNECT_MODE_ENABLED", "1"),
+        ("PYSPARK_DRIVER_PYTHON", "jupyter"),
+    ):
+        monkeypatch.setenv(name, str(value))
+    ran = run_job(broker.bootstrap_server, tmp_path / "warehouse")
+    assert ran.returncode == 0, ran
+    assert f"Warning: SPARK_HOME ({other}) has no Spark " in ran.stdout + ran.stderr
+    rows = WarehouseReader(tmp_path / "warehouse").rows(f"SELECT state FROM groups WHERE group_id = {quote(group)}")
+    assert rows == [{"state": "NotReady"}]
+
+
+def test_a_setting_with_which_spark_does_not_start_is_in_the_line_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        f"spark.eventLog.enabled true\nspark.eventLog.dir file://{tmp_path}/missing\n", "utf-8"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
+    assert line.startswith("Error: Spark did not start: ")
+    assert f"{tmp_path}/missing" in line

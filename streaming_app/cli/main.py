@@ -6,6 +6,8 @@ from importlib import import_module
 
 import click
 
+from streaming_app.cli.standard_streams import open_standard_streams
+
 COMMANDS = (
     "run",
     "init",
@@ -37,6 +39,7 @@ COMMANDS = (
 @click.pass_context
 def main(context: click.Context) -> None:
     """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
+    open_standard_streams()
     if context.invoked_subcommand is None:
         click.echo(
             """\

@@ -21,7 +21,7 @@ from streaming_app.jvm.class_archive import archive_option
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.spark_home import use_spark_home
 from streaming_app.jvm.spark_java import spark_java_home
-from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm
+from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, working_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ logger.stop.level = error
 """
 
 _EXIT_SECONDS = 5.0  # a JVM that crashed has exited within this time after its connection broke
-_ARTIFACTS = Path("artifacts")  # Spark 4.0 makes it in the working directory, and no setting moves it
+_ARTIFACTS = "artifacts"  # Spark 4.0 makes it in the working directory, and no setting moves it
 _CLOSE_SECONDS = 2.0  # how long a JVM may take to exit after its session was stopped
 MAX_CORES = 4  # by default: each core has a Python worker, and their number must not grow with the machine
 
@@ -150,7 +150,8 @@ def spark_session(
 
     jvm = jvm or SparkJvm()
     spark: SparkSession | None = None
-    had_artifacts = _ARTIFACTS.exists()
+    artifacts = working_directory(log_file.parent) / _ARTIFACTS
+    had_artifacts = artifacts.exists()
     try:
         spark = start_spark(log_file, conf=conf, progress=progress, stop=stop, jvm=jvm)
         yield spark
@@ -168,7 +169,7 @@ def spark_session(
         _forget_jvm()
         if not had_artifacts:
             with suppress(OSError):  # not there, or another session uses it
-                _ARTIFACTS.rmdir()
+                artifacts.rmdir()
 
 
 def default_cores() -> int:
@@ -186,12 +187,20 @@ def _settings(conf: Mapping[str, str], jars: list[Path]) -> dict[str, str]:
     is_local = master.startswith("local")
     return {
         **_CONF,
+        "spark.hadoop.fs.permissions.umask-mode": _umask(),
         **(_LOCAL_CONF if is_local else {"spark.jars": ",".join(map(str, jars))}),
         "spark.master": master,
         "spark.sql.shuffle.partitions": str(_local_cores(master)),
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         **conf,
     }
+
+
+def _umask() -> str:
+    """Return the umask of this process: the file system of Hadoop has its own, 022."""
+    mask = os.umask(0o077)  # it can only be read by setting it
+    os.umask(mask)
+    return f"{mask:03o}"
 
 
 def _local_cores(master: str) -> int:

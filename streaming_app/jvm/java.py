@@ -68,7 +68,12 @@ def java_version(executable: Path) -> int | None:
 def _ask_version(executable: Path) -> int | None:
     try:
         result = subprocess.run(  # noqa: S603 - the user's own Java
-            [executable, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
+            [executable, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_SECONDS,
+            check=True,
+            cwd=executable.parent,  # Java does not start in a directory that was deleted
         )
     except (OSError, subprocess.SubprocessError):
         return None

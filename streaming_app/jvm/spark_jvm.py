@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import javaproperties
@@ -68,8 +69,13 @@ class SparkJvm:
             log = files.enter_context(log_file.open("ab"))
             files.enter_context(_submit_arguments(file))
             # Its own session: Ctrl-C in a terminal is for the job alone, which ends the JVM.
-            streams = {"stdout": log, "stderr": log, "start_new_session": True}
-            gateway: Any = launch_gateway(popen_kwargs=streams)  # type: ignore[no-untyped-call] # it has no types
+            options_of_process = {
+                "stdout": log,
+                "stderr": log,
+                "start_new_session": True,
+                "cwd": working_directory(log_file.parent),
+            }
+            gateway: Any = launch_gateway(popen_kwargs=options_of_process)  # type: ignore[no-untyped-call] # it has no types
         self._gateway, self._process = gateway, gateway.proc
         return gateway
 
@@ -103,6 +109,15 @@ class SparkJvm:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def working_directory(fallback: Path) -> Path:
+    """Return the working directory, or `fallback` if it cannot be written: Spark 4.0 makes a directory there."""
+    try:
+        with TemporaryDirectory(dir=Path.cwd()):
+            return Path.cwd()
+    except OSError:
+        return fallback.absolute()
 
 
 def collector_option(options: Sequence[str] = ()) -> list[str]:

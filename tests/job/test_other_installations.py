@@ -1,7 +1,11 @@
-"""What another Spark, Hadoop or Spark Connect left in the environment does not matter to the job."""
+"""The job runs in the environments of other software, of services and of careful administrators."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +54,50 @@ def test_a_job_runs_where_the_environment_is_of_another_spark(
     assert f"Warning: SPARK_HOME ({other}) has no Spark " in ran.stdout + ran.stderr
     rows = WarehouseReader(tmp_path / "warehouse").rows(f"SELECT state FROM groups WHERE group_id = {quote(group)}")
     assert rows == [{"state": "NotReady"}]
+
+
+@pytest.mark.broker
+def test_a_job_whose_directory_cannot_be_written_runs_and_its_files_have_the_umask_of_the_process(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    SimulatedMember(client, unique("app"), topology(subtopology("0", source_topics=["missing"]))).join()
+    before = os.umask(0o027)
+    try:
+        ran = run_job(broker.bootstrap_server, tmp_path / "warehouse", cwd=Path("/proc"))
+    finally:
+        os.umask(before)
+    assert ran.returncode == 0, ran
+    files = [file for file in (tmp_path / "warehouse").rglob("*") if file.is_file()]
+    assert len(files) > 20
+    assert [file for file in files if file.stat().st_mode & 0o027] == []
+
+
+@pytest.mark.parametrize("descriptor", [0, 1, 2])
+def test_a_command_whose_parent_closed_a_standard_stream_has_one_that_leads_nowhere(
+    tmp_path: Path, descriptor: int
+) -> None:
+    code = (
+        "import os, pathlib, sys\n"
+        "from streaming_app.cli.standard_streams import open_standard_streams\n"
+        "open_standard_streams()\n"
+        "print('to stdout', flush=True); print('to stderr', file=sys.stderr, flush=True); sys.stdin.read()\n"
+        "pathlib.Path(sys.argv[1]).write_text(' '.join(os.readlink(f'/proc/self/fd/{n}') for n in range(3)))\n"
+    )
+    found = tmp_path / "found"
+    command = shlex.join([sys.executable, "-c", code, str(found)])
+    ran = subprocess.run(
+        ["sh", "-c", f"exec {command} {descriptor}>&-"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=True,
+        timeout=60,
+    )
+    assert (ran.stdout, ran.stderr) == (
+        "" if descriptor == 1 else "to stdout\n",
+        "" if descriptor == 2 else "to stderr\n",
+    )
+    assert found.read_text("utf-8").split()[descriptor] == "/dev/null"
 
 
 def test_a_setting_with_which_spark_does_not_start_is_in_the_line_about_it(

@@ -1,0 +1,24 @@
+"""The standard streams of a process whose parent closed some: else the next file that is opened takes their number."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def open_standard_streams() -> None:
+    """Open on the null device what is closed of stdin, stdout and stderr. To be called before files are opened."""
+    for descriptor in range(3):
+        if not _is_open(descriptor):
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - it takes the lowest free number
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True

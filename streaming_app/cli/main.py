@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-from streaming_app.cli.standard_streams import open_standard_streams
+from streaming_app.standard_streams import open_standard_streams
 
 COMMANDS = (
     "run",

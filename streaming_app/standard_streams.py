@@ -7,13 +7,15 @@ import sys
 
 
 def open_standard_streams() -> None:
-    """Open on the null device what is closed of stdin, stdout and stderr. To be called before files are opened."""
+    """Open on the null device what is closed of the three. To be called before files are opened.
+
+    `sys.stdin` stays None if it is closed, so that a command that is to read it can refuse.
+    """
     for descriptor in range(3):
         if not _is_open(descriptor):
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - it takes the lowest free number
-    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
-    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
-    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
 
 
 def _is_open(descriptor: int) -> bool:

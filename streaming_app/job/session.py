@@ -19,6 +19,7 @@ from streaming_app.escapes import escape_lines
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.jvm.class_archive import archive_option
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
+from streaming_app.jvm.log_line import last_line
 from streaming_app.jvm.spark_home import use_spark_home
 from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, working_directory
@@ -43,6 +44,7 @@ logger.stop.name = org.apache.spark.sql.execution.streaming.MicroBatchExecution
 logger.stop.level = error
 """
 
+_JVM_EXITED = "JAVA_GATEWAY_EXITED"
 _EXIT_SECONDS = 5.0  # a JVM that crashed has exited within this time after its connection broke
 _ARTIFACTS = "artifacts"  # Spark 4.0 makes it in the working directory, and no setting moves it
 _CLOSE_SECONDS = 2.0  # how long a JVM may take to exit after its session was stopped
@@ -112,6 +114,7 @@ def start_spark(
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    log_start = log_file.stat().st_size if log_file.exists() else 0
     try:
         if SparkContext._gateway is None:  # noqa: SLF001 - it has no public name
             options = [*archive_option(jars), _log_option(log_file)]
@@ -124,7 +127,14 @@ def start_spark(
                 builder = builder.config(name, value)
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
-        raise JobError(f"Spark did not start: {java_error_message(error)} (see {log_file})") from None
+        raise JobError(f"Spark did not start: {_cause(error, log_file, log_start)} (see {log_file})") from None
+
+
+def _cause(error: Exception, log_file: Path, log_start: int) -> str:
+    """Return why Spark did not start; of a JVM that exits before it answers, only its log says it."""
+    if _JVM_EXITED in str(error):
+        return last_line(log_file, "Error", "Exception", start=log_start)
+    return java_error_message(error)
 
 
 def _raise_if_set(stop: threading.Event | None) -> None:

@@ -27,6 +27,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from streaming_app.jvm.jars import cache_directory
 from streaming_app.jvm.java import identify, java_version
+from streaming_app.jvm.log_line import last_line
 from streaming_app.jvm.spark_home import spark_home
 from streaming_app.jvm.spark_java import spark_java_home
 from streaming_app.jvm.spark_jvm import collector_option
@@ -107,7 +108,7 @@ def make_archive(
             names.write_bytes(gzip.decompress(classes.read_bytes()))
             _run(_command(jars, names, archive), log, is_stopping)
             if not archive.is_file():
-                raise SetupError(f"Java made no archive of classes: {_last_line(log)}")
+                raise SetupError(f"Java made no archive of classes: {last_line(log)[:_MAX_CAUSE]}")
             archive.replace(path)
             _remove_unused(path.parent)
     except Timeout:
@@ -157,11 +158,6 @@ def _run(command: list[str], log: Path, is_stopping: Callable[[], bool]) -> None
         if process.poll() is None:
             os.killpg(process.pid, 9)
             process.wait()
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text("utf-8", "replace").strip().splitlines()
-    return lines[-1][:_MAX_CAUSE] if lines else "no reason given"
 
 
 def _remove_unused(directory: Path) -> None:

@@ -13,10 +13,11 @@ import javaproperties
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars
 from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.jvm.log_line import last_line
 from streaming_app.sandbox.broker_config import broker_configuration
 from streaming_app.sandbox.jvm_command import jvm_command
 from streaming_app.sandbox.managed_process import ManagedProcess
-from streaming_app.sandbox.process import Process, last_line
+from streaming_app.sandbox.process import Process
 from streaming_app.sandbox.readiness_wait import HOST, BrokerTimeoutError, reserve_port, wait_until_ready
 
 START_SECONDS = 60.0

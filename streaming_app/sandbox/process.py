@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streaming_app.errors import SetupError
+from streaming_app.jvm.log_line import last_line
 from streaming_app.sandbox import watchdog
 
 _MARGIN_SECONDS = 10.0  # what the watchdog itself may take in addition to the grace period
@@ -68,11 +69,3 @@ class Process:
             self.kill(9)
             self._watchdog.kill()
             self._watchdog.wait()
-
-
-def last_line(log_file: Path, *words: str) -> str:
-    """Return the last line of a log that contains one of `words`; without such a line, the last line of all."""
-    lines = [line.strip() for line in log_file.read_text(encoding="utf-8", errors="replace").splitlines()]
-    lines = [line for line in lines if line]
-    matching = [line for line in lines if any(word in line for word in words)]
-    return (matching or lines or ["nothing was logged"])[-1]

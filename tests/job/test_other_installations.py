@@ -110,3 +110,11 @@ def test_a_setting_with_which_spark_does_not_start_is_in_the_line_about_it(
     line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
     assert line.startswith("Error: Spark did not start: ")
     assert f"{tmp_path}/missing" in line
+
+
+def test_what_spark_submit_says_before_it_ends_is_in_the_line_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--no-such-option pyspark-shell")
+    line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
+    assert line.startswith("Error: Spark did not start: Error: Unrecognized option: --no-such-option")

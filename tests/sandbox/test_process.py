@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.sandbox.process import Process, last_line
+from streaming_app.sandbox.process import Process
 
 IGNORES_SIGTERM = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started', flush=True); time.sleep(60)"
@@ -75,14 +75,3 @@ print(process.pid, flush=True)
     while (is_running := Path(f"/proc/{pid}").exists()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not is_running
-
-
-@pytest.mark.parametrize(
-    ("log", "line"),
-    [("a\nan ERROR b\nc\n", "an ERROR b"), ("a\n\nb\n\n", "b"), ("", "nothing was logged")],
-)
-def test_the_last_line_of_a_log_is_the_last_one_with_an_error_if_there_is_one(
-    log: str, line: str, tmp_path: Path
-) -> None:
-    (tmp_path / "log").write_text(log)
-    assert last_line(tmp_path / "log", "ERROR") == line

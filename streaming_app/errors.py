@@ -43,5 +43,7 @@ def java_error_message(error: Exception) -> str:
     java = getattr(error, "java_exception", None)
     while java is not None and java.getCause() is not None:
         java = java.getCause()
-    message = str((java.getMessage() or java.getClass().getName()) if java is not None else error)
-    return next(iter(message.splitlines()), type(error).__name__)
+    if java is None:
+        return next(iter(str(error).splitlines()), type(error).__name__)
+    kind, message = java.getClass().getSimpleName(), next(iter(str(java.getMessage() or "").splitlines()), "")
+    return message if " " in message else f"{kind}: {message}" if message else kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 import click
@@ -40,6 +41,8 @@ COMMANDS = (
 def main(context: click.Context) -> None:
     """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
     open_standard_streams()
+    if sys.flags.optimize:
+        raise click.ClickException("kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O")
     if context.invoked_subcommand is None:
         click.echo(
             """\

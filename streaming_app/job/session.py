@@ -14,6 +14,8 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import javaproperties
+
 from streaming_app.errors import JobError, java_error_message
 from streaming_app.escapes import escape_lines
 from streaming_app.job.stopping import StopRequestedError
@@ -57,6 +59,9 @@ _CONF = {
     # Spark's default way of listing topics omits internal ones: it would read nothing, without an error.
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.session.timeZone": "UTC",
+    # A user's `spark-defaults.conf` applies, too; these would change the columns, or leave a database in the directory.
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.catalogImplementation": "in-memory",
     # Micro-batches are small: planning, tasks and log replay cost more than the rows.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks
@@ -98,7 +103,6 @@ def start_spark(
     Java or the jars cannot be fetched, JobError when Spark does not start, StopRequestedError if `stop` is set.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers run the first python3 on the PATH
     for warning in filter(None, (version_warning(), use_spark_home())):
         if progress:
             progress(f"Warning: {warning}")
@@ -109,6 +113,8 @@ def start_spark(
     settings = _settings(unused | dict(conf or {}), jars)
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # the one that has this package
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the first python3 on their PATH
     from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
     from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -224,7 +230,7 @@ def _local_cores(master: str) -> int:
 def _log_option(log_file: Path) -> str:
     """Write the settings of the JVM's log, and return Java's option that names their file."""
     log4j = log_file.with_suffix(".log4j2.properties")
-    log4j.write_text(_LOG4J.format(path=log_file), "utf-8")
+    log4j.write_text(_LOG4J.format(path=javaproperties.escape(str(log_file))), "ascii")
     return f"-Dlog4j2.configurationFile={log4j.absolute().as_uri()}"
 
 

@@ -200,7 +200,7 @@ def _login_failure(error: Exception, settings: Mapping[str, Any], *, got_api_ver
         return MECHANISM_NOT_ENABLED, message
     if isinstance(error, SaslAuthenticationFailedError):
         return CREDENTIALS_REJECTED, message
-    if failure := _tls_failure(message):
+    if str(settings.get("security_protocol", "")).endswith("SSL") and (failure := _tls_failure(message)):
         return failure
     if mechanism and got_api_versions:  # closed after the login; kafka-python drops the reason that came right before
         return CREDENTIALS_REJECTED, f"they are wrong, or the listener does not enable sasl.mechanism {mechanism}"

@@ -8,7 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
 class UnknownColumnError(Exception):
-    """The table has a column that this release does not know, or with another type; the text is the column's name."""
+    """The table has a column that this release does not know, or knows with another type; the text says which."""
 
 
 def missing_columns(actual: DataType, expected: DataType, path: str = "") -> Iterator[tuple[str, str]]:
@@ -19,7 +19,7 @@ def missing_columns(actual: DataType, expected: DataType, path: str = "") -> Ite
     if isinstance(actual, StructType) and isinstance(expected, StructType):
         existing = {field.name: field.dataType for field in actual}
         if unknown := sorted(existing.keys() - set(expected.names)):
-            raise UnknownColumnError(_join(path, unknown[0]))
+            raise UnknownColumnError(f"{_join(path, unknown[0])} that this release does not know")
         for field in expected:
             name = _join(path, field.name)
             if field.name in existing:
@@ -31,7 +31,7 @@ def missing_columns(actual: DataType, expected: DataType, path: str = "") -> Ite
     elif isinstance(actual, MapType) and isinstance(expected, MapType):
         yield from missing_columns(actual.valueType, expected.valueType, _join(path, "value"))
     elif actual != expected:
-        raise UnknownColumnError(path)
+        raise UnknownColumnError(f"{path} of type {actual.simpleString()}, and not {expected.simpleString()}")
 
 
 def _join(path: str, name: str) -> str:

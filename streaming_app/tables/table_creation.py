@@ -44,6 +44,8 @@ _TABLE_PROPERTIES = {
     "log_ends": _REPLACED,
     "task_copies": _REPLACED,
 }
+_DEFAULTS = "spark.databricks.delta.properties.defaults."
+"""Settings of users that Delta would make properties of our tables, such as features that delta-rs does not write."""
 _BY_SPARK = {one.name for one in tables()} - set(_TABLE_PROPERTIES)
 """The tables with deletion vectors: for those delta-rs adds features to a table that Delta 4.0 does not need."""
 _MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
@@ -61,6 +63,8 @@ def prepare_tables(spark: SparkSession, warehouse: Location, files: Files) -> se
 
     try:
         missing = missing_tables(warehouse)
+        for name in [name for name in spark.conf.getAll if name.startswith(_DEFAULTS)]:
+            spark.conf.unset(name)
         for definition in missing:
             _remove_empty_log(warehouse / definition.name, files)
             _create(spark, warehouse / definition.name, definition)
@@ -112,7 +116,7 @@ def _upgrade(spark: SparkSession, location: Location, definition: Table) -> None
             spark.sql(f"ALTER TABLE delta.{identifier(location)} ADD COLUMNS ({column} {column_type})")
     except UnknownColumnError as error:
         raise JobError(
-            f"{location} has a column {error} that this release does not know: use the release that created it"
+            f"{location} has a column {error}: use the release that created it, or another --warehouse"
         ) from None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
@@ -47,6 +48,7 @@ def test_a_job_runs_where_the_environment_is_of_another_spark(
         ("SPARK_API_MODE", "connect"),
         ("SPARK_CONNECT_MODE_ENABLED", "1"),
         ("PYSPARK_DRIVER_PYTHON", "jupyter"),
+        ("PYSPARK_PYTHON", "/nonexistent/python"),
     ):
         monkeypatch.setenv(name, str(value))
     ran = run_job(broker.bootstrap_server, tmp_path / "warehouse")
@@ -118,3 +120,42 @@ def test_what_spark_submit_says_before_it_ends_is_in_the_line_about_it(
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--no-such-option pyspark-shell")
     line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
     assert line.startswith("Error: Spark did not start: Error: Unrecognized option: --no-such-option")
+
+
+@pytest.mark.broker
+def test_defaults_of_another_spark_do_not_change_the_tables(
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = unique("app")
+    SimulatedMember(client, group, topology(subtopology("0", source_topics=["missing"]))).join()
+    settings = {
+        "spark.master": "yarn",
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",
+        "spark.sql.catalogImplementation": "hive",
+        "spark.databricks.delta.properties.defaults.enableRowTracking": "true",
+        "spark.databricks.delta.properties.defaults.columnMapping.mode": "name",
+    }
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{n} {v}\n" for n, v in settings.items()), "utf-8")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    place = tmp_path / "Größe #1"
+    ran = run_job(broker.bootstrap_server, place / "warehouse", cwd=tmp_path)
+    assert ran.returncode == 0, ran
+    table = DeltaTable(str(place / "warehouse" / "groups"))
+    assert set(table.protocol().writer_features or ()) <= {"deletionVectors", "invariants", "appendOnly"}
+    assert not any("rowTracking" in name or "columnMapping" in name for name in table.metadata().configuration)
+    rows = WarehouseReader(place / "warehouse").rows(f"SELECT state FROM groups WHERE group_id = {quote(group)}")
+    assert rows == [{"state": "NotReady"}]
+    assert {one.name for one in tmp_path.iterdir()} == {"spark-defaults.conf", place.name}, "nothing was left elsewhere"
+
+
+def test_without_assertions_a_command_says_that_it_does_not_work() -> None:
+    code = "from streaming_app.cli.main import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-O", "-c", code, "list"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == ("Error: kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O\n")

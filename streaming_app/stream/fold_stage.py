@@ -40,9 +40,9 @@ def fold_stream(
     With `topics`, groups that are NotReady get the reason, and those whose reason changed come out even without a
     record.
     """
-    ready: list[_Folded] = []
+    ready: list[Folded] = []
     for _, rows in groupby(_rows(batches), key=itemgetter(0)):
-        for folded in _fold_group(rows, options, topics):
+        for folded in fold_group(rows, options, topics):
             ready.append(folded)
             if len(ready) >= _ROWS_PER_BATCH:
                 yield _to_arrow(ready, schema, options)
@@ -94,14 +94,14 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[LogRow]:
 
 
 @dataclass
-class _Folded:
+class Folded:
     """A row to write, and the records that it was made of, in case it cannot be written."""
 
     row: dict[str, Any]
     records: Sequence[LogRow] = ()
 
 
-def _fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[_Folded]:
+def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[Folded]:
     """Yield the folded row of one group, after rows of undecodable records alone where there are very many of those."""
     one = _Group(options)
     for row in rows:
@@ -113,11 +113,11 @@ def _fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLooku
         if record is not None:
             one.add(Raw(partition or 0, row, record))
         if len(one.outcome.undecodable) >= _ROWS_PER_BATCH:
-            yield _Folded(one.outcome.without_group())
+            yield Folded(one.outcome.without_group())
     if one.close(topics):
         yield one.folded()
     elif one.outcome.decoded or one.outcome.undecodable:
-        yield _Folded(one.outcome.without_group())
+        yield Folded(one.outcome.without_group())
 
 
 class _Group:
@@ -180,10 +180,10 @@ class _Group:
         _set_reason(self._group.fold, topics)
         return self._group.fold.touched
 
-    def folded(self) -> _Folded:
+    def folded(self) -> Folded:
         """Return the row to write."""
         assert self._group is not None  # noqa: S101 - `close` said so
-        return _Folded(self.outcome.with_group(self._group.fold), [raw.row for raw in self._group.kept])
+        return Folded(self.outcome.with_group(self._group.fold), [raw.row for raw in self._group.kept])
 
 
 def _set_reason(fold: Fold, topics: TopicLookup | None) -> None:
@@ -208,7 +208,7 @@ def _set_reason(fold: Fold, topics: TopicLookup | None) -> None:
     fold.set_not_ready_reason(reason)
 
 
-def _to_arrow(folded: Sequence[_Folded], schema: pa.Schema, options: FoldOptions) -> pa.RecordBatch:
+def _to_arrow(folded: Sequence[Folded], schema: pa.Schema, options: FoldOptions) -> pa.RecordBatch:
     """Return the rows as a batch. The records of a group whose row Arrow cannot hold go to quarantine instead."""
     try:
         return pa.RecordBatch.from_pylist([one.row for one in folded], schema)
@@ -229,7 +229,7 @@ def _arrow_error(row: dict[str, Any], schema: pa.Schema) -> Exception | None:
     return None
 
 
-def _refused_row(folded: _Folded, schema: pa.Schema, options: FoldOptions) -> dict[str, Any]:
+def _refused_row(folded: Folded, schema: pa.Schema, options: FoldOptions) -> dict[str, Any]:
     outcome = GroupOutcome(options)
     outcome.decoded, outcome.drifted = folded.row["decoded"], folded.row["drifted"]
     outcome.undecodable = folded.row["undecodable"]

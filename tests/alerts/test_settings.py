@@ -18,7 +18,8 @@ class File(BaseModel):
     alerts: AlertSettings
 
 
-OFF = {rule.name: {"enabled": False} for rule in (*RULES_FOR_GROUPS, *RULES_FOR_DIFFERING_GROUPS)}
+WATCHING = [*(rule.name for rule in RULES_FOR_GROUPS), *(rule.name for rule in RULES_FOR_DIFFERING_GROUPS)]
+OFF = {name: {"enabled": False} for name in WATCHING}
 ON = {"StreamsGroupEmpty": {"enabled": True}}
 
 

@@ -17,7 +17,8 @@ from streaming_app.checks.machine import (
     heap_bytes,
     judge_memory,
 )
-from streaming_app.checks.result import FAILED, OK, WARNING
+from streaming_app.checks.result import FAILED, OK, WARNING, ok
+from streaming_app.errors import SetupError
 from streaming_app.jvm.tested_versions import SparkAndDelta
 from streaming_app.sandbox.readiness_wait import reserve_port
 
@@ -97,7 +98,7 @@ def test_a_directory_of_temporary_files_that_allows_no_libraries_is_a_failure(
 
 def test_a_missing_java_is_one_failure_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_java() -> Path:
-        raise machine.SetupError("No Java 17 to 23 found: install one")
+        raise SetupError("No Java 17 to 23 found: install one")
 
     monkeypatch.setattr(machine, "find_java", no_java)
     results = {result.check: result for result in check_machine({}, None)}
@@ -108,6 +109,6 @@ def test_a_missing_java_is_one_failure_that_says_what_to_install(monkeypatch: py
 
 def test_untested_versions_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming_app.jvm.jar_sets.installed", lambda: SparkAndDelta("4.0.5", "4.0.1"))
-    monkeypatch.setattr(machine, "_check_jars", lambda _: machine.ok("jars", ""))
+    monkeypatch.setattr(machine, "_check_jars", lambda _: ok("jars", ""))
     results = {result.check: result for result in check_machine({}, None)}
     assert results["versions"].status == WARNING

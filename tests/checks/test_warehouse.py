@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from streaming_app.checks import warehouse
 from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.checks.warehouse import check_warehouse
 from streaming_app.job_status import JobStatus
@@ -37,7 +36,7 @@ def test_a_warehouse_that_cannot_be_written_fails(tmp_path: Path, monkeypatch: p
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(warehouse.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
     result = results(tmp_path)["warehouse"]
     assert result.status == FAILED
     assert "Permission denied" in result.text

@@ -99,7 +99,7 @@ def main() -> None:
         for number, seed in enumerate(seeds()):
             corpus.joinpath(f"seed-{number}").write_bytes(seed)
     # Readers are generated during the run: they have to be instrumented then.
-    decoder.compile_reader = lambda layout, part: atheris.instrument_func(compile_reader(layout, part))
+    vars(decoder)["compile_reader"] = lambda layout, part: atheris.instrument_func(compile_reader(layout, part))
     atheris.Setup(sys.argv, test_one_input)
     atheris.Fuzz()
 

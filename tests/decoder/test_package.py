@@ -71,7 +71,7 @@ def test_a_record_accepts_no_other_attributes() -> None:
     record = decode(bytes.fromhex("0011 0001 67"), None)
 
     with pytest.raises(AttributeError):
-        record.other = 1
+        record.other = 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", offsets_decoder.__all__)

@@ -11,7 +11,8 @@ from typing import Any
 from schemas.table_definitions import table
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
-from streaming_app.stream.fold_stage import _fold_group, _Row
+from streaming_app.stream.fold_stage import fold_group
+from streaming_app.stream.group_fold import LogRow
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.outputs import APPENDED
 from tests.faults.harness import CLUSTER, PARTITIONS, TOPIC, UNKNOWN_TYPE
@@ -28,7 +29,7 @@ def read_afresh(log: Iterable[RawRecord]) -> Mapping[str, Rows]:
     tables: dict[str, Rows] = {"groups": [], **{output.table: [] for output in APPENDED}}
     records = sorted(map(_row, (raw for raw in log if raw.record_type in _READ)), key=itemgetter(0, 1))
     for _, of_group in groupby(records, key=itemgetter(0)):
-        for folded in _fold_group(of_group, options, None):
+        for folded in fold_group(of_group, options, None):
             row = folded.row
             if row["group_id"] is not None:
                 tables["groups"].append({name: row[name] for name in table("groups").names})
@@ -41,7 +42,7 @@ def read_afresh(log: Iterable[RawRecord]) -> Mapping[str, Rows]:
     return tables
 
 
-def _row(raw: RawRecord) -> _Row:
+def _row(raw: RawRecord) -> LogRow:
     group_bytes = raw.key[4 : 4 + int.from_bytes(raw.key[2:4], "big")]
     at = _EPOCH + timedelta(milliseconds=raw.timestamp_ms)
     return group_bytes, raw.offset, raw.partition, at, raw.key, raw.value, None

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from streaming_app.jvm import progress_line
 from streaming_app.jvm.progress_line import ProgressLine
 
 
@@ -26,7 +25,7 @@ def test_a_terminal_shows_one_line_that_is_erased_at_the_end(monkeypatch: pytest
 
 def test_a_log_gets_few_lines_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(progress_line.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     lines: list[str] = []
     with ProgressLine(lines.append) as line:
         for tenth in range(600):

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -22,6 +23,7 @@ from streaming_app.metrics.document import PAGE, page
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
+from streaming_app.metrics.metric import Metric
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
 from streaming_app.web.app import make_app
@@ -74,7 +76,9 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 def test_a_scrape_has_every_defined_metric_with_its_type_its_help_and_its_labels(scrape: Scrape) -> None:
     families = {family.name: family for family in parse(scrape())}
-    for metric, is_group_metric in [*((m, False) for m in JOB_METRICS), *((m, True) for m in GROUP_METRICS)]:
+    defined: list[tuple[Metric[Any], bool]] = [(metric, False) for metric in JOB_METRICS]
+    defined += [(metric, True) for metric in GROUP_METRICS]
+    for metric, is_group_metric in defined:
         family = families.pop(metric.name.removesuffix("_total"))
         assert family.type == {"info": "gauge"}.get(metric.type, metric.type), metric.name
         assert family.documentation == metric.help
@@ -236,5 +240,6 @@ def test_the_group_cache_is_a_source_of_groups(tmp_path: Path) -> None:
 def test_the_page_of_all_metrics_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page(), "python -m streaming_app.metrics.document"
     names = [line.split("`")[1] for line in page().splitlines() if line.startswith("| `")]
-    assert names == [metric.name for metric in (*JOB_METRICS, *GROUP_METRICS, *LAG_METRICS)]
+    defined: list[tuple[Metric[Any], ...]] = [JOB_METRICS, GROUP_METRICS, LAG_METRICS]
+    assert names == [metric.name for metrics in defined for metric in metrics]
     assert len(names) == len(set(names))

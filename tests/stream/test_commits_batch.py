@@ -13,7 +13,8 @@ import pytest
 import streaming_app
 from offsets_decoder import encode
 from streaming_app.stream import commits_batch
-from streaming_app.stream.commits_batch import CommitsBatchWriter, CommitsOutcome
+from streaming_app.stream.batch_outcome import CommitsOutcome
+from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.newest_tables import NAMES, NewestTables

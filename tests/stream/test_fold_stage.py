@@ -13,9 +13,9 @@ from offsets_decoder import encode
 from schemas.table_definitions import table
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
-from streaming_app.stream import fold_stage, group_fold
+from streaming_app.stream import group_fold
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.outcome import FoldOptions, GroupOutcome
 from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL
 from tests.warehouses import arrow_schema, arrow_type
 
@@ -145,8 +145,8 @@ def test_a_row_that_arrow_cannot_hold_puts_its_records_into_quarantine(monkeypat
         row = with_group(self, fold)
         return row | {"group_epoch": 1 << 40} if row["group_id"] == "bad" else row
 
-    with_group = fold_stage.GroupOutcome.with_group
-    monkeypatch.setattr(fold_stage.GroupOutcome, "with_group", too_large)
+    with_group = GroupOutcome.with_group
+    monkeypatch.setattr(GroupOutcome, "with_group", too_large)
     folded = fold(records([*group("bad"), *group("good")]))
     assert set(by_id(folded)) == {"good"}
     (alone,) = [row for row in folded if row["group_id"] is None]

@@ -47,7 +47,7 @@ class VerifyHarness:
     """
 
     def __init__(self, **values: list[Any]) -> None:
-        self.values = {"listed": [[G]], "ends": [10], "processed": [10], **values}
+        self.values: dict[str, list[Any]] = {"listed": [[G]], "ends": [10], "processed": [10], **values}
         self.seconds = 0.0
         self.progress: list[str] = []
 

@@ -221,7 +221,7 @@ JOB_DIFFERENCES = [(rule, wrong) for rule, cases in WRONG_JOB.items() for wrong,
 
 def test_every_rule_has_a_case() -> None:
     in_other_tests = {"StreamsGroupRebalanceStorm", "StreamsGroupUnavailable", "StreamsGroupsDescriptionsMissing"}
-    in_other_tests |= {rule.name for rule in (*RULES_FOR_COPIES, *RULES_FOR_LAG)}
+    in_other_tests |= {rule.name for rule in RULES_FOR_COPIES} | {rule.name for rule in RULES_FOR_LAG}
     assert {*WRONG, *WRONG_JOB, *in_other_tests, SELF_CHECK} == {*RULES}
     kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS)
     kinds = (*kinds, RULES_FOR_COPIES, RULES_FOR_LAG)

@@ -19,7 +19,15 @@ from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_outcome import CommitsOutcome
 from streaming_app.stream.batch_records import FEW_BYTES, SIZE, read_few
 from streaming_app.stream.group_types import MetadataRecord, type_changes
-from streaming_app.stream.newest_records import GROUP_TYPES, find_newest, take_newest, wanted_records
+from streaming_app.stream.newest_records import (
+    COLUMNS,
+    GROUP_TYPES,
+    HASH_OF_ONE_KEY,
+    find_newest,
+    find_newest_by_key,
+    take_newest,
+    wanted_records,
+)
 from streaming_app.stream.newest_rows import (
     DRIFTED,
     ROWS_DDL,
@@ -89,7 +97,7 @@ class CommitsBatchWriter:
         most = self._offsets.most_records(batch_id)
         few = read_few(wanted_records(batch), most) if most is not None else None
         if few is None:
-            outcome = self._write_newest(find_newest(batch), written_by)
+            outcome = self._write_newest(batch, written_by)
         else:
             self._check_topic()
             outcome = self._write_few(take_newest(few), written_by)
@@ -100,14 +108,25 @@ class CommitsBatchWriter:
         if self._maintenance:
             self._maintenance.after_batch(wrote=self._weight(written) if written else 0)
 
-    def _write_newest(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
+    def _write_newest(self, batch: DataFrame, written_by: _Batch) -> CommitsOutcome:
+        outcome = self._write_if(HASH_OF_ONE_KEY, find_newest(batch), written_by)
+        if outcome is None:
+            outcome = self._write_if("true", find_newest_by_key(batch), written_by)
+        return outcome or CommitsOutcome()
+
+    def _write_if(self, condition: str, newest: DataFrame, written_by: _Batch) -> CommitsOutcome | None:
+        """Write these records if the condition is true of each of them."""
         newest = newest.persist()
         try:
-            (size,) = newest.selectExpr("count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes").collect()
+            columns = "count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes", f"every({condition}) AS valid"
+            (found,) = newest.selectExpr(*columns).collect()
             self._check_topic()
-            if not size["records"]:
+            if not found["records"]:
                 return CommitsOutcome()
-            if size["records"] <= _FEW_RECORDS and size["bytes"] <= FEW_BYTES:
+            if not found["valid"]:
+                return None
+            newest = newest.select(*COLUMNS)
+            if found["records"] <= _FEW_RECORDS and found["bytes"] <= FEW_BYTES:
                 return self._write_few(newest.toArrow(), written_by)
             return self._write_many(newest, written_by)
         finally:

@@ -2,8 +2,9 @@
 
 Both read the same `__consumer_offsets`: many commits of groups whose topics do not exist, and those of groups that read
 topics of this broker, whose lag both show. kminion reads everything at each start, and is done when `/ready` says so;
-the job is when both of its streams have caught up, at its first start and at a later one. At the end the lag of both is
-compared, partition by partition.
+the job is when both of its streams have caught up, at its first start and at a later one. A process that starts Spark
+and only counts the records shows how much of that is Spark. At the end the lag of both is compared, partition by
+partition.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
+
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming_app.sandbox.readiness_wait import reserve_port
 from streaming_app.tables.reader import WarehouseReader
@@ -38,6 +42,7 @@ _TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
 _GROUPS = 20
 _SECONDS = 600.0
 _STREAMS = 2  # of the job
+_COUNT = "Spark's bare count"
 _ADMIN = "__admin_client"  # the client id with which a broker lets clients write to internal topics
 _SERIES = re.compile(r"kminion_kafka_consumer_group_topic_partition_lag\{(.*?)\} (\S+)")
 Lag = dict[tuple[str, str, int], int]
@@ -57,21 +62,32 @@ def run(harness: Harness, commits: int, keys: int) -> None:
     if isinstance(program, str):
         print(f"kminion: skipped, {program}", flush=True)
         return
-    lag = _commit(harness)
+    lag = _commit(harness)  # the first commit of all makes the broker create the topic
+    # Compaction would remove half of the records while others still have to read them.
+    _configure(harness, {"min.compaction.lag.ms": str(86_400_000)})
     partitions = len(harness.client.end_offsets(TOPIC))
     write_commits(harness, TOPIC, commits, keys, partitions=partitions, client_id=_ADMIN)
-    starts: dict[str, list[Start]] = {"kminion": [], "the job, first start": [], "the job, started again": []}
+    starts: dict[str, list[Start]] = {
+        "kminion": [],
+        _COUNT: [],
+        "the job, first start": [],
+        "the job, started again": [],
+    }
     for number in range(ROUNDS):
         wanted = lag if number == ROUNDS - 1 else {}
         for label, each in starts.items():
             if label == "kminion":
                 each.append(_start_kminion(harness, program, wanted))
+            elif label == _COUNT:
+                each.append(_start_count(harness))
             else:
                 each.append(_start_job(harness, harness.directory / f"kminion-{number}", wanted))
             print(f"round {number}, {label}: {each[-1].seconds:.1f} s", flush=True)
     seconds = {label: [one.seconds for one in each] for label, each in starts.items()}
     print_rounds(f"{commits:,} commits of {keys:,} keys", seconds, commits)
     for label, each in starts.items():
+        if label == _COUNT:
+            continue
         megabytes = statistics.median(one.megabytes for one in each)
         wrong = {key: value for key, value in lag.items() if each[-1].lag.get(key) != value}
         right = f"the lag of {len(lag) - len(wrong):,} of {len(lag):,} partitions is right"
@@ -116,6 +132,10 @@ def _commit(harness: Harness) -> Lag:
     return lag
 
 
+def _configure(harness: Harness, configs: dict[str, str]) -> None:
+    harness.client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
+
+
 def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
     with reserve_port() as free:
         port = free.getsockname()[1]
@@ -130,6 +150,16 @@ def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
     with _running(harness.directory / "kminion.log", [str(program)], settings) as pid:
         assert wait_until(lambda: answers(f"{url}/ready"), _SECONDS)
         return Start(time.monotonic() - started, _megabytes(pid), _their_lag(url) if wanted else {})
+
+
+def _start_count(harness: Harness) -> Start:
+    """Start a bare Spark session that reads the topic once."""
+    log, output = harness.directory / "kminion-count.log", harness.directory / "kminion-count.txt"
+    command = [sys.executable, "-m", "tests.bench.bare_count", harness.broker.bootstrap_server, TOPIC, str(log)]
+    started = time.monotonic()
+    with _running(output, command, {}) as pid:
+        assert wait_until(lambda: any(word.isdigit() for word in output.read_bytes().split()), _SECONDS)
+        return Start(time.monotonic() - started, _megabytes(pid), {})
 
 
 def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:

@@ -31,6 +31,7 @@ ROUNDS = 3
 FRESHNESS_ROUNDS, FRESHNESS_APPENDS = 2, (4, 10)  # to warm up, and measured
 PARTITIONS_OF_TOPIC, TOPICS = 10, 10
 KEYS_OF_GROUP = PARTITIONS_OF_TOPIC * TOPICS
+_STRIDE = 30_011  # from a key to the next that is written; a prime number, so that all get their turn
 _FLOOD_SECONDS = 1.0  # between two writes of the commits of that time
 
 
@@ -109,12 +110,16 @@ def write_commits(
     partitions: int = PARTITIONS,
     client_id: str = "bench",
 ) -> None:
-    """Write offset commits as 4.4 writes them, through Spark: Python would take minutes. Keys take turns."""
+    """Write offset commits as 4.4 writes them, through Spark: Python would take minutes.
+
+    Each key is written once before one is written again; they are in no order, as groups commit on their own.
+    """
     what = {"offset": 0, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
     _, value = encode(1, {"group": "g", "topic": "t", "partition": 0}, what)
     assert value is not None
-    group, number = f"CAST(id % {keys} / {KEYS_OF_GROUP} AS int)", f"CAST(id % {KEYS_OF_GROUP} AS int)"
-    rows = harness.spark.range(count).selectExpr(
+    group, number = f"CAST(key_number / {KEYS_OF_GROUP} AS int)", f"CAST(key_number % {KEYS_OF_GROUP} AS int)"
+    of_keys = harness.spark.range(count).selectExpr("id", f"id * {_STRIDE} % {keys} AS key_number")
+    rows = of_keys.selectExpr(
         "concat(X'0001000C', CAST(concat('group-', lpad(CAST("
         + group
         + " AS string), 6, '0')) AS binary), X'0007', CAST(concat('topic-', CAST("

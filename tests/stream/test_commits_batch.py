@@ -12,9 +12,10 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
-from streaming_app.stream import commits_batch
+from streaming_app.stream import commits_batch, newest_records
 from streaming_app.stream.batch_outcome import CommitsOutcome
 from streaming_app.stream.commits_batch import CommitsBatchWriter
+from streaming_app.stream.newest_records import find_newest_by_key
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.newest_tables import NAMES, NewestTables
@@ -22,7 +23,7 @@ from streaming_app.tables.reader import WarehouseReader
 from tests.stream.frames import Pair, batch, write_offset_log
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 
@@ -126,6 +127,28 @@ def test_batches_that_one_job_reads_give_the_same_tables(
     monkeypatch.setattr(commits_batch, "find_newest", lambda _: pytest.fail("the batches are small"))
     write_offset_log(empty_warehouse / "_checkpoints" / "default~offsets", [*cuts, len(list(history()))])
     write(spark, empty_warehouse, cuts)
+    assert content(empty_warehouse) == expected
+
+
+@pytest.mark.parametrize(("hash_of_key", "batches"), [(newest_records.HASH, 0), ("length(key)", 2)])
+def test_where_keys_have_the_same_hash_they_are_read_again_by_key(
+    spark: SparkSession,
+    expected: dict[str, list[dict[str, Any]]],
+    empty_warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hash_of_key: str,
+    batches: int,
+) -> None:
+    by_key: list[DataFrame] = []
+
+    def find_by_key(batch: DataFrame) -> DataFrame:
+        by_key.append(batch)
+        return find_newest_by_key(batch)
+
+    monkeypatch.setattr(commits_batch, "find_newest_by_key", find_by_key)
+    monkeypatch.setattr(newest_records, "HASH", hash_of_key)
+    write(spark, empty_warehouse, [])
+    assert len(by_key) == batches
     assert content(empty_warehouse) == expected
 
 

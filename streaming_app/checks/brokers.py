@@ -75,7 +75,8 @@ def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], 
     brokers = sorted(cluster["brokers"], key=lambda broker: broker["broker_id"])
 
     def connect(broker: Mapping[str, Any]) -> Result:
-        name, address = f"broker {broker['broker_id']}", f"{broker['host']}:{broker['port']}"
+        host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
+        name, address = f"broker {broker['broker_id']}", f"{host}:{broker['port']}"
         cause = diagnose.find_cause(address, properties)
         if cause is None:
             return ok(name, f"{address} answers")

@@ -21,11 +21,13 @@ from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location
 from streaming_app.verify.settings import SelfCheckSettings, TaskCopiesSettings
 
-_ADDRESS = re.compile(r"[^\s,:]+:\d+|\[[^\s,\]]+\]:\d+")
+_ADDRESS = re.compile(r"(?:[^\s,:]+|\[[^\s,\]]+\]):(?P<port>\d{1,5})")
+_PORTS = range(1, 65_536)
 
 
 def _check_addresses(text: str) -> str:
-    if not all(_ADDRESS.fullmatch(one) for one in text.split(",")):
+    matches = [_ADDRESS.fullmatch(one) for one in text.split(",")]
+    if not all(matched and int(matched["port"]) in _PORTS for matched in matches):
         raise ValueError(f'must be HOST:PORT, or several separated by commas, not "{text}"')
     return text
 

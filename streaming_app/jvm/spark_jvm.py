@@ -33,6 +33,7 @@ _COLLECTOR = "-XX:+UseSerialGC"
 _CHOOSES_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")  # Java does not start with two of them
 _JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_ASCII_LOCALES = {"C", "POSIX"}
 _OWNER_ONLY = 0o600
 
 
@@ -67,7 +68,7 @@ class SparkJvm:
                 _private_file(log_file.with_suffix(".properties"), javaproperties.dumps(properties, timestamp=False))
             )
             log = files.enter_context(log_file.open("ab"))
-            files.enter_context(_submit_arguments(file))
+            files.enter_context(_variables(file))
             # Its own session: Ctrl-C in a terminal is for the job alone, which ends the JVM.
             options_of_process = {
                 "stdout": log,
@@ -146,15 +147,22 @@ def _private_file(path: Path, text: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _submit_arguments(properties_file: Path) -> Iterator[None]:
-    """Set what PySpark passes to `spark-submit`, before what a user set; `spark-defaults.conf` still applies."""
-    before = os.environ.get(_SUBMIT_ARGS)
+def _variables(properties_file: Path) -> Iterator[None]:
+    """Set what PySpark passes to `spark-submit`, before what a user set; `spark-defaults.conf` still applies.
+
+    And a locale in which Java can open a file whatever its name: in that of `LC_ALL=C`, Python can, and Java cannot.
+    """
     ours = f"--properties-file {shlex.quote(str(properties_file))} --load-spark-defaults"
-    os.environ[_SUBMIT_ARGS] = f"{ours} {before or 'pyspark-shell'}"
+    variables = {_SUBMIT_ARGS: f"{ours} {os.environ.get(_SUBMIT_ARGS) or 'pyspark-shell'}"}
+    if os.environ.get("LC_ALL") in _ASCII_LOCALES:
+        variables["LC_ALL"] = "C.UTF-8"
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_SUBMIT_ARGS]
-        else:
-            os.environ[_SUBMIT_ARGS] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,13 @@ def test_without_arguments_the_first_three_commands_are_named_and_exist() -> Non
     named = re.findall(r"^  streams-groups (\S+)", result.output, re.MULTILINE)
     assert named == ["demo", "check", "run"]
     assert set(named) <= set(main.commands)
+
+
+def test_python_runs_the_package_as_the_command() -> None:
+    command = [sys.executable, "-m", "streaming_app", "list", "--all"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("Usage: streams-groups list [OPTIONS]\n"), ran.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

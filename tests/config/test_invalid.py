@@ -62,6 +62,10 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
             "bootstrap_server: broker",
             ['bootstrap_server: must be HOST:PORT, or several separated by commas, not "broker"'],
         ),
+        (
+            "bootstrap_server: a:9092,b:99999",
+            ['bootstrap_server: must be HOST:PORT, or several separated by commas, not "a:9092,b:99999"'],
+        ),
         ("dialect: kip-1332", ['dialect: must be one of shipped, kip-1331, not "kip-1332"']),
         ("conf: {a: [1]}", ["conf.a: must be text; write it in quotes"]),
         ("conf: a", ['conf: must contain keys and values, not "a"']),

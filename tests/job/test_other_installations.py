@@ -49,12 +49,13 @@ def test_a_job_runs_where_the_environment_is_of_another_spark(
         ("SPARK_CONNECT_MODE_ENABLED", "1"),
         ("PYSPARK_DRIVER_PYTHON", "jupyter"),
         ("PYSPARK_PYTHON", "/nonexistent/python"),
+        ("LC_ALL", "C"),  # in which Java opens no file whose name is not ASCII
     ):
         monkeypatch.setenv(name, str(value))
-    ran = run_job(broker.bootstrap_server, tmp_path / "warehouse")
+    ran = run_job(broker.bootstrap_server, tmp_path / "wärehouse")
     assert ran.returncode == 0, ran
     assert f"Warning: SPARK_HOME ({other}) has no Spark " in ran.stdout + ran.stderr
-    rows = WarehouseReader(tmp_path / "warehouse").rows(f"SELECT state FROM groups WHERE group_id = {quote(group)}")
+    rows = WarehouseReader(tmp_path / "wärehouse").rows(f"SELECT state FROM groups WHERE group_id = {quote(group)}")
     assert rows == [{"state": "NotReady"}]
 
 

@@ -70,6 +70,7 @@ class _HadoopFiles:
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - nor has this
+        self._managers = self._find_managers()
 
     def read(self, location: Location) -> str | None:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
@@ -106,9 +107,16 @@ class _HadoopFiles:
         with _as_job_error(location):
             self._manager(location).delete(self._path(location))
 
+    def _find_managers(self) -> Any:  # noqa: ANN401 - a Java object
+        from py4j.java_gateway import JavaClass  # noqa: PLC0415 - as above
+
+        streaming = self._jvm.org.apache.spark.sql.execution.streaming
+        # The second is of Spark 4.2; py4j takes the name of a class that is missing for that of a package.
+        classes = (getattr(package, "CheckpointFileManager$") for package in (streaming, streaming.checkpointing))
+        return getattr(next(found for found in classes if isinstance(found, JavaClass)), "MODULE$")
+
     def _manager(self, location: Location) -> Any:  # noqa: ANN401 - a Java object
-        companion = getattr(self._jvm.org.apache.spark.sql.execution.streaming, "CheckpointFileManager$")
-        return getattr(companion, "MODULE$").create(self._path(location), self._conf)
+        return self._managers.create(self._path(location), self._conf)
 
     def _path(self, location: Location) -> Any:  # noqa: ANN401 - a Java object
         return self._jvm.org.apache.hadoop.fs.Path(str(location))

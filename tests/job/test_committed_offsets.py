@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import OffsetAndMetadata
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.errors import GroupError
@@ -25,9 +25,11 @@ from streaming_app.sandbox.topology import subtopology, topology
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.other_groups import GroupMember
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 Run = Callable[..., str]
+_JOIN_SECONDS = 30
 
 
 @pytest.fixture
@@ -39,13 +41,21 @@ def read(run: Run) -> Run:
 @contextmanager
 def consuming(broker: Broker, group: str, topic: str) -> Iterator[KafkaConsumer]:
     """A classic consumer with an assignment."""
-    consumer = KafkaConsumer(topic, bootstrap_servers=broker.bootstrap_server, group_id=group, enable_auto_commit=False)
+    consumer = join(broker, group, topic)
     try:
-        while not consumer.assignment():
-            consumer.poll(timeout_ms=200)
         yield consumer
     finally:
         consumer.close()
+
+
+@retry(retry=retry_if_exception_type(TimeoutError), stop=stop_after_attempt(3), reraise=True)
+def join(broker: Broker, group: str, topic: str) -> KafkaConsumer:
+    """Return a consumer that has joined. One of kafka-python 3.0 may look for its coordinator forever: then another."""
+    consumer = KafkaConsumer(topic, bootstrap_servers=broker.bootstrap_server, group_id=group, enable_auto_commit=False)
+    if not wait_until(lambda: bool(consumer.poll(timeout_ms=200) or consumer.assignment()), _JOIN_SECONDS):
+        consumer.close()
+        raise TimeoutError(f"no assignment within {_JOIN_SECONDS} s")
+    return consumer
 
 
 def transactional_commit(

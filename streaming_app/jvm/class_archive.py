@@ -72,7 +72,7 @@ def archive_path(jars: Sequence[Path], directory: Path | None = None) -> Path:
     sparks = spark_home() / "jars"
     classes = class_list()
     made_from = hashlib.sha256(classes.read_bytes()).hexdigest() if classes else None
-    parts = [identify(spark_java_home()), made_from, sparks, sparks.stat().st_mtime_ns, *jars]
+    parts = [identify(spark_java_home()), made_from, sparks, int(sparks.stat().st_mtime), *jars]
     key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
     return directory / f"spark-{key}.jsa"
 

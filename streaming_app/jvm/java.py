@@ -56,7 +56,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 def identify(home: Path) -> str:
     """Return what differs for another Java, also for another one in the same place."""
     release = home / "release"
-    return f"{home}\n{release.stat().st_mtime_ns if release.exists() else ''}"
+    # In whole seconds: the layers of an image hold no more.
+    return f"{home}\n{int(release.stat().st_mtime) if release.exists() else ''}"
 
 
 def java_version(executable: Path) -> int | None:

@@ -127,6 +127,8 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
         assert [(one["group_id"], one["state"]) for one in groups] == [("payments", "Stable")]
         verified = run("verify", "--bootstrap-server", broker.bootstrap_server)
         assert verified.returncode == 0, verified.stdout + verified.stderr
+    mapped = engine.try_run("exec", name, "sh", "-c", "grep -h '/opt/streams-groups/jars/.*[.]jsa' /proc/[0-9]*/maps")
+    assert mapped.stdout, "Java does not use the archive of classes"
     changed = engine.run("diff", name).splitlines()
     assert not [line for line in changed if line.split()[1] not in {"/tmp", "/var", "/var/lib"}], changed  # noqa: S108
     pss = int(engine.run("exec", name, "python", "-c", _PSS))
@@ -134,10 +136,12 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
     seconds = _stop(engine, name)
     report(f"image: the job uses {pss} MiB (PSS) with one group, and stops in {seconds:.1f} s")
 
+    started = time.monotonic()
     again = container(*OPTIONS, *mount, "-e", "STREAMS_GROUPS_CHECK=no", image)
     assert wait_until(
         lambda: any("resuming from the checkpoint" in line for line in _log(engine, again)), READY_SECONDS, interval=1
     )
+    report(f"image: {time.monotonic() - started:.1f} s from the start of the container until the stream runs again")
     assert not [line for line in _log(engine, again) if line.startswith("ok ")]
     _stop(engine, again)
 

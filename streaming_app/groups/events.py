@@ -20,6 +20,8 @@ UNKNOWN_STATE = "Unknown"
 CLIENT_HOST, INSTANCE_ID = "client_host", "instance_id"
 CAUSES = "causes"
 """The `what` of the change of `causes_since_assignment`."""
+NOT_READY_REASON = "not_ready_reason"
+"""The `what` of the change of `not_ready_reason`."""
 
 # The attributes compared before and after an operation, besides the members.
 _GROUP_VALUES: Mapping[str, Callable[[Group], object]] = {

@@ -31,7 +31,7 @@ from typing import Any
 
 from streaming_app.groups.events import (
     CAUSES,
-    UNKNOWN_STATE,
+    NOT_READY_REASON,
     Subject,
     collect_causes,
     group_values,
@@ -44,6 +44,7 @@ from streaming_app.groups.group import Group
 from streaming_app.groups.replay import RECORD_TYPES, apply
 from streaming_app.groups.state import Change, Event, GroupState, LogRecord, TopologyVersion
 from streaming_app.groups.state_rules import is_unsolicited
+from streaming_app.groups.state_times import revert_last_changes, update_times
 from streaming_app.groups.topology import topology_hash
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has one type at a time
@@ -52,7 +53,6 @@ GROUP_METADATA = 17
 MEMBER_METADATA = 19
 MEMBER_ASSIGNMENT = 22
 TOPOLOGY = 23
-_REASON = "not_ready_reason"
 
 
 @dataclass(slots=True)
@@ -108,11 +108,11 @@ class Fold:
         group_state = self.group_state
         if reason == group_state.not_ready_reason:
             return
-        if not any(change.what == _REASON for change in group_state.last_changes):
+        if not any(change.what == NOT_READY_REASON for change in group_state.last_changes):
             old, offset = group_state.not_ready_reason, group_state.last_offset
-            group_state.last_changes.append(Change(_REASON, None, old, offset))
+            group_state.last_changes.append(Change(NOT_READY_REASON, None, old, offset))
             if reason is not None:
-                self.events.append(Event(group_state.updated_at, _REASON, None, old, reason, offset))
+                self.events.append(Event(group_state.updated_at, NOT_READY_REASON, None, old, reason, offset))
         group_state.not_ready_reason = reason
         self.touched = True
 
@@ -178,31 +178,12 @@ class Fold:
             self._values = group_values(group_state.group, exists=self.exists)
         self._before = dict(self._values)
         if self._is_continuation:  # the previous batch ended within this operation, or within its millisecond
-            changes = [change for change in group_state.last_changes if change.what not in {_REASON, CAUSES}]
+            changes = [change for change in group_state.last_changes if change.what not in {NOT_READY_REASON, CAUSES}]
             self._before.update({(change.what, change.member_id): change.old for change in changes})
-            self._revert_last_changes()
+            revert_last_changes(group_state)
         self._causes_before = group_state.group.causes_since_assignment
         self._since = {"state": group_state.state_since, "description_status": group_state.description_since}
         group_state.updated_at = at
-
-    def _revert_last_changes(self) -> None:
-        """Restore the states and times from before the operation: its second part may undo changes of the first."""
-        group_state = self.group_state
-        if group_state.first_seen_at == group_state.updated_at:  # the group was created in the first part
-            group_state.state = group_state.state_since = None
-            group_state.description_status = group_state.description_since = None
-            group_state.not_ready_reason = None
-            group_state.group.causes_since_assignment = None
-        for change in group_state.last_changes if group_state.state else ():
-            if change.what == "state":
-                group_state.state = change.old or UNKNOWN_STATE
-                group_state.state_since = change.since
-            elif change.what == "description_status":
-                group_state.description_status, group_state.description_since = change.old, change.since
-            elif change.what == _REASON:
-                group_state.not_ready_reason = change.old
-            elif change.what == CAUSES:
-                group_state.group.causes_since_assignment = change.old
 
     def _create_group(self, record: LogRecord) -> None:
         """Start a new group; nothing is kept of a deleted group with the same id."""
@@ -323,16 +304,4 @@ class Fold:
             Change(*subject, old, group_state.last_offset, self._since.get(subject[0]))
             for subject, (old, _) in changes.items()
         ]
-        self._update_times()
-
-    def _update_times(self) -> None:
-        group_state, group = self.group_state, self.group_state.group
-        was_known = (
-            group_state.state not in (None, UNKNOWN_STATE) or group_state.first_seen_at == group_state.updated_at
-        )
-        at = group_state.updated_at if was_known else None
-        if group_state.state != group.state:
-            group_state.state, group_state.state_since = group.state, at
-        if group_state.description_status != group.description_status:
-            group_state.description_status, group_state.description_since = group.description_status, at
-        group_state.deleted_at = (group_state.deleted_at or group_state.updated_at) if group.deleted else None
+        update_times(group_state)

@@ -1,161 +1,26 @@
-"""The rules about topology descriptions (KIP-1331): unsolicited, missing, failed, not cleaned up. Data and conditions.
+"""The rules about topology descriptions (KIP-1331): unsolicited, missing, failed, not cleaned up. Data only.
 
-If the description of a group with members is not stored, at most one rule fires:
-
-| | the broker would ask a member | it would ask none |
-|---|---|---|
-| NEVER_STORED, STALE | StreamsGroupDescriptionMissing | StreamsGroupDescriptionNotSolicited |
-| UNCERTAIN | StreamsGroupDescriptionUncertain | StreamsGroupDescriptionNotSolicited |
-| FAILED | | StreamsGroupDescriptionFailed |
-
-Clients before Kafka 4.4 are never asked, and the log does not contain the version of a client. So a group that never
-had a description is not expected to have one while clients are being upgraded, one application after the other. It is
-once nearly all others have theirs, none got its first for a week, and a broker was still asking after this group needed
-one. `descriptions: always` expects one of every group.
+When each of them fires is in `description_findings`.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
-from streaming_app.alerts.rules.alert import INFO, Finding
-from streaming_app.alerts.rules.rule import (
-    DAY,
-    HOUR,
-    MINUTE,
-    NOT_DEAD,
-    EvaluationContext,
-    GroupRule,
-    Threshold,
-    Thresholds,
-    format_count,
-    format_time,
-    is_recent,
-    latest,
-    since_or_fallback,
-    to_iso,
+from streaming_app.alerts.rules.alert import INFO
+from streaming_app.alerts.rules.description_findings import (
+    find_failed,
+    find_missing,
+    find_not_cleaned_up,
+    find_not_solicited,
+    find_uncertain,
+    find_unsolicited,
 )
-from streaming_app.alerts.rules.survey import had_description
-from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES
+from streaming_app.alerts.rules.rule import DAY, HOUR, MINUTE, NOT_DEAD, GroupRule, Threshold
+from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
 
 _WITH_MEMBERS = NOT_DEAD - {"Empty"}
-_NEARLY_ALL = 0.9
 _UPGRADED_FOR = {
     "upgraded_for": Threshold(7 * DAY, "for a group that never had one: since no other got its first", seconds=True)
 }
-
-
-def _details(group: GroupSnapshot) -> dict[str, object]:
-    details = {
-        "description_status": group.description_status,
-        "topology_epoch": group.topology_epoch,
-        "stored_description_epoch": group.stored_description_epoch,
-        "failed_description_epoch": group.failed_description_epoch,
-        "members": group.member_count,
-        "stale_members": group.stale_member_count,
-    }
-    return {name: value for name, value in details.items() if value is not None}
-
-
-def _unsolicited(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    at = group.last_unsolicited_push_at
-    if at is None or not is_recent(at, thresholds["window"], context.now):
-        return None
-    descriptions = format_count(group.unsolicited_pushes, "description")
-    return Finding(
-        at,
-        f"{group.group_id}: a member pushed a topology description that the broker did not ask for; "
-        f"{descriptions} in total, the latest at {format_time(at)}",
-        {"pushes": group.unsolicited_pushes, "newest": to_iso(at), "topology_epoch": group.topology_epoch or 0},
-    )
-
-
-def _not_solicited(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    if group.solicitable or not group.member_count or not _is_expected(group, thresholds, context):
-        return None
-    epoch = group.topology_epoch
-    stale, members = group.stale_member_count, group.member_count
-    if stale >= members:
-        why = f"every member runs a topology older than epoch {epoch}, and the broker asks none of these"
-    elif not stale:
-        why = "every member is offline"
-    else:
-        why = f"{stale:,} of {members:,} members run a topology older than epoch {epoch}, and the others are offline"
-    # The records have no time for the cause; it has held at least since the newest record.
-    return Finding(
-        since_or_fallback(group.updated_at, group, context.now),
-        f"{group.group_id}: the broker will ask no member for the topology description: {why}",
-        {**_details(group), "why": why},
-    )
-
-
-def _failed(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding:
-    return Finding(
-        since_or_fallback(group.description_since, group, context.now),
-        f"{group.group_id}: the broker's plugin rejected the topology description of epoch {group.topology_epoch}",
-        _details(group),
-    )
-
-
-def _missing(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    if not group.solicitable or not _is_expected(group, thresholds, context):
-        return None
-    stored = group.stored_description_epoch
-    has = "none" if stored == NONE else f"only the one of epoch {stored}"
-    return Finding(
-        _asked_since(group, context),
-        f"{group.group_id}: no topology description of epoch {group.topology_epoch} arrives; the broker has {has}",
-        _details(group),
-    )
-
-
-def _uncertain(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    if not group.solicitable:
-        return None
-    return Finding(
-        _asked_since(group, context),
-        f"{group.group_id}: storing the topology description of epoch {group.topology_epoch} does not complete",
-        _details(group),
-    )
-
-
-def _is_expected(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> bool:
-    """Tell whether the group's clients are known, or can be expected, to send a description when they are asked."""
-    if context.descriptions_required or had_description(group):
-        return True
-    survey = context.survey
-    pushed_at, upgraded_at = survey.newest_push_at, survey.newest_first_description_at
-    others = survey.described + survey.undescribed - 1
-    return (
-        pushed_at is not None
-        and upgraded_at is not None
-        and pushed_at > _asked_since(group, context)
-        and survey.described >= others * _NEARLY_ALL
-        and context.now - upgraded_at >= timedelta(seconds=thresholds["upgraded_for"])
-    )
-
-
-def _asked_since(group: GroupSnapshot, context: EvaluationContext) -> datetime:
-    """Return since when the broker has had a reason and a member to ask.
-
-    Rebalances do not change it; a group that was empty starts again.
-    """
-    since = latest(group.description_since, group.members_since, context.descriptions_since)
-    return since_or_fallback(since, group, context.now)
-
-
-def _not_cleaned_up(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    if group.stored_description_epoch == NONE:
-        return None
-    since = since_or_fallback(group.state_since, group, context.now)
-    return Finding(
-        since,
-        f"{group.group_id} has been Empty since {format_time(since)}, and its topology description is still stored",
-        _details(group),
-    )
-
-
 _HISTORY = (
     "SELECT at, kind, old, new FROM group_events e\n"
     "WHERE group_id = 'GROUP_ID' AND kind IN ('topology_epoch', 'description_status', 'stored_description_epoch',\n"
@@ -179,7 +44,7 @@ _PLUGIN_LOG = (
 DESCRIPTION_RULES = (
     GroupRule(
         name="StreamsGroupUnsolicitedDescription",
-        find=_unsolicited,
+        find=find_unsolicited,
         for_seconds=None,
         thresholds={"window": Threshold(HOUR, "how long it fires after a push", seconds=True)},
         states=NOT_DEAD,
@@ -204,7 +69,7 @@ DESCRIPTION_RULES = (
     ),
     GroupRule(
         name="StreamsGroupDescriptionNotSolicited",
-        find=_not_solicited,
+        find=find_not_solicited,
         for_seconds=30 * MINUTE,
         thresholds=_UPGRADED_FOR,
         states=_WITH_MEMBERS,
@@ -228,7 +93,7 @@ DESCRIPTION_RULES = (
     ),
     GroupRule(
         name="StreamsGroupDescriptionFailed",
-        find=_failed,
+        find=find_failed,
         states=NOT_DEAD,
         statuses=frozenset({"FAILED"}),
         meaning=(
@@ -246,7 +111,7 @@ DESCRIPTION_RULES = (
     ),
     GroupRule(
         name="StreamsGroupDescriptionMissing",
-        find=_missing,
+        find=find_missing,
         for_seconds=90 * MINUTE,
         thresholds=_UPGRADED_FOR,
         states=_WITH_MEMBERS,
@@ -278,7 +143,7 @@ DESCRIPTION_RULES = (
     ),
     GroupRule(
         name="StreamsGroupDescriptionUncertain",
-        find=_uncertain,
+        find=find_uncertain,
         for_seconds=20 * MINUTE,
         states=_WITH_MEMBERS,
         statuses=frozenset({"UNCERTAIN"}),
@@ -297,7 +162,7 @@ DESCRIPTION_RULES = (
     ),
     GroupRule(
         name="StreamsGroupDescriptionNotCleanedUp",
-        find=_not_cleaned_up,
+        find=find_not_cleaned_up,
         severity=INFO,
         for_seconds=8 * DAY,
         states=frozenset({"Empty"}),

@@ -1,10 +1,10 @@
 """From the start of a process until all committed offsets are known, against kminion, which reads them as well.
 
 Both read the same `__consumer_offsets`: many commits of groups whose topics do not exist, and those of groups that read
-topics of this broker, whose lag both show. kminion reads everything at each start, and is done when `/ready` says so;
-the job is when both of its streams have caught up, at its first start and at a later one. A process that starts Spark
-and only counts the records shows how much of that is Spark. At the end the lag of both is compared, partition by
-partition.
+topics of this broker, whose lag both show. kminion reads everything at each start: its reading is done when its own
+count of the records is complete, and `/ready` says so at the next of its steps of 15 s. The job is done when both of
+its streams have caught up, at its first start and at a later one. A process that starts Spark and only counts the
+records shows how much of that is Spark. At the end the lag of both is compared, partition by partition.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.deploy.services import answers
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.waiting import wait_until
 
-ROUNDS = 3
+ROUNDS = 5
 PACKAGE = "github.com/cloudhut/kminion/v2@v2.3.5"
 TOPIC = "__consumer_offsets"
 _TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
@@ -43,7 +43,10 @@ _GROUPS = 20
 _SECONDS = 600.0
 _STREAMS = 2  # of the job
 _COUNT = "Spark's bare count"
+_READING, _KMINION = "kminion, reading", "kminion, ready"
 _ADMIN = "__admin_client"  # the client id with which a broker lets clients write to internal topics
+_CONSUMED = re.compile(r"^kminion_exporter_offset_consumer_records_consumed_total (\S+)", re.MULTILINE)
+_POLL_SECONDS = 0.5
 _SERIES = re.compile(r"kminion_kafka_consumer_group_topic_partition_lag\{(.*?)\} (\S+)")
 Lag = dict[tuple[str, str, int], int]
 
@@ -52,6 +55,7 @@ class Start(NamedTuple):
     """A process, once it knew all commits."""
 
     seconds: float
+    reading: float  # seconds of them until all records were read; only kminion says
     megabytes: float
     lag: Lag
 
@@ -68,7 +72,7 @@ def run(harness: Harness, commits: int, keys: int) -> None:
     partitions = len(harness.client.end_offsets(TOPIC))
     write_commits(harness, TOPIC, commits, keys, partitions=partitions, client_id=_ADMIN)
     starts: dict[str, list[Start]] = {
-        "kminion": [],
+        _KMINION: [],
         _COUNT: [],
         "the job, first start": [],
         "the job, started again": [],
@@ -76,14 +80,15 @@ def run(harness: Harness, commits: int, keys: int) -> None:
     for number in range(ROUNDS):
         wanted = lag if number == ROUNDS - 1 else {}
         for label, each in starts.items():
-            if label == "kminion":
+            if label == _KMINION:
                 each.append(_start_kminion(harness, program, wanted))
             elif label == _COUNT:
                 each.append(_start_count(harness))
             else:
                 each.append(_start_job(harness, harness.directory / f"kminion-{number}", wanted))
             print(f"round {number}, {label}: {each[-1].seconds:.1f} s", flush=True)
-    seconds = {label: [one.seconds for one in each] for label, each in starts.items()}
+    seconds = {_READING: [one.reading for one in starts[_KMINION]]}
+    seconds |= {label: [one.seconds for one in each] for label, each in starts.items()}
     print_rounds(f"{commits:,} commits of {keys:,} keys", seconds, commits)
     for label, each in starts.items():
         if label == _COUNT:
@@ -146,10 +151,14 @@ def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
         "EXPORTER_PORT": str(port),
     }
     url = f"http://127.0.0.1:{port}"
+    records = sum(harness.client.end_offsets(TOPIC).values())
     started = time.monotonic()
     with _running(harness.directory / "kminion.log", [str(program)], settings) as pid:
+        assert wait_until(lambda: answers(f"{url}/metrics"), _SECONDS)
+        assert wait_until(lambda: _consumed(url) >= records, _SECONDS, interval=_POLL_SECONDS)
+        reading = time.monotonic() - started
         assert wait_until(lambda: answers(f"{url}/ready"), _SECONDS)
-        return Start(time.monotonic() - started, _megabytes(pid), _their_lag(url) if wanted else {})
+        return Start(time.monotonic() - started, reading, _megabytes(pid), _their_lag(url) if wanted else {})
 
 
 def _start_count(harness: Harness) -> Start:
@@ -159,7 +168,7 @@ def _start_count(harness: Harness) -> Start:
     started = time.monotonic()
     with _running(output, command, {}) as pid:
         assert wait_until(lambda: any(word.isdigit() for word in output.read_bytes().split()), _SECONDS)
-        return Start(time.monotonic() - started, _megabytes(pid), {})
+        return Start(time.monotonic() - started, 0.0, _megabytes(pid), {})
 
 
 def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:
@@ -168,7 +177,8 @@ def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:
     started = time.monotonic()
     with _running(log, [*command, "--warehouse", str(warehouse)], {}) as pid:
         assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == _STREAMS, _SECONDS)
-        return Start(time.monotonic() - started, _megabytes(pid), _our_lag(warehouse, wanted) if wanted else {})
+        seconds = time.monotonic() - started
+        return Start(seconds, 0.0, _megabytes(pid), _our_lag(warehouse, wanted) if wanted else {})
 
 
 @contextmanager
@@ -180,6 +190,12 @@ def _running(log: Path, command: list[str], variables: dict[str, str]) -> Iterat
         finally:
             process.terminate()
             process.wait()
+
+
+def _consumed(url: str) -> float:
+    with urlopen(f"{url}/metrics", timeout=60) as response:  # noqa: S310 - http on loopback
+        found = _CONSUMED.search(response.read().decode())
+    return float(found.group(1)) if found else 0.0
 
 
 def _their_lag(url: str) -> Lag:

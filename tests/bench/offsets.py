@@ -27,7 +27,7 @@ from tests.bench.rounds import print_rounds
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.reading import read_once
 
-ROUNDS = 3
+ROUNDS = 5
 FRESHNESS_ROUNDS, FRESHNESS_APPENDS = 2, (4, 10)  # to warm up, and measured
 PARTITIONS_OF_TOPIC, TOPICS = 10, 10
 KEYS_OF_GROUP = PARTITIONS_OF_TOPIC * TOPICS

@@ -18,7 +18,7 @@ from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.rounds import print_rounds
 from tests.reading import read_once
 
-ROUNDS = 3
+ROUNDS = 5
 TOPIC = "throughput"
 
 

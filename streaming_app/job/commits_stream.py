@@ -121,6 +121,10 @@ class CommitsStream:
         records = read_stream(self._spark, self._properties, topic, self._config.max_offsets_per_trigger)
         return self._query.start(records, write, None if once else self._config.offsets.trigger)
 
+    def look_at(self, query: StreamingQuery) -> None:
+        """Note that there is nothing to read, if Spark posts no event of it."""
+        self.progress.look_at(query)
+
     def check(self) -> None:
         """Check that the running query may go on; raises as `OffsetsStream`."""
         topic = describe_offsets_topic(self._spark, self._properties, self._config.topic)

@@ -135,6 +135,10 @@ class OffsetsStream:
         self._start_self_check(topic, write_batch)
         return query
 
+    def look_at(self, query: StreamingQuery) -> None:
+        """Note that there is nothing to read, if Spark posts no event of it."""
+        self.progress.look_at(query)
+
     def check(self) -> None:
         """Check that the running query may go on.
 

@@ -60,6 +60,9 @@ class Stream(Protocol):
     def check(self) -> None:
         """Check that the running query may go on."""
 
+    def look_at(self, query: StreamingQuery) -> None:
+        """Note what the running query does of which Spark posts no event; called a few times a second."""
+
 
 class _Ended(Exception):  # noqa: N818 - no error
     """`stop` is set."""
@@ -166,6 +169,7 @@ class _Supervisor:
         try:
             while query.isActive and not self._stop.wait(_POLL_SECONDS):
                 now = time.monotonic()
+                self._stream.look_at(query)
                 if self._health.was_away_too_long:
                     raise StreamChangedError("The job was away from the end of the topic for too long")  # noqa: TRY301
                 if now >= progress_at:

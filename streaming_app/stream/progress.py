@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
         StreamingQueryProgress,
     )
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Outcome(Protocol):
@@ -65,8 +67,10 @@ class Progress(StreamingQueryListener):
         self._health = health
         self._query_name = query_name
         self._runs: set[str] = set()
+        self._is_first_trigger = False  # of a run, whose event may never come
         self._outcomes: dict[int, Outcome] = {}
         self._has_caught_up = False
+        self._lock = Lock()
 
     def on_done(self, batch_id: int, outcome: Outcome) -> None:
         """Receive the counts of a batch; Spark's event for it follows."""
@@ -77,6 +81,7 @@ class Progress(StreamingQueryListener):
         progress = event.progress
         if str(progress.runId) not in self._runs:
             return
+        self._is_first_trigger = False
         outcome = self._outcomes.pop(progress.batchId, None)
         if not outcome:
             return
@@ -97,18 +102,37 @@ class Progress(StreamingQueryListener):
         """Note which query it is; the job writes its own line at the start. Spark calls this before a batch begins."""
         if event.name == self._query_name:
             self._runs.add(str(event.runId))
+            self._is_first_trigger = True
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Note that there was nothing to read."""
-        if str(event.runId) not in self._runs:
+        if str(event.runId) in self._runs:
+            self._is_first_trigger = False
+            self._nothing_new(event.timestamp)
+
+    def look_at(self, query: StreamingQuery) -> None:
+        """Note that the first trigger of the running query found nothing to read.
+
+        Spark posts no event of it, only of the next one (`ProgressReporter.updateIdleness`), which may be ten seconds
+        later. Call it a few times a second.
+        """
+        if not self._is_first_trigger or self.end_known_at is not None:
             return
+        progress = query.lastProgress
+        if progress is not None:
+            self._is_first_trigger = False
+            if "addBatch" not in progress.durationMs:  # of a batch there is an event
+                self._nothing_new(progress.timestamp)
+
+    def _nothing_new(self, trigger_began_at: str) -> None:
         self._caught_up()
-        self._health.nothing_new(self.end_known_at or _time(event.timestamp))
+        self._health.nothing_new(self.end_known_at or _time(trigger_began_at))
 
     def _caught_up(self) -> None:
         """Write a line the first time that nothing is left: a query to which records always come is never idle."""
-        if not self._has_caught_up:
-            self._has_caught_up = True
+        with self._lock:
+            is_first, self._has_caught_up = not self._has_caught_up, True
+        if is_first:
             self._write("Caught up: waiting for new records.")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name

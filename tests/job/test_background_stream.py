@@ -35,6 +35,8 @@ class Stream:
     def check(self) -> None:
         return None
 
+    def look_at(self, query: Query) -> None: ...
+
     def has_changed(self) -> bool:
         return False
 

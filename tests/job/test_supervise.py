@@ -73,6 +73,8 @@ class SupervisorHarness:
         if step:
             raise step
 
+    def look_at(self, query: Query) -> None: ...
+
     def has_changed(self) -> bool:
         return True
 

@@ -1,0 +1,72 @@
+"""When a query that has nothing to read is reported to have caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaProducer
+
+from streaming_app.job.stream_query import StreamQuery
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.sandbox.container import Broker
+from streaming_app.stream.batch_outcome import BatchOutcome
+from streaming_app.stream.health import Health
+from streaming_app.stream.progress import Progress
+from streaming_app.stream.source import read_stream
+from streaming_app.tables.location import Location
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.broker
+_TRIGGER_SECONDS = 600.0
+"""No test waits for a second trigger."""
+_NAME = "first-trigger"
+
+
+@contextmanager
+def reading(spark: SparkSession, records: DataFrame, checkpoint: Path) -> Iterator[tuple[Health, list[str]]]:
+    """Run a query until it has read what there is; yield what was reported."""
+    lines, health = list[str](), Health()
+    progress = Progress(lines.append, health, _NAME)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        progress.on_done(batch_id, BatchOutcome(decoded=batch.count()))
+
+    def has_caught_up() -> bool:
+        progress.look_at(query)
+        return health.status.caught_up
+
+    spark.streams.addListener(progress)
+    query = StreamQuery(Location.of(checkpoint), Event(), _NAME).start(records, write, _TRIGGER_SECONDS)
+    try:
+        assert wait_until(has_caught_up, 60)
+        yield health, lines
+    finally:
+        query.stop()
+        spark.streams.removeListener(progress)
+
+
+def test_the_first_trigger_of_a_query_shows_that_nothing_is_new(
+    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = unique("first-trigger")
+    client.create_topic(topic, 1)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
+    producer.send(topic, b"x").get(timeout=30)
+    producer.close()
+    properties = client_properties(broker.bootstrap_server, None)
+    records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)
+    with reading(spark, records, tmp_path) as (health, lines):
+        assert health.totals.batches == 1
+        assert [line.partition(":")[0] for line in lines] == ["batch 0", "Caught up"]
+    with reading(spark, records, tmp_path) as (health, lines):
+        assert health.totals.batches == 0
+        assert lines == ["Caught up: waiting for new records."]

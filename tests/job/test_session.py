@@ -12,7 +12,14 @@ import pytest
 
 from streaming_app.job import session
 from streaming_app.job.session import MAX_CORES, _local_cores, _settings, default_cores
-from streaming_app.jvm.spark_jvm import _JAVA_VARIABLES, _private_file, _quote_argument, collector_option
+from streaming_app.jvm.spark_java import spark_java_home
+from streaming_app.jvm.spark_jvm import (
+    _JAVA_VARIABLES,
+    COMPILER_OPTIONS,
+    _private_file,
+    _quote_argument,
+    collector_option,
+)
 
 # Prints what the JVM was given, and its command line; the files are looked at while they exist.
 PROGRAM = """
@@ -50,7 +57,7 @@ with spark_session(directory / "job.spark.log", conf=conf, jvm=jvm) as spark:
         "secret": spark.sparkContext.getConf().get("spark.hadoop.fs.azure.account.key.x"),
         "password": system.getProperty("password"),
         "log": system.getProperty("log4j2.configurationFile"),
-        "exits": "-XX:+ExitOnOutOfMemoryError" in list(arguments),
+        "arguments": list(arguments),
         "master": spark.sparkContext.master,
     }))
 print(jvm.is_running)
@@ -67,7 +74,7 @@ def test_secrets_are_in_private_files_while_the_jvm_starts_and_never_on_its_comm
     assert found["modes"] == {"job.spark.properties": "0o600", "job.spark.java": "0o600"}
     assert found["left"] == ["job.spark.log", "job.spark.log4j2.properties"]
     assert (found["secret"], found["password"]) == ("hunter2 = $x\\y ü", "sword fish")
-    assert found["exits"]
+    assert {"-XX:+ExitOnOutOfMemoryError", *COMPILER_OPTIONS} <= set(found["arguments"])
     assert found["log"].endswith("/job.spark.log4j2.properties")
     assert found["master"] == f"local[{default_cores()}]"
     assert is_running == "False"
@@ -103,6 +110,12 @@ def test_the_garbage_collector_is_the_serial_one_unless_a_user_chooses_another(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JDK_JAVA_OPTIONS", variable)
     assert collector_option(options) == expected
+
+
+def test_java_knows_the_options_of_its_compiler() -> None:
+    java = spark_java_home() / "bin" / "java"
+    ran = run([java, *COMPILER_OPTIONS, "-version"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 2), (4, 4), (64, 4)])

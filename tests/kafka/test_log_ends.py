@@ -48,6 +48,11 @@ def test_the_ends_of_each_partition_and_the_id_of_the_topic(
     assert ends.list_offsets(keys, topics, 1_000_003).offsets == {(topic, 0): -1, (topic, 1): 3, (topic, 2): -1}
 
 
+def await_partitions(ends: LogEndsClient, topic: str, described: dict[str, TopicLeaders]) -> None:
+    """Return once the leaders of a topic of two partitions, which was just created, have them."""
+    assert wait_until(lambda: len(ends.list_offsets([(topic, 0), (topic, 1)], described).offsets) == 2, 20)
+
+
 def test_errors_stay_with_their_partitions(
     client: StreamsGroupClient, ends: LogEndsClient, unique: Callable[[str], str]
 ) -> None:
@@ -55,8 +60,7 @@ def test_errors_stay_with_their_partitions(
     client.create_topic(topic, 2)
     described = ends.describe([topic, missing])
     (leader,) = set(described[topic].leaders.values())
-    # The leader of a topic that was just created may not have its partitions yet.
-    assert wait_until(lambda: len(ends.list_offsets([(topic, 0), (topic, 1)], described).offsets) == 2, 20)
+    await_partitions(ends, topic, described)
     # As if the metadata were old: partitions that were deleted meanwhile, one without a leader.
     topics = {**described, topic: TopicLeaders(None, {0: leader, 1: leader, 2: leader, 3: -1})}
 
@@ -76,6 +80,7 @@ def test_a_leader_that_is_not_there_loses_only_its_own_partitions(
     topic = unique("moved")
     client.create_topic(topic, 2)
     described = ends.describe([topic])
+    await_partitions(ends, topic, described)
     topics = {topic: described[topic]._replace(leaders={**described[topic].leaders, 1: 4711})}
 
     found = ends.list_offsets([(topic, 0), (topic, 1)], topics)

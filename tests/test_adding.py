@@ -102,7 +102,7 @@ from datetime import datetime, timezone
 from offsets_decoder import decode, encode
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.state import LogRecord
+from streaming_app.groups.group import LogRecord
 
 def fold(*pairs):
     one = Fold.of("g", 0, None)

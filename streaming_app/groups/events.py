@@ -1,4 +1,18 @@
-"""The values of a group and its members that are compared before and after an operation, and the events of a change."""
+"""What an operation changed in a group: values before and after, the events of the change, and why it happened. Pure.
+
+The values of a group and its members are compared before and after an operation; each difference is an event.
+
+Causes of a new epoch and a new assignment
+------------------------------------------
+The broker raises the group epoch (record 17) in the operation that makes a new assignment necessary, and that operation
+also holds the reason: the records of members that join and leave, another metadata hash, other assignment configs. The
+assignment (record 20) follows in the same operation or in a later one, after the initial rebalance delay or the
+assignment interval, and then for all epochs since the last one. So the causes are collected in the group's row until
+there is an assignment (`StreamsGroupHeartbeat` and `replaceStreamsMember` in `GroupMetadataManager`, Kafka 4.4.0).
+
+What the log does not show is `unknown`: changes of rack, client tags or process of a member that stays, and whatever
+later releases may start a rebalance for.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +20,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from operator import attrgetter
 
-from streaming_app.groups.causes import UNKNOWN as UNKNOWN_CAUSE
-from streaming_app.groups.causes import ValueChanges, causes_of, join_causes, split_causes
-from streaming_app.groups.group import ROLES, Group, Member, Tasks
-from streaming_app.groups.state import Change, Event
+from streaming_app.groups.group import ROLES, Change, Event, Group, Member, Tasks
 
 Subject = tuple[str, str | None]
 """The name of a value that can change, and the member that it belongs to, if any."""
 Values = dict[Subject, str | None]
+ValueChanges = Mapping[Subject, tuple[str | None, str | None]]
+"""The values before and after an operation, for what it changed."""
 
 UNKNOWN_STATE = "Unknown"
 """Never in an event: the records that determine the state have not been read yet."""
@@ -58,6 +71,20 @@ _EVENT_KINDS = {
     ("member", "removed"): "member_left",
 }
 
+MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED = "member_joined", "member_left", "member_replaced"
+TOPICS_CHANGED, CONFIG_CHANGED, TOPOLOGY_CHANGED = "topics_changed", "config_changed", "topology_changed"
+UNKNOWN_CAUSE = "unknown"
+_CAUSES = (MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED, TOPICS_CHANGED, CONFIG_CHANGED, TOPOLOGY_CHANGED, UNKNOWN_CAUSE)
+"""In the order in which they are written, joined by commas."""
+OF_MEMBERS = frozenset({MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED})
+
+# value of the group that changed -> cause
+_CAUSE_OF_VALUE = {
+    "metadata_hash": TOPICS_CHANGED,
+    "assignment_configs": CONFIG_CHANGED,
+    "topology_epoch": TOPOLOGY_CHANGED,
+}
+
 
 def group_values(group: Group, *, exists: bool) -> Values:
     """Return the values of the group; None where no record has been read."""
@@ -89,6 +116,11 @@ def values_changed(before: Mapping[Subject, str | None], after: Mapping[Subject,
     }
 
 
+def split_causes(text: str | None) -> frozenset[str]:
+    """Return the causes that are written in a column, joined by commas; none for None."""
+    return frozenset(text.split(",")) if text else frozenset()
+
+
 def collect_causes(group: Group, changes: ValueChanges) -> tuple[str | None, str | None]:
     """Return the causes of the operation's new group epoch, and those of its new assignment; None for no new one.
 
@@ -102,9 +134,9 @@ def collect_causes(group: Group, changes: ValueChanges) -> tuple[str | None, str
     of_epoch: str | None = None
     if epoch is not None:
         was_known = changes["group_epoch", None][0] is not None
-        of_epoch = join_causes(causes_of(changes)) or (UNKNOWN_CAUSE if was_known else None)
+        of_epoch = _join_causes(_causes_of(changes)) or (UNKNOWN_CAUSE if was_known else None)
         pending = split_causes(group.causes_since_assignment) | split_causes(of_epoch)
-        group.causes_since_assignment = join_causes(pending)
+        group.causes_since_assignment = _join_causes(pending)
     if None in (was_assigned, assigned):
         return of_epoch, None
     of_assignment = group.causes_since_assignment or UNKNOWN_CAUSE
@@ -150,3 +182,45 @@ def _format_tasks(tasks: Tasks) -> str:
 def _event_kind(what: str, old: str | None, new: str | None) -> str:
     how = "added" if old is None else "removed" if new is None else "changed"
     return _EVENT_KINDS.get((what, how), what)
+
+
+def _causes_of(changes: ValueChanges) -> set[str]:
+    """Return the causes that the changes of one operation prove; empty if they prove none."""
+    is_created = changes.get(("group", None), ("", ""))[0] is None
+    if is_created:  # it has all values for the first time, and members that left were those of an earlier group
+        return {MEMBER_JOINED} if _joined(changes) else set()
+    changed = {
+        cause for value, cause in _CAUSE_OF_VALUE.items() if None not in changes.get((value, None), (None, None))
+    }
+    return changed.union(_member_causes(changes))
+
+
+def _joined(changes: ValueChanges) -> set[str | None]:
+    """Return the members that joined: their record 19 was read, which always has a host."""
+    return {
+        member_id
+        for (what, member_id), (old, new) in changes.items()
+        if what == "member" and old is None and new is not None
+        if changes.get(("client_host", member_id), (None, None))[1] is not None
+    }
+
+
+def _member_causes(changes: ValueChanges) -> Iterator[str]:
+    joined = _joined(changes)
+    left = {member_id for (what, member_id), (_, new) in changes.items() if what == "member" and new is None}
+    instances_left = {changes.get(("instance_id", member_id), (None, None))[0] for member_id in left} - {None}
+    replaced = {
+        member_id for member_id in joined if changes.get(("instance_id", member_id), (None, None))[1] in instances_left
+    }
+    if joined - replaced:
+        yield MEMBER_JOINED
+    if len(left) > len(replaced):
+        yield MEMBER_LEFT
+    if replaced:
+        yield MEMBER_REPLACED
+
+
+def _join_causes(causes: Iterable[str]) -> str | None:
+    """Return the causes as they are written, None for none."""
+    known = set(causes)
+    return ",".join(cause for cause in _CAUSES if cause in known) or None

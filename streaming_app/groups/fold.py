@@ -32,6 +32,7 @@ from typing import Any
 from streaming_app.groups.events import (
     CAUSES,
     NOT_READY_REASON,
+    UNKNOWN_STATE,
     Subject,
     collect_causes,
     group_values,
@@ -40,11 +41,9 @@ from streaming_app.groups.events import (
     retract,
     values_changed,
 )
-from streaming_app.groups.group import Group
+from streaming_app.groups.group import Change, Event, Group, GroupState, LogRecord, TopologyVersion
 from streaming_app.groups.replay import RECORD_TYPES, apply
-from streaming_app.groups.state import Change, Event, GroupState, LogRecord, TopologyVersion
 from streaming_app.groups.state_rules import is_unsolicited
-from streaming_app.groups.state_times import revert_last_changes, update_times
 from streaming_app.groups.topology import topology_hash
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has one type at a time
@@ -180,7 +179,7 @@ class Fold:
         if self._is_continuation:  # the previous batch ended within this operation, or within its millisecond
             changes = [change for change in group_state.last_changes if change.what not in {NOT_READY_REASON, CAUSES}]
             self._before.update({(change.what, change.member_id): change.old for change in changes})
-            revert_last_changes(group_state)
+            _revert_last_changes(group_state)
         self._causes_before = group_state.group.causes_since_assignment
         self._since = {"state": group_state.state_since, "description_status": group_state.description_since}
         group_state.updated_at = at
@@ -304,4 +303,35 @@ class Fold:
             Change(*subject, old, group_state.last_offset, self._since.get(subject[0]))
             for subject, (old, _) in changes.items()
         ]
-        update_times(group_state)
+        _update_times(group_state)
+
+
+def _update_times(group_state: GroupState) -> None:
+    """Take over the state and the status of the description, after an operation, and since when the new ones hold."""
+    group = group_state.group
+    was_known = group_state.state not in (None, UNKNOWN_STATE) or group_state.first_seen_at == group_state.updated_at
+    at = group_state.updated_at if was_known else None
+    if group_state.state != group.state:
+        group_state.state, group_state.state_since = group.state, at
+    if group_state.description_status != group.description_status:
+        group_state.description_status, group_state.description_since = group.description_status, at
+    group_state.deleted_at = (group_state.deleted_at or group_state.updated_at) if group.deleted else None
+
+
+def _revert_last_changes(group_state: GroupState) -> None:
+    """Restore the states and times from before the operation: its second part may undo changes of the first."""
+    if group_state.first_seen_at == group_state.updated_at:  # the group was created in the first part
+        group_state.state = group_state.state_since = None
+        group_state.description_status = group_state.description_since = None
+        group_state.not_ready_reason = None
+        group_state.group.causes_since_assignment = None
+    for change in group_state.last_changes if group_state.state else ():
+        if change.what == "state":
+            group_state.state = change.old or UNKNOWN_STATE
+            group_state.state_since = change.since
+        elif change.what == "description_status":
+            group_state.description_status, group_state.description_since = change.old, change.since
+        elif change.what == NOT_READY_REASON:
+            group_state.not_ready_reason = change.old
+        elif change.what == CAUSES:
+            group_state.group.causes_since_assignment = change.old

@@ -1,4 +1,7 @@
-"""One streams group and its members, as their records describe them; what each record does to them is in `replay`."""
+"""One streams group and its members, as their records describe them, its times, and what a fold takes in and says.
+
+Only data; what each record does to a group is in `replay`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, description_status, state_of
 
@@ -175,3 +178,75 @@ class Group:
             return
         times = self.topology_epochs.setdefault(epoch, {"first_seen_at": at})
         times.setdefault(column, at)
+
+
+class LogRecord(NamedTuple):
+    """A decoded record of a group; `timestamp` is None where the record has none."""
+
+    offset: int
+    timestamp: datetime | None
+    record_type: int
+    key: dict[str, Any]
+    value: dict[str, Any] | None
+
+
+class Event(NamedTuple):
+    """A row of `group_events`, without the columns that are the same for the whole group."""
+
+    at: datetime | None
+    kind: str
+    member_id: str | None
+    old: str | None
+    new: str | None
+    offset: int
+    cause: str | None = None
+    """Of a new group epoch or assignment: why, see `groups.events`."""
+    client_host: str | None = None
+    """Of a member that joined or left."""
+    instance_id: str | None = None
+    """The same."""
+
+
+class TopologyVersion(NamedTuple):
+    """A row of `topologies`, without the columns that are the same for the whole group."""
+
+    topology_hash: str
+    topology_epoch: int
+    first_seen_at: datetime | None
+    subtopologies: list[dict[str, Any]]
+    offset: int
+
+
+class Change(NamedTuple):
+    """One change made by the newest operation: enough to retract its event and to emit the operation's events again.
+
+    `since` is when the old state, or the old description status, was entered; None for other changes.
+    """
+
+    what: str
+    member_id: str | None
+    old: str | None
+    offset: int
+    since: datetime | None = None
+
+
+@dataclass(slots=True)
+class GroupState:
+    """A group with its times: everything that a row of `groups` contains."""
+
+    group: Group
+    source_partition: int
+    last_offset: int = -1
+    first_seen_at: datetime | None = None
+    updated_at: datetime | None = None
+    deleted_at: datetime | None = None
+    state: str | None = None
+    state_since: datetime | None = None
+    description_status: str | None = None
+    description_since: datetime | None = None
+    not_ready_reason: str | None = None
+    topology_hash: str | None = None
+    """Of the newest topology known under this group id; it stays when the group is deleted and created again."""
+    unsolicited_pushes: int = 0
+    last_unsolicited_push_at: datetime | None = None
+    last_changes: list[Change] = field(default_factory=list)

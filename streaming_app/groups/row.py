@@ -11,8 +11,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from streaming_app.groups.group import Group, Member, TaskId
-from streaming_app.groups.state import Change, GroupState
+from streaming_app.groups.group import Change, Group, GroupState, Member, TaskId
 from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
 from streaming_app.groups.topology import sources_hash
 

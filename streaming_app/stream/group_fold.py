@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.state import LogRecord
+from streaming_app.groups.group import LogRecord
 
 _SNAPSHOT_EVERY = 2_000
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from offsets_decoder import SHIPPED, DecodeError, decode
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
+from streaming_app.groups.group import Event, LogRecord
 from streaming_app.groups.row import to_row
-from streaming_app.groups.state import Event, LogRecord
 from streaming_app.stream.group_fold import LogRow
 from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.state import GroupState, LogRecord
+from streaming_app.groups.group import GroupState, LogRecord
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NO_TASKS: dict[str, Any] = {

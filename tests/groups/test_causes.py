@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.fold import Fold
+from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.state import GroupState
 from tests.groups.records import CONFIGS, FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, metadata
 from tests.groups.records import member as member_record
 from tests.groups.test_compacted import history

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.fold import Fold
+from streaming_app.groups.group import Event
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.state import Event
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
 
 MONTHS = 90 * 86_400

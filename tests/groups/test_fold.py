@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from streaming_app.groups.group import Event, GroupState, LogRecord
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.state import Event, GroupState, LogRecord
 from tests.groups.records import (
     FIRST_JOIN,
     GROUP,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from streaming_app.groups.group import Event, GroupState
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.state import Event, GroupState
 from tests.groups.records import FIRST_JOIN, GROUP, at, fold, log, metadata
 
 NOT_READY = [*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(validated=-1)), FIRST_JOIN[3]]

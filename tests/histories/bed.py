@@ -25,10 +25,10 @@ from streaming_app.alerts.rules.survey import survey_cluster
 from streaming_app.alerts.settings import AlertSettings
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.fold import Fold
+from streaming_app.groups.group import Event, GroupState, LogRecord
 from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
-from streaming_app.groups.state import Event, GroupState, LogRecord
 from streaming_app.groups.state_rules import STABLE_MEMBER
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History

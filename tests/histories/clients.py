@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import NamedTuple
 
-from streaming_app.groups.state import LogRecord
+from streaming_app.groups.group import LogRecord
 from streaming_app.groups.task_copies import TaskCopy
 from tests.histories.coordinator import ASSIGNMENT_INTERVAL, INITIAL_REBALANCE_DELAY, Group, Write
 from tests.histories.members import STABLE, Member

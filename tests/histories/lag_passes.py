@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
+from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import to_row
-from streaming_app.groups.state import GroupState
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import GroupTasks, LagRow
 from streaming_app.lag.tasks import group_tasks

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from streaming_app.groups.state import Event
+from streaming_app.groups.group import Event
 
 _COLUMNS = (
     "state",

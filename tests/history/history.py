@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streaming_app.groups.state import Event
+from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.messages import Fields
 from streaming_app.verify.compare import Difference, Row, differences, fields_of_description

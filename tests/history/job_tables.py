@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from streaming_app.groups.group import Event
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.state import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader

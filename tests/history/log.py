@@ -11,9 +11,9 @@ from typing_extensions import Self
 
 from offsets_decoder import decode
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
+from streaming_app.groups.group import Event, LogRecord
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.state import Event, LogRecord
 from tests.history.chain import event_key
 
 TOPIC = "__consumer_offsets"

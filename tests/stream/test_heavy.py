@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsets_decoder import decode, encode
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.state import LogRecord
+from streaming_app.groups.group import LogRecord
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader

@@ -15,7 +15,7 @@ import pytest
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
-from streaming_app.groups.state import Event
+from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader

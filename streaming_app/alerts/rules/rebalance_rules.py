@@ -24,7 +24,7 @@ from streaming_app.alerts.rules.rule import (
     since_or_fallback,
     to_iso,
 )
-from streaming_app.groups.causes import OF_MEMBERS, split_causes
+from streaming_app.groups.events import OF_MEMBERS, split_causes
 from streaming_app.groups.snapshot import NOT_REVOKING, REBALANCING, GroupSnapshot, UnsettledMember
 
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout

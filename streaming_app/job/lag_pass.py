@@ -21,8 +21,16 @@ from streaming_app.kafka.admin import Admin
 from streaming_app.kafka.committed_offsets import fetch_committed_offsets
 from streaming_app.kafka.log_ends import EARLIEST, LATEST, LogEndsClient, Offsets, TopicLeaders
 from streaming_app.lag.committed import CommittedOffsets
-from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, TopicPartition
-from streaming_app.lag.tasks import group_tasks, source_topics
+from streaming_app.lag.model import (
+    NO_TASKS,
+    Commit,
+    GroupTasks,
+    LagRow,
+    LogEnds,
+    TopicPartition,
+    group_tasks,
+    source_topics,
+)
 from streaming_app.lag.tracker import CommitKey, LagTracker
 from streaming_app.tables.lag_store import GroupVersion, LagStore
 

@@ -15,8 +15,7 @@ from streaming_app.lag.model import (
     Owner,
     TopicPartition,
 )
-from streaming_app.lag.progress import Progress
-from streaming_app.lag.samples import Age, EndSamples
+from streaming_app.lag.series import Age, CommitSeries, EndSamples
 from streaming_app.lag.status import CATCHING_UP, UNKNOWN, Facts, status_of
 
 CommitKey = tuple[str, str, int]
@@ -33,7 +32,7 @@ class LagTracker:
         self._allowed_lag = allowed_lag
         self._samples: dict[TopicPartition, EndSamples] = {}
         self._topic_ids: dict[str, str] = {}
-        self._progress: dict[CommitKey, Progress] = {}
+        self._series: dict[CommitKey, CommitSeries] = {}
         self._moved: set[TopicPartition] = set()
 
     def observe(
@@ -49,8 +48,8 @@ class LagTracker:
         """
         recreated = self._observe_ends(ends, now)
         allowed = {group_id: self._allowed_lag(group_id) for group_id in {key[0] for key in commits}}
-        for key in self._progress.keys() - commits.keys():
-            del self._progress[key]
+        for key in self._series.keys() - commits.keys():
+            del self._series[key]
         return [
             self._row(
                 key, commit, ends.get(key[1:], NO_ENDS), groups.get(key[0], NO_TASKS), now, allowed[key[0]], recreated
@@ -78,13 +77,13 @@ class LagTracker:
         """Begin with what an earlier run knew of a commit."""
         if row.committed_offset is None:
             return
-        progress = self._progress[row.group_id, row.topic, row.partition] = Progress()
-        progress.observe_commit(row.committed_offset, row.committed_at, row.observed_at)
-        progress.behind_since, progress.rewound_from = row.behind_since, row.rewound_from
-        progress.rewound_at = row.status_since or row.observed_at
-        progress.status, progress.status_since = row.status, row.status_since or row.observed_at
+        series = self._series[row.group_id, row.topic, row.partition] = CommitSeries()
+        series.observe_commit(row.committed_offset, row.committed_at, row.observed_at)
+        series.behind_since, series.rewound_from = row.behind_since, row.rewound_from
+        series.rewound_at = row.status_since or row.observed_at
+        series.status, series.status_since = row.status, row.status_since or row.observed_at
         if row.commit_interval_seconds is not None:
-            progress.restore_interval(row.commit_interval_seconds)
+            series.restore_interval(row.commit_interval_seconds)
 
     def _observe_ends(self, ends: Mapping[TopicPartition, LogEnds], now: float) -> set[str]:
         """Add the samples; return the topics that were created again since the pass before."""
@@ -120,19 +119,19 @@ class LagTracker:
         subtopology_id, owner = _task(tasks, topic, partition)
         if commit.offset is None:
             return _without_commit(key, ends, subtopology_id, owner, now)
-        progress = self._progress.get(key)
-        if progress is None:
-            progress = self._progress[key] = Progress()
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = CommitSeries()
         elif topic in recreated_topics:
-            progress.restart()
-        progress.observe_commit(commit.offset, commit.committed_at, now)
+            series.restart()
+        series.observe_commit(commit.offset, commit.committed_at, now)
         is_recreated = _is_recreated(commit, ends)
         lag = lost = None
         age: Age | None = None
         if ends.end is not None and not is_recreated:
             lost = max(0, ends.start - commit.offset) if ends.start is not None else None
             lag = max(0, ends.end - max(commit.offset, ends.start or 0))
-            progress.observe_lag(lag, now, allowed=allowed)
+            series.observe_lag(lag, now, allowed=allowed)
             age = self._age(key, max(commit.offset, ends.start or 0), lag, now)
         facts = Facts(
             lag=lag,
@@ -144,22 +143,22 @@ class LagTracker:
             is_recreated=is_recreated,
             lost=lost or 0,
             has_owner=_has_owner(tasks, owner),
-            is_rewound=progress.rewound_from is not None,
-            patience=progress.patience,
-            since_commit=now - progress.seen_at,
-            since_offset=now - progress.offset_since,
-            commits_at_offset=progress.commits_at_offset,
-            behind_for=_behind_for(progress, age, allowed, now),
+            is_rewound=series.rewound_from is not None,
+            patience=series.patience,
+            since_commit=now - series.seen_at,
+            since_offset=now - series.offset_since,
+            commits_at_offset=series.commits_at_offset,
+            behind_for=_behind_for(series, age, allowed, now),
             falls=False,
         )
         catch_up = None
         if lag is not None and lag > allowed:
-            trend = progress.trend()
+            trend = series.trend()
             facts.falls, catch_up = trend.falls, trend.catch_up_seconds
-        status, held = status_of(facts, progress.status, is_rebalancing=tasks.rebalancing_since is not None)
-        if status != progress.status:
-            progress.status, progress.status_since = status, now
-        progress.held_since = (progress.held_since or now) if held else None
+        status, held = status_of(facts, series.status, is_rebalancing=tasks.rebalancing_since is not None)
+        if status != series.status:
+            series.status, series.status_since = status, now
+        series.held_since = (series.held_since or now) if held else None
         return LagRow(
             group_id,
             topic,
@@ -180,12 +179,12 @@ class LagTracker:
             age.is_lower_bound if age else None,
             lost,
             status,
-            progress.status_since,
-            progress.held_since,
-            progress.behind_since,
+            series.status_since,
+            series.held_since,
+            series.behind_since,
             catch_up if status == CATCHING_UP else None,
-            progress.commit_interval,
-            progress.rewound_from,
+            series.commit_interval,
+            series.rewound_from,
             now,
         )
 
@@ -197,15 +196,15 @@ class LagTracker:
         return (samples.age(offset, now) if samples else None) or _UNKNOWN_AGE
 
 
-def _behind_for(progress: Progress, age: Age | None, allowed: int, now: float) -> float:
+def _behind_for(series: CommitSeries, age: Age | None, allowed: int, now: float) -> float:
     """Return how long the lag has been above what is allowed, as far as it is known.
 
     A commit leaves lag from the moment at which the first record after it is written.
     """
-    observed = 0.0 if progress.behind_since is None else now - progress.behind_since
+    observed = 0.0 if series.behind_since is None else now - series.behind_since
     if allowed or age is None or age.is_lower_bound:
         return observed
-    return max(observed, min(age.seconds, now - progress.offset_since))
+    return max(observed, min(age.seconds, now - series.offset_since))
 
 
 def _task(tasks: GroupTasks, topic: str, partition: int) -> tuple[str | None, Owner]:

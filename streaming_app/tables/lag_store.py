@@ -19,7 +19,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 
 from schemas.table_definitions import table
 from streaming_app.lag.model import Commit, LagRow, TopicPartition
-from streaming_app.lag.samples import EndSamples
+from streaming_app.lag.series import EndSamples
 from streaming_app.lag.tracker import CommitKey
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error

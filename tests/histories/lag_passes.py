@@ -9,8 +9,7 @@ from operator import attrgetter
 from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import to_row
 from streaming_app.lag.group_lag import GroupLag, group_lags
-from streaming_app.lag.model import GroupTasks, LagRow
-from streaming_app.lag.tasks import group_tasks
+from streaming_app.lag.model import GroupTasks, LagRow, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from tests.histories.clients import START
 from tests.histories.traffic import Seen

@@ -199,9 +199,9 @@ def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     service = passes.start(LagSettings())
     passes.run([row()])
 
-    progress = service._pass.tracker._progress["payments", "orders", 0]
+    series = service._pass.tracker._series["payments", "orders", 0]
 
-    assert (progress.status, progress.status_since, progress.behind_since) == ("STOPPED", 5.0, 4.0)
+    assert (series.status, series.status_since, series.behind_since) == ("STOPPED", 5.0, 4.0)
 
 
 def test_what_is_wrong_with_groups_is_known_as_long_as_passes_succeed(passes: Passes) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.lag.samples import Age, EndSamples
+from streaming_app.lag.series import Age, EndSamples
 
 
 def test_an_age_is_interpolated_between_two_samples() -> None:

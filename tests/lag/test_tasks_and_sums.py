@@ -8,10 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.lag.model import NO_TASKS, LagRow, Owner
+from streaming_app.lag.model import NO_TASKS, LagRow, Owner, group_tasks, source_topics
 from streaming_app.lag.status import BY_RANK, RANK, STATUSES
 from streaming_app.lag.sums import KEYS, lag_sums
-from streaming_app.lag.tasks import group_tasks, source_topics
 from tests.lag.lag_harness import row
 
 SINCE = datetime(2026, 3, 14, tzinfo=timezone.utc)

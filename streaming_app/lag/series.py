@@ -1,14 +1,35 @@
-"""What the commits of one group to one partition did lately: when, how often, forward or back, and how its lag moved.
+"""What is known of one partition over time: the ends of its log, and the commits of one group to it.
 
-A pass sees the newest commit only. So of several commits between two passes one is counted, and the time between
-commits is never less than the time between passes.
+Ends
+----
+The end offset at a time separates what was written before it from what was written after it. So the time at which an
+offset was written lies between the last sample at or below it and the first one above it; within that segment a
+constant rate is assumed. Nothing is assumed outside the samples: of an offset below the first one it is only known that
+it is at least as old as that sample.
+
+An end that does not move is two samples, the first and the last with that offset: what follows was written after the
+second.
+
+Commits
+-------
+When the commits were lately, how often, forward or back, and how their lag moved. A pass sees the newest commit only.
+So of several commits between two passes one is counted, and the time between commits is never less than the time
+between passes.
 """
 
 from __future__ import annotations
 
 from array import array
-from math import ceil
+from bisect import bisect_right
+from collections.abc import Iterable
+from math import ceil, inf
 from typing import NamedTuple
+
+_MAX_SAMPLES = 64
+_SPREAD = 61  # partitions that begin at the same time are then not thinned out in the same pass
+_RELATIVE_ERROR = 1 / 16  # of the age, by which thinning out may move the time of an offset
+_MIN_ERROR = 1.0  # seconds
+_KEPT_SECONDS = 14 * 86_400.0
 
 _BUCKETS = 24  # of the time between commits: up to 1 s, 2 s, 4 s, ... half a year
 _MAX_COUNT = 250  # in a bucket; then all counts are halved, so that old commits lose weight
@@ -22,6 +43,98 @@ _STEP_SECONDS = 25.0  # between two entries of the window
 _REWOUND_SECONDS = 3600.0  # after that, who set the offsets back is processing what they wanted
 
 
+class Age(NamedTuple):
+    """How long ago an offset was written, in seconds; with `is_lower_bound`, at least that long ago."""
+
+    seconds: float
+    is_lower_bound: bool
+
+
+class EndSamples:
+    """The samples of one partition, oldest first. Both offsets and times never decrease."""
+
+    __slots__ = ("_offsets", "_times")
+
+    def __init__(self, samples: Iterable[tuple[int, float]] = ()) -> None:
+        """Begin with these pairs of end offset and time, as `pairs` returned them."""
+        self._offsets, self._times = array("q"), array("d")
+        for offset, time in samples:
+            self.add(offset, time)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def pairs(self) -> list[tuple[int, float]]:
+        """Return the pairs of end offset and time."""
+        return list(zip(self._offsets, self._times, strict=True))
+
+    def add(self, offset: int, time: float) -> bool:
+        """Add the end offset at a time; return whether it differs from the one before.
+
+        Samples that contradict it are removed: higher offsets, since the log was truncated, and later times, since the
+        clock was set back.
+        """
+        offsets, times = self._offsets, self._times
+        while offsets and (offsets[-1] > offset or times[-1] > time):
+            offsets.pop()
+            times.pop()
+        count = len(offsets)
+        moved = not count or offsets[-1] != offset
+        if count > 1 and not moved and offsets[-2] == offset:
+            times[-1] = time
+            return False
+        offsets.append(offset)
+        times.append(time)
+        if count >= _MAX_SAMPLES + offsets[0] % _SPREAD:
+            self._thin_out(time)
+        return moved
+
+    def clear(self) -> None:
+        """Forget all samples: the topic was created again."""
+        del self._offsets[:], self._times[:]
+
+    def age(self, offset: int, now: float) -> Age | None:
+        """Return how long ago `offset` was written; 0 if it is at or beyond the newest end. None without samples."""
+        offsets, times = self._offsets, self._times
+        after = bisect_right(offsets, offset)
+        if after == len(offsets):
+            return Age(0.0, is_lower_bound=False) if after else None
+        if after == 0:
+            return Age(max(0.0, now - times[0]), is_lower_bound=True)
+        share = (offset - offsets[after - 1]) / (offsets[after] - offsets[after - 1])
+        written = times[after - 1] + share * (times[after] - times[after - 1])
+        return Age(max(0.0, now - written), is_lower_bound=False)
+
+    def _thin_out(self, now: float) -> None:
+        """Remove the samples that interpolation between the others replaces, and those that are too old.
+
+        A time may move by a sixteenth of its age. One pass: from each sample that is kept, the line is drawn as far as
+        it passes all samples in between closely enough.
+        """
+        offsets, times = self._offsets, self._times
+        last = len(offsets) - 1
+        anchor = next((i for i, time in enumerate(times) if now - time <= _KEPT_SECONDS), last)
+        kept, low, high = [anchor], -inf, inf  # low and high bound the slope of the line from the anchor
+        for i in range(anchor + 1, last + 1):
+            distance = offsets[i] - offsets[anchor]
+            if distance and not low <= (times[i] - times[anchor]) / distance <= high:
+                anchor, low, high = i - 1, -inf, inf
+                kept.append(anchor)
+                distance = offsets[i] - offsets[anchor]
+            if not distance:  # the end did not move: both samples are needed
+                anchor, low, high = i, -inf, inf
+                kept.append(anchor)
+                continue
+            error = max(_MIN_ERROR, (now - times[i]) * _RELATIVE_ERROR)
+            low = max(low, (times[i] - error - times[anchor]) / distance)
+            high = min(high, (times[i] + error - times[anchor]) / distance)
+        if kept[-1] != last:
+            kept.append(last)
+        del kept[:-_MAX_SAMPLES]
+        self._offsets = array("q", [offsets[i] for i in kept])
+        self._times = array("d", [times[i] for i in kept])
+
+
 class Trend(NamedTuple):
     """How the lag moved within the last ten minutes."""
 
@@ -30,8 +143,8 @@ class Trend(NamedTuple):
     """Until there is no lag, if it keeps falling like that."""
 
 
-class Progress:
-    """The state of one committed partition that outlasts a pass."""
+class CommitSeries:
+    """The commits of one group to one partition: what of them outlasts a pass."""
 
     __slots__ = (
         "_gaps",

@@ -69,7 +69,7 @@ SINK = '''\
 
 from typing import Literal
 
-from streaming_app.alerts.rules.alert import Alert
+from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.sinks.base import BaseSettings, Sink
 
 
@@ -192,7 +192,7 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
     "an alert rule": Addition(
         (
             Edit(
-                "streaming_app/alerts/rules/group_rules.py",
+                "streaming_app/alerts/group_rules.py",
                 "GROUP_RULES = (\n",
                 "GROUP_RULES = (\n    GroupRule(\n"
                 '        name="StreamsGroupTrial",\n'
@@ -206,9 +206,9 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
             Edit("deploy/RUNBOOK.md", "", ""),
         ),
         """
-from streaming_app.alerts import runbook
-from streaming_app.alerts.rules.evaluate import RULES
-from streaming_app.alerts.settings import AlertSettings
+from streaming_app.notify import runbook
+from streaming_app.alerts.evaluate import RULES
+from streaming_app.config.alerts import AlertSettings
 assert "StreamsGroupTrial" in RULES
 settings = AlertSettings.model_validate({"rules": {"StreamsGroupTrial": {"for": "5m"}}})
 assert settings.rule_settings_of()("g")["StreamsGroupTrial"].for_seconds == 300

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Literal
 
-from streaming_app.alerts.rules.survey import ClusterSurvey
+from streaming_app.alerts.survey import ClusterSurvey
 
 DescriptionMode = Literal["auto", "always", "never"]
 

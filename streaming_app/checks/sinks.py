@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
-from streaming_app.alerts.rules.alert import FIRING, INFO, RESOLVED, Alert
+from streaming_app.alerts.alert import FIRING, INFO, RESOLVED, Alert
 from streaming_app.alerts.sinks.base import BaseSettings, SinkError
 from streaming_app.checks.result import Result, failed, ok
 

@@ -36,11 +36,11 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """Show the alerts that fire now."""
-    from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.alerts.silences import ActiveSilences  # noqa: PLC0415
-    from streaming_app.alerts.store import read_alerts, to_json  # noqa: PLC0415
+    from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.notify.silences import ActiveSilences  # noqa: PLC0415
     from streaming_app.queries import output  # noqa: PLC0415
     from streaming_app.queries.clusters import check_cluster  # noqa: PLC0415
+    from streaming_app.tables.alerts_table import read_alerts, to_json  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
 
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]

@@ -15,7 +15,7 @@ from streaming_app.escapes import escape
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
-    from streaming_app.alerts.silences import Silence
+    from streaming_app.notify.silences import Silence
 
 
 class _RefusedSilence(click.UsageError):
@@ -43,7 +43,7 @@ def add(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location, cluster: str, group: str, rule: str | None, duration: str | None, comment: str
 ) -> None:
     """Silence the alerts of some groups from now on. An alert that still fires at the end is then sent."""
-    from streaming_app.alerts.silences import SilenceStore, new_silence  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.notify.silences import SilenceStore, new_silence  # noqa: PLC0415 - not loaded by --help
 
     if duration is None:
         raise _RefusedSilence("Give --for, such as --for 2h: every silence ends, after 30d at the latest.")
@@ -64,7 +64,7 @@ def add(  # noqa: PLR0913, PLR0917 - one per option
 @handle_errors
 def list_silences(warehouse: Location, cluster: str, with_ended: bool, as_json: bool) -> None:
     """List the silences, the first to end first."""
-    from streaming_app.alerts.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.notify.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries import output  # noqa: PLC0415
 
     now = datetime.now(timezone.utc)
@@ -95,14 +95,14 @@ def list_silences(warehouse: Location, cluster: str, with_ended: bool, as_json: 
 @handle_errors
 def expire(warehouse: Location, cluster: str, silence_id: str) -> None:
     """End a silence now. What still fires is then sent."""
-    from streaming_app.alerts.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.notify.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
 
     ended = SilenceStore(warehouse, cluster).expire(silence_id, datetime.now(timezone.utc))
     click.echo(escape(f"{ended.id} has ended."))
 
 
 def _check_rule(rule: str | None) -> None:
-    from streaming_app.alerts.rules.evaluate import RULES  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.alerts.evaluate import RULES  # noqa: PLC0415 - not loaded by --help
 
     if rule is not None and rule not in RULES:
         close = difflib.get_close_matches(rule, RULES, 1)
@@ -119,8 +119,8 @@ def _user() -> str:
 
 def _matches(warehouse: Location, cluster: str, new: Silence) -> str:
     """Return what the silence is about now, so that a pattern that matches too much, or nothing, is noticed."""
-    from streaming_app.alerts.rules.alert import FIRING  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.alerts.store import read_alerts  # noqa: PLC0415
+    from streaming_app.alerts.alert import FIRING  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.alerts_table import read_alerts  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
 
     reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"

@@ -14,31 +14,31 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.alerts.description_support import DescriptionSupport
-from streaming_app.alerts.dispatcher import Dispatcher
-from streaming_app.alerts.evaluator import AlertEvaluator, EvaluatorConfig
-from streaming_app.alerts.group_cache import GroupCache
-from streaming_app.alerts.silences import ActiveSilences
 from streaming_app.alerts.sinks.base import TextSettings
-from streaming_app.alerts.store import AlertStore
-from streaming_app.alerts.summaries import DailySummaries, make_summary
 from streaming_app.errors import WarehouseError
+from streaming_app.job.alert_service import AlertEvaluator, EvaluatorConfig
 from streaming_app.job.copies_sources import make_task_copies
+from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import serving_page
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
+from streaming_app.notify.dispatcher import Dispatcher
+from streaming_app.notify.silences import ActiveSilences
+from streaming_app.notify.summaries import DailySummaries, make_summary
+from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.web.app import make_app
 from streaming_app.web.server import HttpServer
 
 if TYPE_CHECKING:
-    from streaming_app.alerts.sink_worker import SinkStatus
     from streaming_app.alerts.sinks.daily_summary import DailySummary
     from streaming_app.config.job_config import JobConfig
     from streaming_app.job.self_check import SelfCheck
+    from streaming_app.notify.sink_worker import SinkStatus
     from streaming_app.stream.health import Health
     from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
@@ -101,7 +101,7 @@ def background_services(
     heartbeat = Heartbeat(config, files, health, descriptions)
     silences = ActiveSilences(config.warehouse, config.cluster, report)
     copies = _task_copies(config, group_cache, health, report)
-    store = AlertStore(config.warehouse, config.cluster)
+    store = AlertsTable(config.warehouse, config.cluster)
 
     def summary_at(now: datetime) -> DailySummary:
         groups = group_cache.groups().values()

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
-from streaming_app.alerts.rules.alert import Alert
+from streaming_app.alerts.alert import Alert
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
@@ -41,7 +41,7 @@ def _unknown() -> None:
 
 
 class GroupSource(Protocol):
-    """Gives the groups to the collector: `streaming_app.alerts.group_cache.GroupCache`."""
+    """Gives the groups to the collector: `streaming_app.job.group_cache.GroupCache`."""
 
     def groups(self) -> Mapping[str, GroupSnapshot]:
         """Return the groups by id."""

@@ -17,7 +17,7 @@ _STATES = tuple(state for state in STATES if state != "Dead")
 
 
 class SinkCounts(Protocol):
-    """The counts of a sink since the start of the job: `streaming_app.alerts.dispatcher.SinkStatus`."""
+    """The counts of a sink since the start of the job: `streaming_app.notify.dispatcher.SinkStatus`."""
 
     @property
     def name(self) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streaming_app.alerts.rules.alert import Alert
-from streaming_app.alerts.rules.evaluate import RULES
+from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.evaluate import RULES
 from streaming_app.page.description import Described, NodeRow, node_rows
 from streaming_app.page.group_summary import GroupSummary
 from streaming_app.page.instant import Instant, instant_view, tasks_by_partition

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from streaming_app.alerts.rules.alert import Alert
+from streaming_app.alerts.alert import Alert
 from streaming_app.lag.status import BY_RANK, UNKNOWN
 from streaming_app.page.labels import Label, Labels
 

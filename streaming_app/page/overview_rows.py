@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streaming_app.alerts.rules.alert import FIRING, PENDING, Alert
-from streaming_app.alerts.store import read_alerts
+from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
 from streaming_app.page.group_summary import (
     STREAMS,
@@ -20,6 +19,7 @@ from streaming_app.page.group_summary import (
 from streaming_app.page.labels import Labels
 from streaming_app.page.snapshot import Row, Snapshot
 from streaming_app.queries.clusters import find_clusters
+from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from streaming_app.alerts.rules.alert import Alert
+from streaming_app.alerts.alert import Alert
 from streaming_app.errors import WarehouseError
 from streaming_app.lag.status import LEFT_OVER
 from streaming_app.page.group_summary import GroupSummary

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from streaming_app.alerts.rules.awaited_members import awaited_members, describe_obligation, member_details
+from streaming_app.alerts.awaited_members import awaited_members, describe_obligation, member_details
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.group import ROLES
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH, COLUMNS, GroupSnapshot, group_snapshot

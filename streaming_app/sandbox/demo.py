@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from streaming_app.alerts.rules.evaluate import RULES
-from streaming_app.alerts.settings import AlertSettings
+from streaming_app.alerts.evaluate import RULES
+from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.job_config import JobConfig
 from streaming_app.errors import SetupError
 from streaming_app.job.run import run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from streaming_app.alerts.rules.alert import CRITICAL, FIRING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, Alert, Delivery
 
 SINCE = datetime(2026, 11, 21, 3, 12, 5, 765000, tzinfo=timezone.utc)
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from streaming_app.alerts.description_support import DescriptionMode, DescriptionSupport
-from streaming_app.alerts.rules.survey import NO_SURVEY, ClusterSurvey, survey_cluster
+from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
-from tests.alerts.rules.healthy_group import healthy_group
+from tests.alerts.healthy_group import healthy_group
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=timezone.utc)
 LATER = LONG_AGO + timedelta(days=1)

@@ -11,9 +11,9 @@ import statistics
 import time
 from datetime import datetime, timezone
 
-from streaming_app.alerts.rules.evaluate import evaluate
-from streaming_app.alerts.rules.rule import EvaluationContext
-from streaming_app.alerts.settings import AlertSettings
+from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.config.alerts import AlertSettings
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.log_ends import EARLIEST, LATEST, LogEndsClient, TopicLeaders
 from streaming_app.lag.group_lag import group_lags

@@ -12,9 +12,9 @@ import time
 from functools import partial
 
 from offsets_decoder import encode
-from tests.alerts.receivers import HttpReceiver
 from tests.bench.bench_harness import FIRST_EPOCH, PARTITIONS, Harness, group_id
 from tests.bench.freshness import await_groups
+from tests.notify.receivers import HttpReceiver
 from tests.waiting import wait_until
 
 APPENDS = 30

@@ -15,15 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming_app.alerts.description_support import DescriptionSupport
-from streaming_app.alerts.rules.evaluate import evaluate
-from streaming_app.alerts.rules.history import Assignment, GroupHistory, MemberChange, StateChange
-from streaming_app.alerts.rules.lifecycle import AlertState, advance
-from streaming_app.alerts.rules.rule import EvaluationContext
-from streaming_app.alerts.rules.survey import survey_cluster
-from streaming_app.alerts.settings import AlertSettings
+from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.history import Assignment, GroupHistory, MemberChange, StateChange
+from streaming_app.alerts.lifecycle import AlertState, advance
+from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.alerts.survey import survey_cluster
+from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.job_status import JobStatus
-from tests.alerts.rules.healthy_group import healthy_group
+from tests.alerts.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 AGO = NOW - timedelta(days=3)

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from schemas.table_definitions import tables
-from streaming_app.alerts.rules.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.store import AlertStore
+from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
+from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.location import Location
 from tests.heartbeats import write_heartbeat
@@ -42,7 +42,7 @@ def run(*arguments: object) -> Result:
 
 def save(warehouse: Path, *alerts: Alert) -> None:
     for alert in alerts:
-        AlertStore(Location(str(warehouse)), alert.cluster).save([alert])
+        AlertsTable(Location(str(warehouse)), alert.cluster).save([alert])
 
 
 def test_alerts_shows_the_firing_alerts_of_this_cluster_with_their_unsent_notifications(warehouse: Path) -> None:

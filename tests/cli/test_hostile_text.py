@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
 from streaming_app import cli
-from streaming_app.alerts.rules.alert import FIRING, Alert, Delivery
-from streaming_app.alerts.store import AlertStore
+from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus
+from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.lag_store import LagStore
 from streaming_app.tables.location import Location
@@ -50,7 +50,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_deltalake(str(path / "groups"), pa.Table.from_pylist([row], schema=schema), mode="append")
     delivery = Delivery("log", FIRING, None, 3, STORED)
     alert = Alert("default", STORED, "R", "critical", FIRING, AT, AT, None, STORED, {STORED: [STORED]}, (delivery,))
-    AlertStore(Location(str(path)), "default").save([alert])
+    AlertsTable(Location(str(path)), "default").save([alert])
     names = ("group_id", "topic", "subtopology_id", "task_id", "member_id", "process_id", "client_host")
     LagStore(path, "default").replace_lag([lag_row(**dict.fromkeys(names, STORED))])
     facts = JobStatus(AT, failure=STORED, failing_since=AT)

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
-from streaming_app.alerts.rules.alert import FIRING, Alert, Delivery
-from streaming_app.alerts.silences import Silence, SilenceStore
-from streaming_app.alerts.store import AlertStore
+from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.cli.main import main
+from streaming_app.notify.silences import Silence, SilenceStore
+from streaming_app.tables.alerts_table import AlertsTable
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
 from tests.warehouses import arrow_schema, make_warehouse
@@ -34,7 +34,7 @@ def warehouse(tmp_path: Path) -> Path:
     make_warehouse(tmp_path)
     rows = [{"cluster": "default", "group_id": group, "state": "Stable"} for group in ("payments", "payouts", "orders")]
     write_deltalake(tmp_path / "groups", pa.Table.from_pylist(rows, schema=arrow_schema("groups")), mode="append")
-    AlertStore(tmp_path, "default").save([ALERT])
+    AlertsTable(tmp_path, "default").save([ALERT])
     return tmp_path
 
 
@@ -101,7 +101,7 @@ def test_check_does_not_count_silenced_alerts_unless_told_to(warehouse: Path) ->
     assert "payments is NotReady" in result.stdout
     counted = run(warehouse, "alerts", "--check", "--silenced")
     assert (counted.exit_code, counted.stderr) == (1, "")
-    AlertStore(warehouse, "default").save([replace(ALERT, group_id="orders")])
+    AlertsTable(warehouse, "default").save([replace(ALERT, group_id="orders")])
     assert run(warehouse, "alerts", "--check").exit_code == 1
 
 

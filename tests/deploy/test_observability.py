@@ -14,7 +14,7 @@ import promql_parser
 import pytest
 import yaml
 
-from streaming_app.alerts.rules.evaluate import RULES, RULES_FOR_COPIES
+from streaming_app.alerts.evaluate import RULES, RULES_FOR_COPIES
 from streaming_app.lag.status import STATUSES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from offsets_decoder import decode
-from streaming_app.alerts.rules.alert import FIRING, Alert
-from streaming_app.alerts.rules.evaluate import RULES
-from streaming_app.alerts.rules.rule import EvaluationContext
+from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.alerts.evaluate import RULES
+from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.sinks.message import format_message, format_title
 from streaming_app.cli.main import main
 from streaming_app.groups.fold import Fold

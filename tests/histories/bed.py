@@ -14,15 +14,15 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from streaming_app.alerts.alert import FIRING, Alert, AlertKey
+from streaming_app.alerts.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.alerts.description_support import DescriptionSupport
-from streaming_app.alerts.rules.alert import FIRING, Alert, AlertKey
-from streaming_app.alerts.rules.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
-from streaming_app.alerts.rules.evaluate import evaluate, is_held
-from streaming_app.alerts.rules.history import COLUMNS, GroupHistories
-from streaming_app.alerts.rules.lifecycle import AlertState, advance
-from streaming_app.alerts.rules.rule import EvaluationContext
-from streaming_app.alerts.rules.survey import survey_cluster
-from streaming_app.alerts.settings import AlertSettings
+from streaming_app.alerts.evaluate import evaluate, is_held
+from streaming_app.alerts.history import COLUMNS, GroupHistories
+from streaming_app.alerts.lifecycle import AlertState, advance
+from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.alerts.survey import survey_cluster
+from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Event, GroupState, LogRecord
@@ -40,7 +40,7 @@ _ACTIVE = 2 * HOUR  # after the newest record: longer than any window
 _QUIET_STEP = 10 * MINUTE
 _READ_PLUGIN = HOUR
 _PAGER = "pager"
-_READ = 200  # members of a group, as in `alerts.rebalancing_rows`
+_READ = 200  # members of a group, as in `job.group_cache`
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from streaming_app.alerts.rules.evaluate import RULES
+from streaming_app.alerts.evaluate import RULES
 from tests.histories.bed import run
 from tests.histories.history import MINUTE, History
 from tests.histories.incidents import INCIDENTS

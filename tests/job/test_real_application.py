@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streaming_app.alerts.group_cache import GroupCache
 from streaming_app.cli.main import main
 from streaming_app.config.job_config import JobConfig
 from streaming_app.config.lag import LagSettings
 from streaming_app.job.copies_sources import make_task_copies
+from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow

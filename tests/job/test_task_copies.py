@@ -19,11 +19,11 @@ from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.errors import GroupError
 from streaming_app.kafka.group_descriptions import Descriptions
 from streaming_app.stream.health import Health
-from tests.alerts.rules.healthy_group import healthy_group
+from tests.alerts.healthy_group import healthy_group
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from streaming_app.alerts.group_cache import GroupCache
+    from streaming_app.job.group_cache import GroupCache
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 

@@ -16,8 +16,8 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from streaming_app.alerts.group_cache import GroupCache
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job.group_cache import GroupCache
 from streaming_app.metrics.collector import GroupSource, MetricSources, make_registry
 from streaming_app.metrics.document import PAGE, page
 from streaming_app.metrics.group_metrics import GROUP_METRICS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.rules.alert import FIRING, Alert
+from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.page.description import described_of, description_graph, node_rows
 from streaming_app.page.graph import MAX_NODES, Graph
 from streaming_app.page.group_page import hosts_of

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from offsets_decoder import encode
-from streaming_app.alerts.rules.alert import FIRING, Alert
-from streaming_app.alerts.store import AlertStore
+from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
 from streaming_app.stream import batch_records
 from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.verify.warehouse_tables import WarehouseTables
@@ -143,7 +143,7 @@ def test_an_alert_of_a_group_of_any_id_is_stored_and_replaced(no_rows: Path, gro
             details={"group": group_id},
         )
 
-    store = AlertStore(no_rows, CLUSTER)
+    store = AlertsTable(no_rows, CLUSTER)
     for summary in ("first", "second"):
         store.save([alert(summary)])
     assert [one for one in store.alerts() if one.group_id == group_id] == [alert("second")]

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
 from streaming_app.alerts.durations import Duration
-from streaming_app.alerts.rules.alert import FIRING, RESOLVED, Alert
 from streaming_app.alerts.sinks.base import Sink, SinkError
 from streaming_app.alerts.sinks.http_post import AuthSettings, check_url, post, split_url
 from streaming_app.alerts.sinks.message import dump_json, format_utc, format_value, shorten

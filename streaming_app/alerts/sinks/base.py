@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.rules.alert import FIRING, Alert
+from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.sinks.daily_summary import DailySummary, TimeOfDay
 from streaming_app.alerts.sinks.grouped import AlertGroup
 from streaming_app.names import check_name

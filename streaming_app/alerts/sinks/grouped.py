@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from streaming_app.alerts.rules.alert import CRITICAL, RESOLVED, WARNING, Alert
+from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
 from streaming_app.alerts.sinks.message import format_summary, format_utc, notification_id, one_line, shorten
 
 _SEVERITIES = (CRITICAL, WARNING)  # the highest first; the others are equal

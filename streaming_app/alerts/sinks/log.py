@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from streaming_app.alerts.rules.alert import CRITICAL, RESOLVED, WARNING, Alert
+from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
 from streaming_app.alerts.sinks.base import SinkError, TextSettings, TextSink
 from streaming_app.alerts.sinks.daily_summary import DailySummary, format_summary_title
 from streaming_app.alerts.sinks.grouped import AlertGroup, format_names, format_subject

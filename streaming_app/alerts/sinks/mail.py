@@ -18,8 +18,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
 from streaming_app.alerts.durations import Duration
-from streaming_app.alerts.rules.alert import FIRING, RESOLVED, Alert
 from streaming_app.alerts.sinks.base import SinkError, TextSettings, TextSink
 from streaming_app.alerts.sinks.daily_summary import DailySummary, format_summary_text, format_summary_title
 from streaming_app.alerts.sinks.deadline import Deadline

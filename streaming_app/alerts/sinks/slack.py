@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from streaming_app.alerts.rules.alert import CRITICAL, RESOLVED, WARNING, Alert
+from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
 from streaming_app.alerts.sinks.base import TextSettings, TextSink
 from streaming_app.alerts.sinks.daily_summary import DailySummary, format_summary_text, format_summary_title
 from streaming_app.alerts.sinks.grouped import AlertGroup, format_group_message, format_group_title

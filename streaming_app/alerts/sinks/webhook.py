@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import SecretStr, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.rules.alert import RESOLVED, Alert
+from streaming_app.alerts.alert import RESOLVED, Alert
 from streaming_app.alerts.sinks.base import Sink, SinkError, check_setting
 from streaming_app.alerts.sinks.http_post import AuthSettings, SecretUrlSettings, post
 from streaming_app.alerts.sinks.message import dump_json, format_utc, notification_id, repeat_number

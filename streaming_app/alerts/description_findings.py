@@ -1,0 +1,152 @@
+"""When each of the rules about topology descriptions (KIP-1331) fires, and what it says then.
+
+If the description of a group with members is not stored, at most one rule fires:
+
+| | the broker would ask a member | it would ask none |
+|---|---|---|
+| NEVER_STORED, STALE | StreamsGroupDescriptionMissing | StreamsGroupDescriptionNotSolicited |
+| UNCERTAIN | StreamsGroupDescriptionUncertain | StreamsGroupDescriptionNotSolicited |
+| FAILED | | StreamsGroupDescriptionFailed |
+
+Clients before Kafka 4.4 are never asked, and the log does not contain the version of a client. So a group that never
+had a description is not expected to have one while clients are being upgraded, one application after the other. It is
+once nearly all others have theirs, none got its first for a week, and a broker was still asking after this group needed
+one. `descriptions: always` expects one of every group.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from streaming_app.alerts.alert import Finding
+from streaming_app.alerts.rule import (
+    EvaluationContext,
+    Thresholds,
+    format_count,
+    format_time,
+    is_recent,
+    latest,
+    since_or_fallback,
+    to_iso,
+)
+from streaming_app.alerts.survey import had_description
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import NONE
+
+_NEARLY_ALL = 0.9  # of the groups
+
+
+def _details(group: GroupSnapshot) -> dict[str, object]:
+    details = {
+        "description_status": group.description_status,
+        "topology_epoch": group.topology_epoch,
+        "stored_description_epoch": group.stored_description_epoch,
+        "failed_description_epoch": group.failed_description_epoch,
+        "members": group.member_count,
+        "stale_members": group.stale_member_count,
+    }
+    return {name: value for name, value in details.items() if value is not None}
+
+
+def find_unsolicited(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    """A member pushed a description within the window that the broker had not asked for."""
+    at = group.last_unsolicited_push_at
+    if at is None or not is_recent(at, thresholds["window"], context.now):
+        return None
+    descriptions = format_count(group.unsolicited_pushes, "description")
+    return Finding(
+        at,
+        f"{group.group_id}: a member pushed a topology description that the broker did not ask for; "
+        f"{descriptions} in total, the latest at {format_time(at)}",
+        {"pushes": group.unsolicited_pushes, "newest": to_iso(at), "topology_epoch": group.topology_epoch or 0},
+    )
+
+
+def find_not_solicited(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    """The description is expected and not stored, and the broker asks no member for it."""
+    if group.solicitable or not group.member_count or not _is_expected(group, thresholds, context):
+        return None
+    epoch = group.topology_epoch
+    stale, members = group.stale_member_count, group.member_count
+    if stale >= members:
+        why = f"every member runs a topology older than epoch {epoch}, and the broker asks none of these"
+    elif not stale:
+        why = "every member is offline"
+    else:
+        why = f"{stale:,} of {members:,} members run a topology older than epoch {epoch}, and the others are offline"
+    # The records have no time for the cause; it has held at least since the newest record.
+    return Finding(
+        since_or_fallback(group.updated_at, group, context.now),
+        f"{group.group_id}: the broker will ask no member for the topology description: {why}",
+        {**_details(group), "why": why},
+    )
+
+
+def find_failed(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding:
+    """The broker's plugin rejected the description of the current topology epoch."""
+    return Finding(
+        since_or_fallback(group.description_since, group, context.now),
+        f"{group.group_id}: the broker's plugin rejected the topology description of epoch {group.topology_epoch}",
+        _details(group),
+    )
+
+
+def find_missing(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    """The description is expected and not stored, and there is a member that the broker asks."""
+    if not group.solicitable or not _is_expected(group, thresholds, context):
+        return None
+    stored = group.stored_description_epoch
+    has = "none" if stored == NONE else f"only the one of epoch {stored}"
+    return Finding(
+        _asked_since(group, context),
+        f"{group.group_id}: no topology description of epoch {group.topology_epoch} arrives; the broker has {has}",
+        _details(group),
+    )
+
+
+def find_uncertain(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    """The broker announced a call of its plugin and did not record how it ended."""
+    if not group.solicitable:
+        return None
+    return Finding(
+        _asked_since(group, context),
+        f"{group.group_id}: storing the topology description of epoch {group.topology_epoch} does not complete",
+        _details(group),
+    )
+
+
+def _is_expected(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> bool:
+    """Tell whether the group's clients are known, or can be expected, to send a description when they are asked."""
+    if context.descriptions_required or had_description(group):
+        return True
+    survey = context.survey
+    pushed_at, upgraded_at = survey.newest_push_at, survey.newest_first_description_at
+    others = survey.described + survey.undescribed - 1
+    return (
+        pushed_at is not None
+        and upgraded_at is not None
+        and pushed_at > _asked_since(group, context)
+        and survey.described >= others * _NEARLY_ALL
+        and context.now - upgraded_at >= timedelta(seconds=thresholds["upgraded_for"])
+    )
+
+
+def _asked_since(group: GroupSnapshot, context: EvaluationContext) -> datetime:
+    """Return since when the broker has had a reason and a member to ask.
+
+    Rebalances do not change it; a group that was empty starts again.
+    """
+    since = latest(group.description_since, group.members_since, context.descriptions_since)
+    return since_or_fallback(since, group, context.now)
+
+
+def find_not_cleaned_up(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    """The group is empty, and its description is still in the store of the plugin."""
+    if group.stored_description_epoch == NONE:
+        return None
+    since = since_or_fallback(group.state_since, group, context.now)
+    return Finding(
+        since,
+        f"{group.group_id} has been Empty since {format_time(since)}, and its topology description is still stored",
+        _details(group),
+    )

@@ -1,0 +1,196 @@
+"""The rules about topology descriptions (KIP-1331): unsolicited, missing, failed, not cleaned up. Data only.
+
+When each of them fires is in `description_findings`.
+"""
+
+from __future__ import annotations
+
+from streaming_app.alerts.alert import INFO
+from streaming_app.alerts.description_findings import (
+    find_failed,
+    find_missing,
+    find_not_cleaned_up,
+    find_not_solicited,
+    find_uncertain,
+    find_unsolicited,
+)
+from streaming_app.alerts.rule import DAY, HOUR, MINUTE, NOT_DEAD, GroupRule, Threshold
+from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
+
+_WITH_MEMBERS = NOT_DEAD - {"Empty"}
+_UPGRADED_FOR = {
+    "upgraded_for": Threshold(7 * DAY, "for a group that never had one: since no other got its first", seconds=True)
+}
+_HISTORY = (
+    "SELECT at, kind, old, new FROM group_events e\n"
+    "WHERE group_id = 'GROUP_ID' AND kind IN ('topology_epoch', 'description_status', 'stored_description_epoch',\n"
+    "  'failed_description_epoch', 'unsolicited_push')\n"
+    "ORDER BY at DESC, e.offset DESC LIMIT 30"
+)
+_STATUS = (
+    "SELECT description_status, description_since, topology_epoch, stored_description_epoch,\n"
+    "  failed_description_epoch, solicitable, member_count, stale_member_count\n"
+    "FROM groups WHERE group_id = 'GROUP_ID'"
+)
+_MEMBERS = (
+    "SELECT member_id, client_id, client_host, member_epoch, topology_epoch, stale_topology\n"
+    "FROM members WHERE group_id = 'GROUP_ID' ORDER BY stale_topology DESC, member_id"
+)
+_PLUGIN_LOG = (
+    "Search the log of the group coordinator for messages of the plugin "
+    "(`group.streams.topology.description.plugin.class`), and check that its store is available and has free space."
+)
+
+DESCRIPTION_RULES = (
+    GroupRule(
+        name="StreamsGroupUnsolicitedDescription",
+        find=find_unsolicited,
+        for_seconds=None,
+        thresholds={"window": Threshold(HOUR, "how long it fires after a push", seconds=True)},
+        states=NOT_DEAD,
+        meaning=(
+            "A member pushed its topology description although the broker had no reason to ask for it: it was already "
+            "stored, or had been rejected permanently. The broker accepts such a push, so it can replace the stored "
+            "description by a different one, and each push costs a call of the plugin. Kafka's own client only sends "
+            "when it is asked; if it repeats a push because the response was lost, that may be counted here, but no "
+            "more than once or twice."
+        ),
+        queries={
+            "When were the pushes?": _HISTORY,
+            "Which members could have sent them?": _MEMBERS,
+        },
+        steps=(
+            "One push, and none since: do nothing; the alert resolves by itself.",
+            "They continue: find the client. The records do not name the sender: compare the times with the broker's "
+            "request log (`StreamsGroupTopologyDescriptionUpdate`), and find out which application or tool does not "
+            "use Kafka's own client.",
+            "Check that the stored description is still correct (`kafka-streams-groups.sh --describe --topology`).",
+        ),
+    ),
+    GroupRule(
+        name="StreamsGroupDescriptionNotSolicited",
+        find=find_not_solicited,
+        for_seconds=30 * MINUTE,
+        thresholds=_UPGRADED_FOR,
+        states=_WITH_MEMBERS,
+        statuses=SOLICITABLE_STATUSES,
+        requires_descriptions=True,
+        meaning=(
+            "The topology description is not stored, and the broker will ask no member for it: every member runs an "
+            "older topology, or every member that could be asked is offline. It does not recover by waiting. The group "
+            "itself processes as usual. A rolling upgrade may cause this for a while; half an hour is longer than it "
+            "usually takes."
+        ),
+        queries={
+            "Why is no member asked?": _STATUS,
+            "Which members run which topology?": _MEMBERS,
+        },
+        steps=(
+            "All members are stale: complete the upgrade. The members that brought the new topology have left again.",
+            "All members are offline (epoch -2, static members that are expected to return): start them, or wait until "
+            "they are removed after `session.timeout.ms`.",
+        ),
+    ),
+    GroupRule(
+        name="StreamsGroupDescriptionFailed",
+        find=find_failed,
+        states=NOT_DEAD,
+        statuses=frozenset({"FAILED"}),
+        meaning=(
+            "The broker's plugin rejected the topology description permanently. The broker does not ask for it again "
+            "until the next topology epoch. The group itself processes as usual."
+        ),
+        queries={"When, and what happened before?": _HISTORY, "What is the status now?": _STATUS},
+        steps=(
+            _PLUGIN_LOG
+            + " The usual reasons for a permanent rejection are a description that is too large, or content that the "
+            "plugin does not accept.",
+            "Fix the cause first. The broker asks again only after a new topology epoch, or after the group was "
+            "deleted while it was empty and created again.",
+        ),
+    ),
+    GroupRule(
+        name="StreamsGroupDescriptionMissing",
+        find=find_missing,
+        for_seconds=90 * MINUTE,
+        thresholds=_UPGRADED_FOR,
+        states=_WITH_MEMBERS,
+        statuses=frozenset({"NEVER_STORED", "STALE"}),
+        requires_descriptions=True,
+        meaning=(
+            "The broker has no description of the group's current topology, although there is a member that it would "
+            "ask. It asks again after 30 seconds, then after twice as long each time, up to an hour, with a jitter of "
+            "20 %. The first seven waits together take 64 minutes, at most 76: after 90 minutes it was asked for and "
+            "not sent eight times, too often for a transient error. It fires for a group that had a description "
+            "before. Clients before Kafka 4.4 are never asked, so for another group it fires only once the clients of "
+            "the cluster are upgraded: nine of ten groups had a description, none got its first one for a week, and a "
+            "broker asked for one since this group has had none. The group itself processes as usual."
+        ),
+        queries={
+            "What is the status now?": _STATUS,
+            "Which members could be asked?": _MEMBERS,
+            "Which other groups are affected?": (
+                "SELECT group_id, state, description_status, description_since FROM groups\n"
+                "WHERE solicitable AND description_status IN ('NEVER_STORED', 'STALE') ORDER BY description_since"
+            ),
+        },
+        steps=(
+            "Only this group: its clients are older than Kafka 4.4 and do not support descriptions, or fail to send "
+            "one: see the log of the application.",
+            "Many groups at once: see StreamsGroupsDescriptionsMissing, which then fires instead.",
+            "The cluster should not keep descriptions: set `descriptions: never`.",
+        ),
+    ),
+    GroupRule(
+        name="StreamsGroupDescriptionUncertain",
+        find=find_uncertain,
+        for_seconds=20 * MINUTE,
+        states=_WITH_MEMBERS,
+        statuses=frozenset({"UNCERTAIN"}),
+        requires_descriptions=True,
+        meaning=(
+            "The broker recorded that it is about to call its plugin (stored epoch -2), but never recorded the result: "
+            "the plugin keeps failing, though not permanently, or the broker crashed during the call. It is unknown "
+            "what the plugin has stored. The broker asks again after 30 seconds, then after twice as long each time; "
+            "five attempts take at most 19 minutes. The group itself processes as usual."
+        ),
+        queries={"What happened, and when?": _HISTORY, "What is the status now?": _STATUS},
+        steps=(
+            _PLUGIN_LOG + " Once it works, the next push corrects the status, within about an hour.",
+            "Many groups at once: see StreamsGroupsDescriptionsMissing, which then fires instead.",
+        ),
+    ),
+    GroupRule(
+        name="StreamsGroupDescriptionNotCleanedUp",
+        find=find_not_cleaned_up,
+        severity=INFO,
+        for_seconds=8 * DAY,
+        states=frozenset({"Empty"}),
+        meaning=(
+            "The group is empty, and its topology description is still in the plugin's store. The broker's cleanup "
+            "runs every `offsets.retention.check.interval.ms` (10 minutes), but only for groups without offsets, and "
+            "offsets are kept for `offsets.retention.minutes` (7 days) after the last member left. So this is normal "
+            "for a week; eight days leave time for the retries of the cleanup. With another retention, set `for` to "
+            "that retention plus one day; where offsets are deleted by hand, half an hour is enough."
+        ),
+        queries={
+            "Since when is it empty, and what is stored?": (
+                "SELECT state, state_since, stored_description_epoch, description_status, description_since\n"
+                "FROM groups WHERE group_id = 'GROUP_ID'"
+            ),
+            "Which other empty groups have a description?": (
+                "SELECT group_id, state_since, stored_description_epoch FROM groups\n"
+                "WHERE state = 'Empty' AND stored_description_epoch <> -1 ORDER BY state_since"
+            ),
+        },
+        steps=(
+            "Stored epoch -2: the plugin fails to delete it. " + _PLUGIN_LOG,
+            "Another stored epoch: the cleanup skipped the group. Check whether offsets are left "
+            "(`kafka-streams-groups.sh --describe --group GROUP_ID --offsets`) or a transaction is open "
+            "(`kafka-transactions.sh list`).",
+            "The group is no longer needed: `kafka-streams-groups.sh --delete --group GROUP_ID` also deletes the "
+            "description.",
+        ),
+    ),
+)
+"""In the order of the runbook."""

@@ -1,0 +1,179 @@
+"""All rules, and their evaluation over all groups and the job.
+
+Theory of operation
+-------------------
+Most groups are healthy, and rules are evaluated every few seconds. So rules declare as data which states and
+description statuses they apply to, and a group is checked only against the rules that can match; nearly all groups are
+Stable and CURRENT, and are checked against very few rules, each of which returns at its first comparison. Rules that
+look at what happened lately are checked only for the groups to which something happened.
+
+One cause is to give one alert. A rule names the rules that say the same and more (`hidden_by`), and a rule for the
+cluster those for a group that it takes the place of, once many groups have a finding of them (`replaces`).
+
+Not evaluated: deleted groups, ids that a classic group has taken over, and groups that the settings exclude. The
+lifecycle then resolves their open alerts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
+from functools import cache
+
+from streaming_app.alerts.alert import AlertKey, Finding
+from streaming_app.alerts.cluster_rules import CLUSTER_RULES
+from streaming_app.alerts.copies_rules import COPIES_RULES
+from streaming_app.alerts.description_rules import DESCRIPTION_RULES
+from streaming_app.alerts.group_rules import GROUP_RULES
+from streaming_app.alerts.job_rules import JOB_RULES
+from streaming_app.alerts.lag_rules import LAG_RULES
+from streaming_app.alerts.rebalance_rules import REBALANCE_RULES
+from streaming_app.alerts.rule import (
+    ClusterRule,
+    EvaluationContext,
+    GroupFinding,
+    GroupRule,
+    LagRule,
+    Rule,
+    RuleSettings,
+    Snapshot,
+)
+from streaming_app.alerts.self_check_rules import SELF_CHECK_RULES
+from streaming_app.groups.copies_status import GroupCopies
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job_status import DifferingGroup, JobStatus
+
+RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*GROUP_RULES, *REBALANCE_RULES, *DESCRIPTION_RULES)
+RULES_FOR_CLUSTER: tuple[ClusterRule, ...] = CLUSTER_RULES
+RULES_FOR_JOB: tuple[Rule[JobStatus], ...] = JOB_RULES
+RULES_FOR_DIFFERING_GROUPS: tuple[Rule[DifferingGroup], ...] = SELF_CHECK_RULES
+RULES_FOR_COPIES: tuple[Rule[GroupCopies], ...] = COPIES_RULES
+RULES_FOR_LAG: tuple[LagRule, ...] = LAG_RULES
+AnyRule = Rule[GroupSnapshot] | ClusterRule | Rule[JobStatus] | Rule[DifferingGroup] | Rule[GroupCopies] | LagRule
+RULES: Mapping[str, AnyRule] = {
+    **{rule.name: rule for rule in RULES_FOR_GROUPS},
+    **{rule.name: rule for rule in RULES_FOR_CLUSTER},
+    **{rule.name: rule for rule in RULES_FOR_JOB},
+    **{rule.name: rule for rule in RULES_FOR_DIFFERING_GROUPS},
+    **{rule.name: rule for rule in RULES_FOR_COPIES},
+    **{rule.name: rule for rule in RULES_FOR_LAG},
+}
+
+RuleSettingsLookup = Callable[[str | None], Mapping[str, RuleSettings]]
+"""Returns the settings of each rule that is enabled for a group, by the rule's name; for None, those for the job."""
+
+
+def evaluate(
+    groups: Iterable[GroupSnapshot],
+    job: JobStatus | None,
+    context: EvaluationContext,
+    rule_settings_of: RuleSettingsLookup,
+) -> dict[AlertKey, Finding]:
+    """Return a finding for every rule whose condition holds now, for any group and for the job."""
+    findings: dict[AlertKey, Finding] = {}
+    with_descriptions, histories = context.descriptions_since is not None, context.histories
+    for group in groups:
+        group_id = group.group_id
+        rules = _applicable_rules(group.state, group.description_status, with_descriptions, group_id in histories)
+        if not rules or group.group_type != "streams":
+            continue
+        enabled = rule_settings_of(group_id)
+        for rule in rules:
+            settings = enabled.get(rule.name)
+            if not settings or (rule.hidden_by and _has_finding(findings, rule.hidden_by, group_id)):
+                continue
+            if finding := rule.find(group, settings.thresholds, context):
+                findings[AlertKey(rule.name, group_id)] = finding
+    _replace_by_cluster_findings(findings, context, rule_settings_of)
+    findings.update(_findings_of_services(context, rule_settings_of))
+    if job is not None:
+        findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
+    return findings
+
+
+def _findings_of_services(
+    context: EvaluationContext, rule_settings_of: RuleSettingsLookup
+) -> Iterator[tuple[AlertKey, Finding]]:
+    """Yield the findings of what the job asks brokers for: of few groups, since only those are passed along."""
+    for differing in context.differing_groups:
+        yield from _find(RULES_FOR_DIFFERING_GROUPS, differing, differing.group_id, context, rule_settings_of)
+    for copies in context.copies or ():
+        yield from _find(RULES_FOR_COPIES, copies, copies.group_id, context, rule_settings_of)
+    for lag in (context.lag or {}).values():
+        if lag.has_tasks or context.lag_of_all_groups:
+            yield from _find(RULES_FOR_LAG, lag, lag.group_id, context, rule_settings_of)
+
+
+def is_held(key: AlertKey, context: EvaluationContext) -> bool:
+    """Tell whether an alert stays as it is, since nothing is known at present of its condition."""
+    rule = RULES.get(key.rule)
+    if isinstance(rule, LagRule):
+        if context.lag is None:
+            return True
+        lag = context.lag.get(key.group_id or "")
+        return lag is not None and lag.is_held and rule.is_held
+    return context.copies is None and rule in RULES_FOR_COPIES
+
+
+def watches_any(group_ids: Iterable[str], rule_settings_of: RuleSettingsLookup) -> bool:
+    """Return whether a rule about groups is enabled for at least one of these groups."""
+    names = {rule.name for rule in RULES_FOR_GROUPS}
+    return any(not names.isdisjoint(rule_settings_of(group_id)) for group_id in group_ids)
+
+
+def _find(
+    rules: Iterable[Rule[Snapshot]],
+    snapshot: Snapshot,
+    group_id: str | None,
+    context: EvaluationContext,
+    rule_settings_of: RuleSettingsLookup,
+) -> Iterator[tuple[AlertKey, Finding]]:
+    enabled = rule_settings_of(group_id)
+    for rule in rules:
+        settings = enabled.get(rule.name)
+        if settings and (finding := rule.find(snapshot, settings.thresholds, context)):
+            yield AlertKey(rule.name, group_id), finding
+
+
+def _has_finding(findings: Mapping[AlertKey, Finding], rules: Iterable[str], group_id: str) -> bool:
+    return any(AlertKey(rule, group_id) in findings for rule in rules)
+
+
+def _replace_by_cluster_findings(
+    findings: dict[AlertKey, Finding], context: EvaluationContext, rule_settings_of: RuleSettingsLookup
+) -> None:
+    """Replace the findings for many groups by one for the cluster."""
+    enabled = rule_settings_of(None)
+    for rule in RULES_FOR_CLUSTER:
+        settings = enabled.get(rule.name)
+        replaced = [key for key in findings if key.rule in rule.replaces] if settings else []
+        if not settings or not replaced:
+            continue
+        is_open = AlertKey(rule.name, None) in context.open_alerts
+        if len({key.group_id for key in replaced}) < settings.thresholds["groups"] and not is_open:
+            continue
+        affected = [_group_finding(key, findings.pop(key), rule_settings_of) for key in replaced]
+        if finding := rule.find(affected, settings.thresholds, context):
+            findings[AlertKey(rule.name, None)] = finding
+
+
+def _group_finding(key: AlertKey, finding: Finding, rule_settings_of: RuleSettingsLookup) -> GroupFinding:
+    seconds = rule_settings_of(key.group_id)[key.rule].for_seconds
+    return GroupFinding(key.group_id or "", key.rule, finding, finding.since + timedelta(seconds=seconds))
+
+
+@cache
+def _applicable_rules(
+    state: str,
+    status: str,
+    with_descriptions: bool,  # noqa: FBT001 - a cache's key
+    with_history: bool,  # noqa: FBT001 - the same
+) -> tuple[GroupRule, ...]:
+    return tuple(
+        rule
+        for rule in RULES_FOR_GROUPS
+        if state in rule.states
+        and (rule.statuses is None or status in rule.statuses)
+        and (with_descriptions or not rule.requires_descriptions)
+        and (with_history or not rule.requires_history)
+    )

@@ -1,0 +1,245 @@
+"""The rules about the job itself and what it reads: undecodable records, unknown fields, behind, stopped."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from streaming_app.alerts.alert import CRITICAL, INFO, Finding
+from streaming_app.alerts.rule import (
+    DAY,
+    MINUTE,
+    EvaluationContext,
+    Rule,
+    Threshold,
+    Thresholds,
+    format_count,
+    format_time,
+    is_recent,
+    round_down,
+    to_iso,
+)
+from streaming_app.job_status import JobStatus
+
+
+def _undecodable(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    at = job.quarantined_at
+    if at is None or not is_recent(at, thresholds["window"], context.now):
+        return None
+    return Finding(
+        at,
+        f"{format_count(job.quarantined, 'record')} could not be decoded, see the table quarantine; "
+        f"the latest at {format_time(at)}",
+        {"records": job.quarantined, "newest": to_iso(at)},
+    )
+
+
+def _drift(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    at = job.drifted_at
+    if at is None or not is_recent(at, thresholds["window"], context.now):
+        return None
+    return Finding(
+        at,
+        f"The brokers write fields that this release does not know, in {format_count(job.drifted, 'record')} so far",
+        {"records": job.drifted, "newest": to_iso(at)},
+    )
+
+
+def _behind(job: JobStatus, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
+    if job.behind_since is None:
+        return None
+    at_least = round_down(job.behind)
+    return Finding(
+        job.behind_since,
+        f"The job has been behind since {format_time(job.behind_since)}, by at least "
+        f"{format_count(at_least, 'offset')}; the tables and the alerts are late",
+        {"offsets_at_least": at_least},
+    )
+
+
+def _stopped(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    silent_since = (job.last_success_at or job.started_at) + timedelta(seconds=thresholds["silence"])
+    causes = [
+        (since, cause, text)
+        for since, cause, text in (
+            (job.brokers_away_since, "brokers_away", "no broker responds"),
+            (job.failing_since, "failing", f"its stream fails: {job.failure or 'unknown cause'}"),
+            (
+                silent_since if context.now >= silent_since else None,
+                "silent",
+                f"no batch has completed {_format_last_success(job)}",
+            ),
+        )
+        if since is not None
+    ]
+    if not causes:
+        return None
+    since = min(since for since, _, _ in causes)
+    text = "; ".join(text for _, _, text in causes)
+    return Finding(
+        since,
+        f"The job reads nothing: {text}; the tables are not updated",
+        {"causes": [cause for _, cause, _ in causes], **({"failure": job.failure} if job.failure else {})},
+    )
+
+
+def _offsets_stopped(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    if job.brokers_away_since is not None or job.failing_since is not None:
+        return None  # StreamsGroupsJobStopped says so
+    causes: list[tuple[datetime, str, str]] = []
+    offsets = job.offsets
+    if offsets is not None:
+        silent_since = (offsets.last_success_at or job.started_at) + timedelta(seconds=thresholds["silence"])
+        if offsets.failing_since is not None:
+            failure = offsets.failure or "unknown cause"
+            causes.append((offsets.failing_since, "stream_failing", f"its stream fails: {failure}"))
+        elif context.now >= silent_since:
+            causes.append((silent_since, "stream_silent", "its stream has completed no batch"))
+    if job.lag_failing_since is not None:
+        failure = job.lag_failure or "unknown cause"
+        causes.append((job.lag_failing_since, "lag_failing", f"the ends of the logs are not known: {failure}"))
+    if not causes:
+        return None
+    since = min(since for since, _, _ in causes)
+    return Finding(
+        since,
+        f"Committed offsets and lag are not updated: {'; '.join(text for _, _, text in causes)}",
+        {"causes": [cause for _, cause, _ in causes]},
+    )
+
+
+def _format_last_success(job: JobStatus) -> str:
+    if job.last_success_at:
+        return f"since {format_time(job.last_success_at)}"
+    return f"since the start at {format_time(job.started_at)}"
+
+
+JOB_RULES = (
+    Rule(
+        name="StreamsGroupsJobStopped",
+        find=_stopped,
+        severity=CRITICAL,
+        for_seconds=2 * MINUTE,
+        thresholds={"silence": Threshold(10 * MINUTE, "how long no batch may complete", seconds=True)},
+        while_catching_up=True,
+        meaning=(
+            "The job runs, but reads nothing: no broker responds, or its stream fails and is restarted, or no batch "
+            "has completed for ten minutes. The tables are not updated, and no alert about a group can fire or "
+            "resolve. In a rolling upgrade, a broker restart takes less than the two minutes. This alert comes from "
+            "the job itself and cannot fire if the whole process is gone: have Prometheus or the supervisor monitor "
+            "that."
+        ),
+        queries={
+            "How old is the newest record in the tables?": (
+                "SELECT cluster, max(updated_at) AS newest_record, count(*) AS groups FROM groups GROUP BY cluster"
+            ),
+        },
+        steps=(
+            "No broker responds: check the brokers, the network, and the listener in `--bootstrap-server`. The job "
+            "waits without limit and continues by itself.",
+            "The stream fails: the alert has the cause in one line, and `_jobs/CLUSTER.spark.log` in the warehouse "
+            "has the details. The usual causes are a full disk, a missing ACL and missing checkpoint files. After "
+            "four failures in a row the job exits with code 1.",
+            "No batch completes: a batch is very large (the first one; lower `--max-offsets-per-trigger`), or the "
+            "machine or its disk is overloaded.",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupsJobBehind",
+        find=_behind,
+        for_seconds=5 * MINUTE,
+        meaning=(
+            "For five minutes each batch has left offsets unread, so the job reads more slowly than the brokers write. "
+            "The tables and alerts are late by as much as the job is behind. This alert does not fire during the first "
+            "catch-up after a start."
+        ),
+        queries={
+            "How far have the tables got, by partition?": (
+                "SELECT cluster, source_partition, max(last_offset) AS last_offset, max(updated_at) AS newest_record\n"
+                "FROM groups GROUP BY cluster, source_partition ORDER BY newest_record LIMIT 50"
+            ),
+        },
+        steps=(
+            "After the brokers were down, or after a burst: wait until it has caught up.",
+            "All the time: give the job more CPU or a faster disk, and find out which applications commit so many "
+            "offsets (with exactly-once, every 100 ms by default).",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupsOffsetsStopped",
+        find=_offsets_stopped,
+        for_seconds=10 * MINUTE,
+        thresholds={"silence": Threshold(10 * MINUTE, "how long its stream may complete no batch", seconds=True)},
+        while_catching_up=True,
+        meaning=(
+            "The tables `offsets`, `all_groups` and `lag` are not updated: the second stream of the job, which reads "
+            "committed offsets, fails or completes no batch, or the brokers do not answer the requests for the ends of "
+            "the logs. The state of streams groups and the other alerts are not affected. Alerts about lag stay as "
+            "they are until it is known again."
+        ),
+        queries={
+            "How old are the newest commit and the newest pass?": (
+                "SELECT cluster, max(committed_at) AS newest_commit, max(observed_at) AS newest_pass FROM lag\n"
+                "GROUP BY cluster"
+            ),
+        },
+        steps=(
+            "The alert has the cause in one line, and `_jobs/CLUSTER.spark.log` in the warehouse has the details of a "
+            "stream that fails. It is tried again every five minutes, for as long as the job runs.",
+            "No batch completes: far more offsets are committed than the job can read. Give it more CPU, or a longer "
+            "`offsets.trigger`.",
+            "The ends of the logs: the job's principal needs Describe on the topics, and the brokers must be reachable "
+            "from the job's own process, too, not only from Spark's.",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupsUndecodableRecords",
+        find=_undecodable,
+        for_seconds=None,
+        thresholds={"window": Threshold(DAY, "how long it fires after the latest one", seconds=True)},
+        meaning=(
+            "Records of groups could not be decoded. They are kept in full in `quarantine`, and the job continued. "
+            "Their changes are missing from the tables, so the affected groups may be incorrect there until their next "
+            "record. The alert resolves a day after the latest one."
+        ),
+        queries={
+            "Which records, and what is wrong with them?": (
+                "SELECT timestamp, group_id, error_kind, message, partition, q.offset FROM quarantine q\n"
+                "ORDER BY timestamp DESC LIMIT 20"
+            ),
+            "Which errors, and since when?": (
+                "SELECT cluster, error_kind, message, count(*) AS records, min(timestamp) AS since FROM quarantine\n"
+                "GROUP BY cluster, error_kind, message ORDER BY records DESC LIMIT 20"
+            ),
+        },
+        steps=(
+            "`UnknownRecordType`, `UnknownValueVersion`: the brokers are newer than this release. Install a release of "
+            "streams-groups that knows them, and start it once with `--reset` to read everything again.",
+            "`MalformedRecord`: check that `--dialect` is right for these brokers. If it is, report a bug with the "
+            "bytes in `key` and `value`.",
+            "Run `streams-groups verify --bootstrap-server ...` to see whether any group is incorrect.",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupsSchemaDrift",
+        find=_drift,
+        severity=INFO,
+        for_seconds=None,
+        thresholds={"window": Threshold(DAY, "how long it fires after the latest one", seconds=True)},
+        meaning=(
+            "Records have tagged fields that this release does not know, as is usual after a broker upgrade. They are "
+            "skipped, as Kafka's own readers do, and all known fields are still read. Nothing is wrong, but new "
+            "information is not shown. The alert resolves a day after the latest one."
+        ),
+        queries={
+            "Which groups were updated last?": (
+                "SELECT cluster, group_id, updated_at FROM groups ORDER BY updated_at DESC LIMIT 20"
+            ),
+        },
+        steps=(
+            "Install a release of streams-groups that knows the brokers' release.",
+            "To see the fields, print the records with Kafka's console consumer and pass them to "
+            "`streams-groups decode`, which shows them as `unknownTags`.",
+        ),
+    ),
+)
+"""In the order of the runbook."""

@@ -1,0 +1,171 @@
+"""The section `alerts:` of the configuration: which groups, which rules, and with which settings.
+
+The models of the rules are generated from the rules themselves, so every key belongs to a rule's entry.
+
+Overrides: all whose pattern matches the whole group id apply, in the order of the file, each one over those before it
+and key by key. So put general overrides first; the last one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from streaming_app.alerts.alert import CRITICAL, INFO, WARNING
+from streaming_app.alerts.description_support import DescriptionMode
+from streaming_app.alerts.durations import Duration, PositiveDuration, Regex
+from streaming_app.alerts.evaluate import (
+    RULES,
+    RULES_FOR_COPIES,
+    RULES_FOR_DIFFERING_GROUPS,
+    RULES_FOR_GROUPS,
+    RULES_FOR_LAG,
+    AnyRule,
+    RuleSettingsLookup,
+)
+from streaming_app.alerts.lifecycle import NotifyPolicy
+from streaming_app.alerts.rule import RuleSettings
+from streaming_app.notify.notification_queue import Grouping
+
+_Count = Annotated[int, Field(ge=1, strict=True)]
+_CACHED_GROUPS = 1 << 18
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+def _make_model(rule: AnyRule, *, partial: bool) -> type[BaseModel]:
+    """Return the model of one rule's keys, with its defaults; in a `partial` one all are None unless set."""
+    fields: dict[str, tuple[Any, Any]] = {
+        "enabled": (bool, True),
+        "severity": (Literal[INFO, WARNING, CRITICAL], rule.severity),
+    }
+    if rule.for_seconds is not None:
+        fields["for_"] = (Duration, rule.for_seconds)
+    for name, threshold in rule.thresholds.items():
+        fields[name] = (PositiveDuration if threshold.seconds else _Count, threshold.default)
+    definitions: dict[str, Any] = {
+        name: (kind | None if partial else kind, Field(None if partial else default, alias=name.rstrip("_")))
+        for name, (kind, default) in fields.items()
+    }
+    return create_model(rule.name, __base__=_Section, **definitions)
+
+
+def _make_sections(name: str, rules: Iterable[AnyRule], *, partial: bool) -> type[BaseModel]:
+    models = {rule.name: _make_model(rule, partial=partial) for rule in rules}
+    fields: dict[str, Any] = {name: (model, model()) for name, model in models.items()}
+    return create_model(name, __base__=_Section, **fields)
+
+
+if TYPE_CHECKING:
+    RuleSections = BaseModel
+    OverrideSections = BaseModel
+else:
+    RuleSections = _make_sections("RuleSections", RULES.values(), partial=False)
+    OverrideSections = _make_sections(
+        "OverrideSections",
+        (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_DIFFERING_GROUPS),
+        partial=True,
+    )
+
+
+class Override(_Section):
+    """Different settings for the groups whose whole id matches."""
+
+    groups: Regex
+    rules: OverrideSections
+
+
+def _as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
+    return [given] if isinstance(given, str) else given
+
+
+class AlertSettings(_Section):
+    """The keys below `alerts:`; durations are seconds, or text such as `90s`, `5m`, `1h30m`."""
+
+    interval: PositiveDuration = 5.0
+    """Time between two evaluations."""
+    groups: Regex | None = None
+    """Only groups whose whole id matches; default all."""
+    ignore_groups: Annotated[tuple[Regex, ...], BeforeValidator(_as_list)] = ()
+    """Except groups whose whole id matches one of these; a single one needs no list."""
+    descriptions: DescriptionMode = "auto"
+    """Whether the cluster keeps topology descriptions: `auto` detects it from the groups, or the brokers' config."""
+    lag_of: Literal["streams", "all"] = "streams"
+    """Whether the rules about lag are for streams groups only, or for groups of every type."""
+    keep_firing_for: Duration = 0.0
+    repeat_after: PositiveDuration | None = None
+    """A firing notification is repeated this long after it was sent; default never."""
+    group_wait: Duration = Grouping.group_wait
+    """How long the first alert of a rule waits for others, in sinks that people read."""
+    group_interval: Duration = Grouping.group_interval
+    """How long after a notification of a rule the next one is sent there."""
+    max_groups_per_notification: Annotated[int, Field(ge=1, le=1000, strict=True)] = Grouping.max_named
+    """How many alerts a notification names there."""
+    rules: RuleSections = RuleSections()
+    overrides: tuple[Override, ...] = ()
+
+    @property
+    def rebalance_window(self) -> float:
+        """The longest time, in seconds, over which the rules of any group look at what happened."""
+        layers = (self.rules, *(override.rules for override in self.overrides))
+        sections = ((rule, getattr(layer, rule.name, None)) for layer in layers for rule in RULES_FOR_GROUPS)
+        return max(
+            getattr(section, name) or 0.0
+            for rule, section in sections
+            if section and rule.requires_history
+            for name, threshold in rule.thresholds.items()
+            if threshold.seconds
+        )
+
+    def notify_policy(self, sinks: Iterable[str]) -> NotifyPolicy:
+        """Return the policy for notifications to the sinks with these names."""
+        return NotifyPolicy(tuple(sinks), self.keep_firing_for, self.repeat_after)
+
+    @property
+    def grouping(self) -> Grouping:
+        """How alerts are put together for sinks that people read."""
+        return Grouping(self.group_wait, self.group_interval, self.max_groups_per_notification)
+
+    def rule_settings_of(self) -> RuleSettingsLookup:
+        """Return the lookup of a group's rule settings, or the job's for None. Keep it: it caches the groups."""
+        profiles: dict[tuple[int, ...], Mapping[str, RuleSettings]] = {}
+
+        @lru_cache(_CACHED_GROUPS)
+        def rule_settings_of(group_id: str | None) -> Mapping[str, RuleSettings]:
+            if group_id is not None and not self._includes(group_id):
+                return {}
+            matching = tuple(
+                index
+                for index, override in enumerate(self.overrides)
+                if group_id is not None and override.groups.fullmatch(group_id)
+            )
+            if matching not in profiles:
+                profiles[matching] = self._make_profile(matching)
+            return profiles[matching]
+
+        return rule_settings_of
+
+    def _includes(self, group_id: str) -> bool:
+        if self.groups is not None and not self.groups.fullmatch(group_id):
+            return False
+        return not any(pattern.fullmatch(group_id) for pattern in self.ignore_groups)
+
+    def _make_profile(self, overrides: Iterable[int]) -> Mapping[str, RuleSettings]:
+        layers = [self.rules, *(self.overrides[index].rules for index in overrides)]
+        profile = {}
+        for name, rule in RULES.items():
+            values: dict[str, Any] = {}
+            for layer in layers:
+                if section := getattr(layer, name, None):
+                    values |= section.model_dump(exclude_none=True)
+            if values["enabled"]:
+                thresholds = {threshold: values[threshold] for threshold in rule.thresholds}
+                profile[name] = RuleSettings(
+                    values["severity"], values.get("for_", 0.0), thresholds, rule.while_catching_up
+                )
+        return profile

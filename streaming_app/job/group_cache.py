@@ -1,0 +1,297 @@
+"""The latest snapshot of every group in memory, for the rules and the metrics: an evaluation need not query the tables.
+
+Theory of operation
+-------------------
+The stream calls the cache after a batch is in the tables: the rows of a small batch are passed along and queued, of a
+large one it only learns that there was one. The evaluator's thread applies this before each evaluation. Rows that are
+read from the tables are at least as new as those that were queued before, so after such a read a queued row is used
+only if its offset is higher.
+
+A deleted group stays in the cache as Dead for one evaluation, so that its open alerts can be resolved, and is then
+removed.
+
+The events of the last hour or so are kept, see `alerts.history`; after a start they are read from the tables. What the
+stream passes along was written after the job had last read everything, which corrects the times of brokers whose clocks
+are wrong, see `alerts.clock`.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming_app.alerts import history
+from streaming_app.alerts.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
+from streaming_app.alerts.history import GroupHistories, GroupHistory
+from streaming_app.groups.snapshot import COLUMNS, MEMBER_FIELDS, REBALANCING, GroupSnapshot, group_snapshot
+from streaming_app.stream.outputs import EVENTS, RETRACTED
+from streaming_app.tables.arrow_times import to_datetimes
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
+
+DEAD = "Dead"
+_QUEUED_ROWS = 50_000  # beyond that, reading the table again is cheaper than keeping them
+_READ = 200  # unsettled members of one group, those with the oldest records: it may have thousands
+_TASK_FIELDS = ("member_id", "subtopology_id", "partition", "current", "target", "pending_revocation")
+_EVENT_COLUMNS = ", ".join(f'"{name}"' for name in history.COLUMNS)
+
+
+class _Batch(NamedTuple):
+    """Rows that the stream passed along, and when their records were written."""
+
+    rows: pa.Table
+    bounds: WrittenBetween
+
+
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _unknown() -> None:
+    return None
+
+
+class GroupCache:
+    """The groups of one cluster, as a `GroupListener` of the stream.
+
+    `on_rows` and `on_bulk_change` are called by the stream's thread, and `refresh` by one other thread; all other
+    methods are safe in any thread. `window` is how long events are kept; `read_all_at` returns when the job had last
+    read everything since it started, None if it has not.
+    """
+
+    def __init__(
+        self,
+        warehouse: Location | Path,
+        cluster: str,
+        window: timedelta,
+        now: Callable[[], datetime] = _utc_now,
+        read_all_at: Callable[[], datetime | None] = _unknown,
+    ) -> None:
+        self._warehouse = warehouse
+        self._cluster = cluster
+        self._now, self._read_all_at = now, read_all_at
+        self._lock = threading.Lock()  # guards the two that the stream's thread writes
+        self._queue: list[_Batch] = []
+        self._reload = True
+        self._groups: dict[str, GroupSnapshot] = {}  # replaced, never modified: readers may keep it
+        self._written: dict[str, GroupSnapshot] = {}  # of groups whose times were corrected
+        self._some_dead = False
+        self._histories = GroupHistories(window)
+        self._rebalances: dict[str, int] = {}
+        self._started_at = now()
+
+    def on_rows(self, folded: pa.Table) -> None:
+        """Queue the folded rows of a small batch: the columns of `groups`, and events, see `stream.outputs`."""
+        bounds = WrittenBetween(self._read_all_at(), self._now())
+        with self._lock:
+            columns = [*COLUMNS, "members", "assignments", EVENTS.column, RETRACTED]
+            self._queue.append(_Batch(folded.select(columns), bounds))
+            if sum(batch.rows.num_rows for batch in self._queue) > _QUEUED_ROWS:
+                self._queue, self._reload = [], True
+
+    def on_bulk_change(self) -> None:
+        """Read the tables at the next `refresh`: more rows changed than were passed to `on_rows`."""
+        with self._lock:
+            self._reload = True
+
+    def refresh(self) -> None:
+        """Bring the cache up to date. Raises WarehouseError when tables cannot be read; the next call tries again."""
+        with self._lock:
+            queue, self._queue = self._queue, []
+            reload, self._reload = self._reload, False
+        now = self._now()
+        try:
+            self._apply(queue, now, reload=reload)
+        except BaseException:
+            self.on_bulk_change()  # what was queued is in the tables
+            raise
+        self._histories.prune(self._groups, now)
+        for group_id in self._rebalances.keys() - self._groups.keys():
+            del self._rebalances[group_id]
+
+    def _apply(self, queue: list[_Batch], now: datetime, *, reload: bool) -> None:
+        if not (reload or queue or self._some_dead):
+            return
+        groups = {name: group for name, group in self._groups.items() if group.state != DEAD}
+        unbounded = WrittenBetween(None, now)
+        if reload:
+            groups = {group.group_id: self._correct(group, unbounded) for group in self._read(groups)}
+        replaces = operator.gt if reload else operator.ge
+        for rows, bounds in queue:
+            rows = rows.filter(pc.is_valid(rows["group_id"]))  # noqa: PLW2901 - without a group: undecodable records
+            for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
+                cached = groups.get(group.group_id)
+                if cached is None or replaces(group.last_offset, cached.last_offset):
+                    groups[group.group_id] = self._correct(group, bounds)
+        self._groups = groups
+        self._some_dead = any(group.state == DEAD for group in groups.values())
+        self._written = {group_id: group for group_id, group in self._written.items() if group_id in groups}
+        if reload:
+            self._add_events(self._read_events(now), unbounded)
+        for rows, bounds in queue:
+            for group_id, event in _events(rows, RETRACTED):
+                self._histories.retract(group_id, event)
+            self._add_events(_events(rows, EVENTS.column), bounds)
+
+    def _correct(self, written: GroupSnapshot, bounds: WrittenBetween) -> GroupSnapshot:
+        group_id, corrected = written.group_id, self._groups.get(written.group_id)
+        before = CorrectedSnapshot(self._written.get(group_id, corrected), corrected) if corrected else None
+        result = correct_snapshot(written, before, bounds)
+        if result.corrected is written:
+            self._written.pop(group_id, None)
+        else:
+            self._written[group_id] = written
+        return result.corrected
+
+    def _add_events(self, events: Iterable[tuple[str, dict[str, Any]]], bounds: WrittenBetween) -> None:
+        for group_id, event in events:
+            if group_id not in self._groups or event["at"] is None:
+                continue
+            at = bounds.correct(event["at"])
+            event["at"] = at
+            is_new = self._histories.add(group_id, event, bounds.latest)
+            if is_new and event["kind"] == "assignment_epoch" and at >= self._started_at:
+                self._rebalances[group_id] = self._rebalances.get(group_id, 0) + 1
+
+    def groups(self) -> Mapping[str, GroupSnapshot]:
+        """Return the groups by id, as of the last `refresh`; later changes are not visible in it."""
+        return MappingProxyType(self._groups)
+
+    def histories(self) -> Mapping[str, GroupHistory]:
+        """Return what happened lately to each group to which something did.
+
+        For the thread that calls `refresh`; the mapping is valid until the next call.
+        """
+        return self._histories.groups()
+
+    def rebalances_total(self, group_id: str) -> int:
+        """Return how many new assignments the group got, by the broker's time, since this cache was created."""
+        return self._rebalances.get(group_id, 0)
+
+    def _read(self, known: Mapping[str, GroupSnapshot]) -> Iterator[GroupSnapshot]:
+        """Read from the tables the groups that are not Dead or are in `known`."""
+        warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
+        rows = _without_string_views(warehouse.query(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}"))  # noqa: S608 - our own names
+        wanted = pc.or_(pc.invert(_is_in(rows["state"], (DEAD,))), _is_in(rows["group_id"], known))
+        states = ", ".join(map(quote, REBALANCING))
+        rebalancing = warehouse.query(
+            f"SELECT group_id, assignment_epoch, members, assignments FROM groups WHERE {mine} AND state IN ({states})"  # noqa: S608 - the same
+        )
+        return _snapshots(rows.filter(wanted), _rebalancing_members(rebalancing))
+
+    def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Read from the tables the events that the histories keep."""
+        since, empty_since = (
+            quote((now - kept).isoformat()) for kept in (self._histories.window, history.EMPTY_KEPT_FOR)
+        )
+        kinds = ", ".join(map(quote, history.KINDS))
+        empty = quote(history.EMPTY)
+        rows = WarehouseReader(self._warehouse).query(
+            f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
+            f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "
+            f"(at >= TIMESTAMP {empty_since} AND (kind = 'not_ready_reason' OR (kind = 'state' AND "
+            f'{empty} IN ("old", "new"))))) '
+            f"ORDER BY e.offset"
+        )
+        yield from _with_group_ids(rows["group_id"], rows.select(list(history.COLUMNS)))
+
+
+def _snapshots(rows: pa.Table, members: Mapping[str, Mapping[str, Any]]) -> Iterator[GroupSnapshot]:
+    columns = zip(*(_values(rows[name]) for name in COLUMNS), strict=True)
+    for row in columns:
+        named = dict(zip(COLUMNS, row, strict=True))
+        yield group_snapshot({**named, **members.get(named["group_id"], {})})
+
+
+def _events(rows: pa.Table, column: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the group and the events of this column that the histories keep."""
+    for batch in rows.combine_chunks().to_batches():
+        nested = batch[column]
+        events = pa.Table.from_struct_array(nested.flatten()).append_column(
+            "group_id", batch["group_id"].take(pc.list_parent_indices(nested))
+        )
+        kept = events.filter(_is_in(events["kind"], history.KINDS))
+        yield from _with_group_ids(kept["group_id"], kept.select(list(history.COLUMNS)))
+
+
+def _with_group_ids(group_ids: pa.ChunkedArray, events: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
+    columns = zip(*map(_values, events.columns), strict=True)
+    for group_id, row in zip(_values(group_ids), columns, strict=True):
+        yield group_id, dict(zip(history.COLUMNS, row, strict=True))
+
+
+def _is_in(column: pa.ChunkedArray, values: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(values, pa.string()))
+
+
+def _without_string_views(rows: pa.Table) -> pa.Table:
+    """Return the rows with strings for DataFusion's string views, which Arrow can neither compare nor filter."""
+    fields = [field.with_type(pa.string()) if field.type == pa.string_view() else field for field in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values; equal strings and equal times are one object."""
+    if pa.types.is_timestamp(column.type):
+        return to_datetimes(column)
+    values: list[Any] = column.to_pylist()
+    if isinstance(next(iter(values), None), str):
+        interned: dict[str, str] = {}
+        return [interned.setdefault(value, value) for value in values]
+    return values
+
+
+def _rebalancing_members(rows: pa.Table) -> Mapping[str, Mapping[str, Any]]:
+    """Return by group id the columns `members`, `assignments` and `unsettled_count` that `group_snapshot` needs.
+
+    `rows` has the columns group_id, assignment_epoch, members and assignments of groups.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in range(rows.num_rows):
+        members, assignments = rows["members"][row].values, rows["assignments"][row].values
+        if members is None:
+            continue
+        unsettled = _unsettled(_table(members, MEMBER_FIELDS), rows["assignment_epoch"][row].as_py())
+        count = unsettled.num_rows
+        if count > _READ:
+            unsettled = unsettled.sort_by("updated_at").slice(0, _READ)
+        found[rows["group_id"][row].as_py()] = {
+            "members": unsettled.to_pylist(),
+            "assignments": [] if assignments is None else _tasks(_table(assignments, _TASK_FIELDS), unsettled),
+            "unsettled_count": count,
+        }
+    return found
+
+
+def _table(structs: pa.StructArray, names: Iterable[str]) -> pa.Table:
+    """Return these fields as a table, with strings for DataFusion's string views, which Arrow cannot filter."""
+    columns = {name: structs.field(name) for name in names}
+    return pa.table(
+        {
+            name: column.cast(pa.string()) if column.type == pa.string_view() else column
+            for name, column in columns.items()
+        }
+    )
+
+
+def _unsettled(members: pa.Table, assignment_epoch: int | None) -> pa.Table:
+    """Return the members that are not STABLE at the assignment epoch, see `groups.snapshot.is_settled`."""
+    if assignment_epoch is None:
+        return members
+    settled = (pc.field("member_state") == "STABLE") & (pc.field("member_epoch") == assignment_epoch)
+    return members.filter(~pc.coalesce(settled, pc.scalar(False)))  # noqa: FBT003 - what null counts as
+
+
+def _tasks(assignments: pa.Table, members: pa.Table) -> list[dict[str, Any]]:
+    wanted: list[dict[str, Any]] = assignments.filter(
+        pc.is_in(assignments["member_id"], value_set=members["member_id"].combine_chunks())
+    ).to_pylist()
+    return wanted

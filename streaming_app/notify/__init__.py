@@ -1,0 +1,1 @@
+"""Notifications: which are sent together and when, silences, daily summaries, and a thread for each sink."""

@@ -1,0 +1,186 @@
+"""Writes the parts of `deploy/RUNBOOK.md` that are generated from the code: `python -m streaming_app.notify.runbook`.
+
+These parts are between markers. They are generated from the rules' own entries and from the tables in
+`groups/state_rules.py`; the text outside the markers is written by hand, in that file. A test checks that the file is
+up to date.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from streaming_app.alerts.cluster_rules import CLUSTER_RULES
+from streaming_app.alerts.copies_rules import COPIES_RULES
+from streaming_app.alerts.description_rules import DESCRIPTION_RULES
+from streaming_app.alerts.durations import format_duration
+from streaming_app.alerts.evaluate import AnyRule
+from streaming_app.alerts.group_rules import GROUP_RULES
+from streaming_app.alerts.job_rules import JOB_RULES
+from streaming_app.alerts.lag_rules import LAG_RULES
+from streaming_app.alerts.rebalance_rules import REBALANCE_RULES
+from streaming_app.alerts.self_check_rules import SELF_CHECK_RULES
+from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
+from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
+
+PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
+
+# For each row of STATE_RULES, in the same order: when it applies, and what it means for the application.
+_STATES = (
+    ("the group was deleted, or a classic group has taken over its id", "nothing runs"),
+    ("the log has no group epoch yet", "wait for the next record of the group"),
+    ("the group has no members", "nothing runs"),
+    ("the log has no topology yet", "nothing is processed"),
+    (
+        "a 4.1 broker wrote the group's record, which does not contain the validated topology",
+        "ask the broker (`verify`)",
+    ),
+    ("the topology epoch is not the one whose topics were validated", "nothing is processed"),
+    ("the group epoch is above the assignment epoch", "a new assignment is being computed; tasks run where they were"),
+    (
+        "some member is not STABLE, or not at the assignment epoch",
+        "tasks are moving; these are not processed meanwhile",
+    ),
+    ("none of the above", "all tasks are where they should be"),
+)
+
+# The same for STATUS_RULES: when each applies.
+_STATUSES = (
+    "the log has no topology yet",
+    "stored = the topology's epoch",
+    "failed = the topology's epoch: the plugin rejected it permanently",
+    f"stored = {UNCERTAIN}: the broker was about to call its plugin, and has not recorded the result",
+    f"stored = {NONE}: none was ever stored, or it was deleted",
+    "stored = another epoch",
+)
+
+_EPOCH = 3
+# (stored, failed) before -> stored after, with members or without; and what has happened.
+_PUSHES = (
+    ((NONE, NONE), UNCERTAIN, True, "the first push starts"),
+    ((UNCERTAIN, NONE), _EPOCH, True, "a push succeeds"),
+    ((_EPOCH - 1, NONE), UNCERTAIN, True, "a push for a new topology starts"),
+    ((_EPOCH, NONE), UNCERTAIN, True, "a push starts although the description is stored"),
+    ((UNCERTAIN, _EPOCH), _EPOCH, True, "a push succeeds although an earlier one was rejected permanently"),
+    ((_EPOCH, NONE), UNCERTAIN, False, "a deletion or a cleanup starts"),
+)
+
+
+def render_page(text: str) -> str:
+    """Return the page with its generated parts replaced. Raises ValueError for a marker that names no part."""
+
+    def replace_part(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in _PARTS:
+            raise ValueError(f"the runbook has a marker for {name}; the known parts are {', '.join(_PARTS)}")
+        return f"{match['start']}\n\n{_PARTS[name]().strip()}\n\n<!-- end of {name} -->"
+
+    return re.sub(
+        r"(?P<start><!-- (?P<name>[\w-]+), written by `python -m [\w.]+` -->).*?<!-- end of (?P=name) -->",
+        replace_part,
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def _index() -> str:
+    rows = ((f"[{rule.name}](#{rule.name.lower()})", rule.severity, _fires_after(rule)) for rule in _all_rules())
+    return _table(("alert", "severity", "fires after"), rows)
+
+
+def _all_rules() -> tuple[AnyRule, ...]:
+    return (
+        *GROUP_RULES,
+        *REBALANCE_RULES,
+        *LAG_RULES,
+        *COPIES_RULES,
+        *DESCRIPTION_RULES,
+        *CLUSTER_RULES,
+        *JOB_RULES,
+        *SELF_CHECK_RULES,
+    )
+
+
+def _fires_after(rule: AnyRule) -> str:
+    if rule.for_seconds is None:
+        window = format_duration(rule.thresholds["window"].default)
+        return f"at once; resolves {window} after the latest event" if len(rule.thresholds) == 1 else "at once"
+    return format_duration(rule.for_seconds) if rule.for_seconds else "at once"
+
+
+def _sections(rules: Sequence[AnyRule]) -> str:
+    return "\n\n".join(_section(rule) for rule in rules)
+
+
+def _section(rule: AnyRule) -> str:
+    settings = [] if rule.for_seconds is None else [f"`for: {format_duration(rule.for_seconds)}`"]
+    for name, (default, about, seconds) in rule.thresholds.items():
+        settings.append(f"`{name}: {format_duration(default) if seconds else default}` ({about})")
+    queries = [f"{question}\n\n```sql\n{sql}\n```" for question, sql in rule.queries.items()]
+    steps = "\n".join(_wrap(f"- {step}", "  ") for step in rule.steps)
+    head = f"**{rule.severity}**, {', '.join(settings)}"
+    return "\n\n".join((f"### {rule.name}", head, _wrap(rule.meaning), *queries, "What to do:", steps))
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _states() -> str:
+    rows = (
+        (str(number), state, when, meaning)
+        for number, ((state, _), (when, meaning)) in enumerate(zip(STATE_RULES, _STATES, strict=True), start=1)
+    )
+    return _table(("", "state", "when", "what it means"), rows)
+
+
+def _statuses() -> str:
+    rows = (
+        (status, when, "yes" if status in SOLICITABLE_STATUSES else "no", ", ".join(_alerts_about(status)))
+        for (status, _), when in zip(STATUS_RULES, _STATUSES, strict=True)
+    )
+    return _table(("status", "when", "asked for", "alerts"), rows)
+
+
+def _alerts_about(status: str) -> Iterable[str]:
+    return (f"[{r.name}](#{r.name.lower()})" for r in DESCRIPTION_RULES if r.statuses and status in r.statuses)
+
+
+def _pushes() -> str:
+    rows = []
+    for (stored, failed), after, has_members, event in _PUSHES:
+        unsolicited = is_unsolicited(_EPOCH, (stored, failed), after, has_members=has_members)
+        before = f"{stored}, {failed}"
+        rows.append((before, str(after), "yes" if has_members else "no", event, "**yes**" if unsolicited else "no"))
+    return _table(("stored, failed before", "stored after", "members", "what happens", "unsolicited"), rows)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    columns = list(head)
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+
+
+_PARTS: Mapping[str, Callable[[], str]] = {
+    "index": _index,
+    "alerts-groups": lambda: _sections((*GROUP_RULES, *REBALANCE_RULES, *LAG_RULES, *COPIES_RULES)),
+    "alerts-descriptions": lambda: _sections((*DESCRIPTION_RULES, *CLUSTER_RULES)),
+    "alerts-job": lambda: _sections((*JOB_RULES, *SELF_CHECK_RULES)),
+    "states": _states,
+    "statuses": _statuses,
+    "pushes": _pushes,
+}
+
+
+def main() -> None:
+    """Write the page, in a checkout of the source."""
+    if not PAGE.exists():
+        sys.exit(f"{PAGE} does not exist: run this in a checkout of the source")
+    PAGE.write_text(render_page(PAGE.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Silences: operators keep alerts of some groups from being sent for a while. The rules and the table go on meanwhile.
+
+A silence is a small file of its own next to the tables, in `_jobs/CLUSTER.silences`, and is never changed: commands of
+several people at the same time cannot undo each other, and the job, which only reads them, need not read one twice. One
+that is ended early gets a second file, `ID.expired`, which holds the time.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import Self
+
+from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.durations import Regex, format_duration, parse_duration
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import open_table
+
+MAX_SECONDS = 30 * 86_400.0
+_MAX_COMMENT, _MAX_REGEX = 500, 1_000  # characters
+_KEPT = timedelta(days=30)  # after its end, for `silence list --all`
+_CLOCK_DIFFERENCE = timedelta(minutes=5)  # between the machines of the command and the job
+_STORE_SECONDS = 30.0  # between two looks into a store, where each costs a request
+_SUFFIX, _EXPIRED_SUFFIX = ".json", ".expired"
+_ID = re.compile(r"[0-9a-f]{8}")
+
+
+class Silence(BaseModel):
+    """One silence."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    id: str = Field(pattern=_ID.pattern)
+    group: Regex
+    """The whole id of a group must match it."""
+    rule: str | None = None
+    """Only alerts of this rule; None: of every rule about groups."""
+    starts_at: AwareDatetime
+    ends_at: AwareDatetime
+    comment: str = Field(max_length=_MAX_COMMENT)
+    created_by: str
+
+    def is_active(self, now: datetime) -> bool:
+        """Return whether it has started and not ended."""
+        return self.starts_at - _CLOCK_DIFFERENCE <= now < self.ends_at
+
+    def matches(self, alert: Alert) -> bool:
+        """Return whether the alert is silenced while the silence is active.
+
+        An alert about the job or the cluster has no group: it is silenced only by a silence of its rule.
+        """
+        if self.rule is not None and self.rule != alert.rule:
+            return False
+        if alert.group_id is None:
+            return self.rule is not None
+        return self.group.fullmatch(alert.group_id) is not None
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if timedelta(seconds=MAX_SECONDS) < self.ends_at - self.starts_at:
+            raise ValueError(f"a silence may last {format_duration(MAX_SECONDS)} at most")
+        return self
+
+
+def new_silence(  # noqa: PLR0913 - what a silence consists of
+    *, group: str, rule: str | None, duration: str, comment: str, created_by: str, now: datetime
+) -> Silence:
+    """Return a silence that starts now. Raises ValueError, with one line for the user, if it must not be."""
+    try:
+        seconds = parse_duration(duration, MAX_SECONDS)
+    except ValueError as error:
+        raise ValueError(f"--for {error}") from None
+    if not seconds:
+        raise ValueError("--for must be more than 0s")
+    if len(group) > _MAX_REGEX:
+        raise ValueError(f"--group must have at most {_MAX_REGEX:,} characters")
+    try:
+        re.compile(group)
+    except re.error as error:
+        raise ValueError(f"--group is not a valid regular expression: {error}") from None
+    if not comment.strip() or len(comment) > _MAX_COMMENT:
+        raise ValueError(f"--comment must say why, in at most {_MAX_COMMENT} characters")
+    return Silence(
+        id=secrets.token_hex(4),
+        group=re.compile(group),
+        rule=rule,
+        starts_at=now,
+        ends_at=now + timedelta(seconds=seconds),
+        comment=" ".join(comment.split()),
+        created_by=created_by,
+    )
+
+
+class SilenceStore:
+    """The silences of one cluster. Every method raises WarehouseError when the files cannot be read or written."""
+
+    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+        self._warehouse = Location.of(warehouse)
+        self._directory = self._warehouse / "_jobs" / f"{cluster}.silences"
+
+    def add(self, silence: Silence) -> None:
+        """Write a silence; the job finds it at its next evaluation. Files of silences that ended long ago are removed.
+
+        Raises WarehouseError also if there is no warehouse.
+        """
+        open_table(self._warehouse / "groups")
+        for old in self.all():
+            if old.ends_at + _KEPT < silence.starts_at:
+                for suffix in (_EXPIRED_SUFFIX, _SUFFIX):
+                    self._try(f"{old.id}{suffix}", lambda file: file.remove())
+        text = silence.model_dump_json(indent=2) + "\n"
+        self._try(f"{silence.id}{_SUFFIX}", lambda file: file.write_text(text))
+
+    def all(self) -> list[Silence]:
+        """Return the silences, also those that ended in the last 30 days, the first to end first."""
+        reader = SilenceReader(self._warehouse, self._directory)
+        reader.refresh()
+        if reader.errors:
+            raise WarehouseError(reader.errors[0])
+        return sorted(reader.silences, key=lambda one: (one.ends_at, one.id))
+
+    def expire(self, silence_id: str, now: datetime) -> Silence:
+        """End an active silence now, and return it as it was. Raises WarehouseError also if there is none."""
+        found = next((one for one in self.all() if one.id == silence_id), None)
+        if found is None:
+            raise WarehouseError(f"No silence {silence_id!r}: `streams-groups silence list` shows all")
+        if now >= found.ends_at:
+            raise WarehouseError(f"Silence {silence_id} has ended already, at {found.ends_at:%Y-%m-%d %H:%M:%SZ}")
+        self._try(f"{silence_id}{_EXPIRED_SUFFIX}", lambda file: file.write_text(now.isoformat() + "\n"))
+        return found
+
+    def _try(self, name: str, action: Callable[[Location], None]) -> None:
+        file = self._directory / name
+        try:
+            action(file)
+        except OSError as error:
+            raise WarehouseError(f"Cannot write {file}: {error.strerror or error}") from None
+
+
+class SilenceReader:
+    """Reads the silences in a directory, each once; `silences` are those of the last `refresh`."""
+
+    def __init__(self, warehouse: Location, directory: Location) -> None:
+        self._directory = directory
+        self._refresh_seconds = 0.0 if warehouse.is_local else _STORE_SECONDS
+        self._read: dict[str, Silence] = {}
+        self._refresh_at = 0.0
+        self.silences: tuple[Silence, ...] = ()
+        self.errors: tuple[str, ...] = ()
+        """A line for each file that could not be read; its silence, if it is one, does not count."""
+
+    def refresh(self) -> None:
+        """Read new files. When the directory cannot be read, the silences stay as they were."""
+        if time.monotonic() < self._refresh_at:
+            return
+        self._refresh_at = time.monotonic() + self._refresh_seconds
+        try:
+            names = set(self._directory.names())
+        except OSError as error:
+            self.errors = (f"Cannot read {self._directory}: {error.strerror or error}",)
+            return
+        errors: list[str] = []
+        found = {}
+        for name in sorted(name for name in names if name.endswith(_SUFFIX)):
+            if silence := self._find(name, names, errors):
+                found[name] = silence
+        self.silences, self.errors = tuple(found.values()), tuple(errors)
+
+    def _find(self, name: str, names: Iterable[str], errors: list[str]) -> Silence | None:
+        expired = name.removesuffix(_SUFFIX) + _EXPIRED_SUFFIX
+        known_as = expired if expired in names else name
+        if known_as not in self._read:
+            file = self._directory / known_as
+            try:
+                if known_as == name:
+                    self._read[name] = Silence.model_validate_json(file.read_text())
+                elif before := self._find(name, (), errors):
+                    ended = datetime.fromisoformat(file.read_text().strip())
+                    self._read[expired] = before.model_copy(update={"ends_at": min(ended, before.ends_at)})
+            except FileNotFoundError:  # removed since it was listed
+                return None
+            except OSError as error:
+                errors.append(f"Cannot read {file}: {error.strerror or error}")
+            except (ValidationError, ValueError):
+                errors.append(f"{file} is not a silence that this release can read")
+        return self._read.get(known_as)
+
+
+class ActiveSilences:
+    """The silences that keep alerts of one cluster from being sent now, for the job."""
+
+    def __init__(
+        self,
+        warehouse: Location | Path,
+        cluster: str,
+        report: Callable[[str], None] = lambda _line: None,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        """`report` gets a line, once, for each file that cannot be read: the alerts are then sent."""
+        location = Location.of(warehouse)
+        self._reader = SilenceReader(location, location / "_jobs" / f"{cluster}.silences")
+        self._report, self._now = report, now
+        self._reported: set[str] = set()
+        self._active: tuple[Silence, ...] = ()
+
+    def refresh(self) -> bool:
+        """Read new silences, and return whether any is active."""
+        self._reader.refresh()
+        now = self._now()
+        self._active = tuple(one for one in self._reader.silences if one.is_active(now))
+        for error in self._reader.errors:
+            if error not in self._reported:
+                self._reported.add(error)
+                self._report(f"silences: {error}")
+        return bool(self._active)
+
+    def find(self, alert: Alert) -> Silence | None:
+        """Return the active silence of an alert that ends last, as of the last `refresh`; None if it has none."""
+        return max((one for one in self._active if one.matches(alert)), key=lambda one: one.ends_at, default=None)

@@ -1,0 +1,103 @@
+"""The `alerts` table, read and written by delta-rs: an evaluation every few seconds must not cost a Spark job.
+
+The job of a cluster is the only writer of its rows, but clusters can share the table: if two jobs commit concurrently,
+Delta rejects one commit, and it is retried. The maintenance of this table is also here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+
+from schemas.table_definitions import table
+from streaming_app.alerts.alert import Alert, Delivery
+from streaming_app.tables.location import Location
+from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+
+_REMOVED = "removed"  # a state only in the source of the merge: the row is deleted
+_SAME = (
+    "t.cluster = s.cluster AND t.rule = s.rule AND t.pending_since = s.pending_since "
+    "AND coalesce(t.group_id, '') = coalesce(s.group_id, '')"
+)
+_DAYS = 30  # longer than any sensible `for`; a notification that could not be sent for so long is obsolete
+
+
+class AlertsTable:
+    """The alerts of one cluster."""
+
+    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+        self._warehouse = Location.of(warehouse)
+        self._cluster = cluster
+        self._schema = pa.schema(self._table().schema().to_arrow())
+
+    def alerts(self) -> list[Alert]:
+        """Return the open and the recently resolved alerts. Raises WarehouseError when the table cannot be read."""
+        recent = f"(resolved_at IS NULL OR resolved_at > now() - INTERVAL '{_DAYS} days')"
+        return read_alerts(WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)} AND {recent}")
+
+    def save(self, alerts: Iterable[Alert], removed: Iterable[Alert] = ()) -> None:
+        """Insert or update the rows of these alerts, and delete those of `removed`, in one commit.
+
+        Raises OSError when the table cannot be written.
+        """
+        rows = [_to_row(alert) for alert in alerts] + [{**_to_row(alert), "state": _REMOVED} for alert in removed]
+        if rows:
+            try:
+                self._merge(pa.Table.from_pylist(rows, self._schema))
+            except (DeltaError, OSError) as error:
+                raise OSError(f"Cannot write the table alerts: {describe_error(error)}") from None
+
+    @retry(
+        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), wait=wait_fixed(0.2), reraise=True
+    )
+    def _merge(self, rows: pa.Table) -> None:
+        target = self._table()
+        merge = target.merge(rows, f"{_SAME} AND t.cluster = {quote(self._cluster)}", "s", "t")
+        merge = merge.when_matched_delete(f"s.state = '{_REMOVED}'").when_matched_update_all()
+        merge.when_not_matched_insert_all(f"s.state <> '{_REMOVED}'").execute()
+
+    def maintain(self, retention_days: float) -> None:
+        """Delete alerts that were resolved before the retention, compact the files, and vacuum."""
+        target = self._table()
+        own_rows = f"cluster = {quote(self._cluster)}"
+        end = datetime.now(timezone.utc) - timedelta(days=retention_days)
+        target.delete(f"{own_rows} AND resolved_at < {time_literal(end)}")
+        target.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
+        target.vacuum(dry_run=False)
+        target.cleanup_metadata()
+
+    def _table(self) -> DeltaTable:
+        return (self._warehouse / "alerts").delta_table()
+
+
+def read_alerts(warehouse: WarehouseReader, where: str) -> list[Alert]:
+    """Return the alerts that match this SQL condition, oldest first."""
+    names = ", ".join(table("alerts").names)
+    order = "pending_since, rule, group_id NULLS FIRST"
+    rows = warehouse.rows(f"SELECT {names} FROM alerts WHERE {where} ORDER BY {order}")  # noqa: S608 - our own names
+    return [_from_row(row) for row in rows]
+
+
+def to_json(alert: Alert) -> dict[str, Any]:
+    """Return an alert as the JSON object of `streams-groups alerts --json`."""
+    return asdict(alert)
+
+
+def _to_row(alert: Alert) -> dict[str, Any]:
+    row = asdict(alert)
+    return row | {"details": json.dumps(row["details"]), "deliveries": list(row["deliveries"])}
+
+
+def _from_row(row: Mapping[str, Any]) -> Alert:
+    deliveries = tuple(Delivery(**delivery) for delivery in row["deliveries"] or ())
+    return Alert(**{**row, "details": json.loads(row["details"] or "{}"), "deliveries": deliveries})

@@ -1,0 +1,65 @@
+"""Times of a broker whose clock is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from streaming_app.alerts.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
+from streaming_app.groups.snapshot import NOT_REVOKING, UnsettledMember
+from tests.alerts.healthy_group import healthy_group
+
+NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
+BOUNDS = WrittenBetween(NOW - timedelta(seconds=5), NOW)
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("written", "corrected"),
+    [
+        (NOW - HOUR, NOW - timedelta(seconds=5)),
+        (NOW + HOUR, NOW),
+        (NOW - timedelta(seconds=3), NOW - timedelta(seconds=3)),
+        (NOW - timedelta(seconds=100), NOW - timedelta(seconds=100)),  # a slow batch, not a wrong clock
+        (NOW + timedelta(seconds=100), NOW + timedelta(seconds=100)),
+    ],
+)
+def test_a_time_at_which_nothing_can_have_been_written_is_moved_to_the_nearest_one(
+    written: datetime, corrected: datetime
+) -> None:
+    assert BOUNDS.correct(written) == corrected
+
+
+def test_without_an_earliest_time_only_times_ahead_are_corrected() -> None:
+    unbounded = WrittenBetween(None, NOW)
+    assert unbounded.correct(NOW - 999 * HOUR) == NOW - 999 * HOUR
+    assert unbounded.correct(NOW + HOUR) == NOW
+
+
+def test_a_time_keeps_its_correction_until_the_broker_writes_another_one() -> None:
+    before = CorrectedSnapshot(healthy_group(NOW - 30 * HOUR), healthy_group(NOW - 30 * HOUR))
+    emptied = replace(before.written, state="Empty", state_since=NOW - HOUR, updated_at=NOW - HOUR)
+    first = correct_snapshot(emptied, before, BOUNDS)
+    assert first.corrected.state_since == NOW - timedelta(seconds=5)
+    assert first.corrected.description_since == NOW - 30 * HOUR  # not written now, so not corrected
+    later = WrittenBetween(NOW + HOUR, NOW + HOUR)
+    again = correct_snapshot(replace(emptied, updated_at=NOW), first, later)
+    assert (again.corrected.state_since, again.corrected.updated_at) == (NOW - timedelta(seconds=5), NOW + HOUR)
+
+
+def test_the_times_of_members_are_corrected_one_by_one() -> None:
+    def member(name: str, updated_at: datetime | None) -> UnsettledMember:
+        return UnsettledMember(name, NOT_REVOKING, "c", "h", "p", None, updated_at, 1, (), 0)
+
+    healthy = healthy_group(NOW - 30 * HOUR)
+    known, new, timeless = member("known", NOW - 2 * HOUR), member("new", NOW - HOUR), member("timeless", None)
+    before = CorrectedSnapshot(replace(healthy, unsettled=(known,)), replace(healthy, unsettled=(known,)))
+    result = correct_snapshot(replace(healthy, unsettled=(known, new, timeless)), before, BOUNDS)
+    assert [one.updated_at for one in result.corrected.unsettled] == [NOW - 2 * HOUR, NOW - timedelta(seconds=5), None]
+
+
+def test_a_snapshot_whose_clock_is_right_is_not_copied() -> None:
+    healthy = healthy_group(NOW - timedelta(seconds=4))
+    assert correct_snapshot(healthy, None, BOUNDS).corrected is healthy

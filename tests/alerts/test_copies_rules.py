@@ -1,0 +1,160 @@
+"""The rules about copies of tasks, from one description of a group to the next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from streaming_app.alerts.alert import AlertKey, Finding
+from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.config.alerts import AlertSettings
+from streaming_app.groups.copies_status import GroupCopies, next_status
+from streaming_app.groups.task_copies import TaskCopy
+
+START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
+BEHIND, UNCOPIED, SKEW = "StreamsGroupStandbyBehind", "StreamsGroupTaskWithoutCopy", "StreamsGroupTaskSkew"
+
+
+def at(minutes: float) -> datetime:
+    return START + timedelta(minutes=minutes)
+
+
+def copy(process: str, role: str, partition: int = 0, lag: int | None = None, **values: Any) -> TaskCopy:
+    made = TaskCopy("g", f"m-{process}", process, f"host-{process}", role, "0", partition, stateful=True, lag=lag)
+    return made._replace(**values)
+
+
+def pair(lag: int | None, **values: Any) -> list[TaskCopy]:
+    return [copy("a", "active"), copy("b", "standby", lag=lag, **values)]
+
+
+def follow(*descriptions: Iterable[TaskCopy], standby_replicas: int | None = 1) -> GroupCopies:
+    """Return the status after descriptions a minute apart."""
+    status: GroupCopies | None = None
+    for minute, copies in enumerate(descriptions):
+        status = next_status(copies, standby_replicas, status, at(minute))
+    assert status is not None
+    return status
+
+
+def find(status: GroupCopies, rule: str, **settings: Any) -> Finding | None:
+    rule_settings_of = AlertSettings.model_validate(settings).rule_settings_of()
+    context = EvaluationContext(at(60), copies=(status,))
+    found = evaluate([], None, context, rule_settings_of).get(AlertKey(rule, "g"))
+    if found:
+        assert json.loads(json.dumps(found.details)) == found.details
+        assert "\n" not in found.summary
+    return found
+
+
+def since(status: GroupCopies, rule: str) -> datetime | None:
+    found = find(status, rule)
+    return found and found.since
+
+
+@pytest.mark.parametrize(
+    ("lags", "minute"),
+    [
+        ([10_001, 10_001, 20_000], 0),
+        ([0, 10_000, 10_001], 2),
+        ([90_000, 60_000, 30_000], 2),
+        ([90_000, 95_000, 94_000], 0),
+        ([90_000, None, None], 0),
+        ([90_000, 9_000, 12_000], 2),
+        ([90_000, 9_000], None),
+        ([None, None], None),
+    ],
+    ids=["grows", "begins", "catches up", "does not", "not reported", "again", "caught up", "never reported"],
+)
+def test_a_standby_is_behind_since_it_last_came_nearer(lags: list[int | None], minute: int | None) -> None:
+    found = since(follow(*map(pair, lags)), BEHIND)
+    assert found == (None if minute is None else at(minute))
+
+
+def test_the_group_s_acceptable_lag_counts_and_warm_ups_do_not() -> None:
+    assert find(follow(pair(60, acceptable_lag=50)), BEHIND)
+    assert not find(follow(pair(60_000, acceptable_lag=70_000)), BEHIND)
+    assert not find(follow([copy("a", "active"), copy("b", "warmup", lag=60_000)]), BEHIND)
+    assert not find(follow(pair(60_000)[:1], pair(60_000)[:1]), BEHIND)
+
+
+def test_standbys_that_are_behind_are_named_with_their_hosts() -> None:
+    status = follow([copy("b", "standby", n, 50_000) for n in range(5)])
+    found = find(status, BEHIND)
+    assert found
+    assert found.summary == (
+        "g: 5 standbys not caught up since 2026-11-22 09:00:00 UTC: 0_0 at host-b, process b; "
+        "0_1 at host-b, process b; 0_2 at host-b, process b; and 2 more"
+    )
+
+
+ALONE = [copy("a", "active"), copy("b", "active", 1), copy("a", "standby", 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("descriptions", "standby_replicas", "minute"),
+    [
+        ([ALONE, ALONE], 1, 0),
+        ([pair(0), ALONE], 1, 1),
+        ([ALONE, [*ALONE, copy("b", "standby", 0, 0)]], 1, None),
+        ([ALONE], 0, None),
+        ([ALONE], None, None),
+        ([[copy("a", "active"), copy("a", "active", 1, member_id="m2")]], 1, None),
+        ([[one._replace(stateful=False) for one in ALONE]], 1, None),
+    ],
+    ids=["alone", "lost", "copied", "none wanted", "not known", "one process", "stateless"],
+)
+def test_a_stateful_task_without_a_copy_in_another_process_is_found_if_the_group_wants_one(
+    descriptions: list[list[TaskCopy]], standby_replicas: int | None, minute: int | None
+) -> None:
+    found = find(follow(*descriptions, standby_replicas=standby_replicas), UNCOPIED)
+    assert (found and found.since) == (None if minute is None else at(minute))
+    if found:
+        assert found.summary == "g has num.standby.replicas 1, but 1 task without a copy in another process: 0_0"
+
+
+def spread(**tasks: int) -> list[TaskCopy]:
+    """So many active tasks of each process; `a2` is another member of process `a`."""
+    return [
+        copy(name[0], "active", n * 100 + ord(name[-1]), member_id=name, stateful=False)
+        for name, number in tasks.items()
+        for n in range(number)
+    ] + [copy(name[0], "standby", 9_999, member_id=name, stateful=False) for name in tasks]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "is_found"),
+    [
+        ({"a": 12, "b": 2, "c": 2}, True),
+        ({"a": 6, "b": 6, "c": 6}, False),
+        ({"a": 2, "b": 0, "c": 0}, False),
+        ({"a": 8, "a2": 8, "b": 8}, False),
+        ({"a": 12, "a2": 12, "b": 0, "c": 0, "d": 0}, True),
+        ({"a": 9}, False),
+        ({"a": 0, "b": 0}, False),
+    ],
+    ids=["skewed", "even", "few", "more threads", "two threads", "alone", "no tasks"],
+)
+def test_tasks_are_compared_by_member_and_process(tasks: dict[str, int], is_found: bool) -> None:
+    found = find(follow(spread(**tasks), spread(**tasks)), SKEW)
+    assert bool(found) is is_found
+    if found:
+        assert found.since == at(0)
+        assert "active tasks are on host-a, process a" in found.summary
+
+
+def test_skew_is_timed_from_the_last_assignment_and_can_be_set_by_group() -> None:
+    status = follow(spread(a=6, b=6), spread(a=12, b=2, c=2))
+    assert since(status, SKEW) == at(1)
+    override = {"groups": "g", "rules": {SKEW: {"ratio": 4}}}
+    assert find(status, SKEW, overrides=[override]) is None
+
+
+def test_a_group_without_tasks_has_no_findings() -> None:
+    status = follow([], [])
+    assert [rule for rule in (BEHIND, UNCOPIED, SKEW) if find(status, rule)] == []

@@ -1,0 +1,114 @@
+"""What is kept of the events of a group, for how long, and what happens to events that come twice or are retracted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from streaming_app.alerts.history import EMPTY_KEPT_FOR, GroupHistories, GroupHistory, empty_spells
+
+NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+HOUR = timedelta(hours=1)
+
+
+def event(
+    kind: str, minutes: float, offset: int, old: str | None = None, new: str | None = None, **more: Any
+) -> dict[str, Any]:
+    nulls = dict.fromkeys(("member_id", "cause", "client_host", "instance_id"))
+    at = NOW + timedelta(minutes=minutes)
+    return nulls | {"at": at, "kind": kind, "offset": offset, "old": old, "new": new} | more
+
+
+def histories(*events: dict[str, Any]) -> GroupHistories:
+    kept = GroupHistories(HOUR)
+    for one in events:
+        kept.add("g", one, NOW)
+    return kept
+
+
+def history(*events: dict[str, Any]) -> GroupHistory:
+    return histories(*events).groups().get("g", GroupHistory())
+
+
+def test_events_of_other_kinds_and_first_assignment_epochs_are_not_kept() -> None:
+    assert history(event("group_epoch", -1, 1, "1", "2"), event("assignment_epoch", -1, 2, None, "1")).is_empty
+    assert history({**event("state", -1, 1, "Stable", "Empty"), "at": None}).is_empty
+
+
+def test_the_place_of_a_member_is_its_instance_or_else_its_host_or_else_its_client() -> None:
+    joined = event("member_joined", -1, 1, None, "client", member_id="a", client_host="/10.0.0.1", instance_id="i")
+    left = {**joined, "kind": "member_left", "old": "client", "new": None, "offset": 2}
+    places = [
+        one.place
+        for one in history(
+            joined,
+            {**joined, "offset": 3, "instance_id": None},
+            {**left, "offset": 4, "instance_id": None, "client_host": None},
+        ).members
+    ]
+    assert places == ["i", "10.0.0.1", "client"]
+
+
+def test_an_event_that_comes_twice_is_kept_once_and_those_of_one_operation_are_kept_apart() -> None:
+    left = [event("member_left", -1, 7, "client", None, member_id=name) for name in "ab"]
+    kept = histories(*left, *left)
+    assert [one.member_id for one in kept.groups()["g"].members] == ["a", "b"]
+    assert not kept.add("g", left[0], NOW)
+
+
+def test_events_are_in_the_order_of_the_log_whatever_the_order_of_reading() -> None:
+    states = [event("state", -3, 1, "Stable", "Empty"), event("state", -2, 2, "Empty", "Assigning")]
+    assert [one.offset for one in history(*reversed(states)).states] == [1, 2]
+
+
+def test_a_clock_that_goes_back_gives_no_spell_of_negative_length() -> None:
+    (spell,) = empty_spells(
+        history(event("state", -3, 1, "Stable", "Empty"), event("state", -50, 2, "Empty", "Stable")).states
+    )
+    assert spell[0] == spell[1]
+
+
+def test_an_event_that_is_retracted_is_removed_and_one_that_was_never_added_is_ignored() -> None:
+    kept = histories(event("state", -3, 1, "Stable", "Empty"))
+    kept.retract("g", event("state", -3, 2))
+    kept.retract("other", event("state", -3, 1))
+    kept.retract("g", event("topology", -3, 1))
+    assert len(kept.groups()["g"].states) == 1
+    kept.retract("g", event("state", -3, 1))
+    assert kept.groups()["g"].is_empty
+
+
+@pytest.mark.parametrize("age", [timedelta(minutes=59), HOUR + timedelta(seconds=1)])
+def test_what_is_older_than_the_window_is_removed(age: timedelta) -> None:
+    kept = histories(event("assignment_epoch", 0, 1, "1", "2"), event("state", 0, 2, "Assigning", "Stable"))
+    kept.prune({"g"}, NOW + age)
+    assert ("g" in kept.groups()) == (age < HOUR)
+
+
+def test_spells_of_being_empty_and_reasons_are_kept_for_days() -> None:
+    kept = histories(
+        event("state", 0, 1, "Stable", "Empty"),
+        event("not_ready_reason", 0, 2, None, "why"),
+        event("state", 0, 3, "A", "B"),
+    )
+    kept.prune({"g"}, NOW + EMPTY_KEPT_FOR)
+    assert [one.state for one in kept.groups()["g"].states] == ["Empty"]
+    assert [one.text for one in kept.groups()["g"].reasons] == ["why"]
+    kept.prune({"g"}, NOW + EMPTY_KEPT_FOR + HOUR)
+    assert not kept.groups()
+
+
+def test_groups_that_are_gone_are_forgotten_at_once() -> None:
+    kept = histories(event("state", 0, 1, "Stable", "Empty"))
+    kept.prune({"g"}, NOW)
+    kept.prune(set(), NOW)
+    assert not kept.groups()
+
+
+def test_a_group_of_thousands_that_is_deleted_costs_no_quadratic_time() -> None:
+    kept = GroupHistories(HOUR)
+    for n in range(10_500):
+        kept.add("g", event("member_left", -1, 7, "client", None, member_id=f"m{n:05}"), NOW)
+    assert len(kept.groups()["g"].members) == 10_000

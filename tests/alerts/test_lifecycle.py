@@ -1,0 +1,283 @@
+"""The lifecycle of an alert, each transition, and random sequences with restarts and clock changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, AlertKey, Delivery, Finding
+from streaming_app.alerts.lifecycle import AlertChanges, AlertState, NotifyPolicy
+from streaming_app.alerts.rule import RuleSettings
+from tests.alerts.alert_harness import DUE, KEY, SETTINGS, SINKS, AlertHarness, at
+
+
+def states(changes: AlertChanges) -> list[str]:
+    return [alert.state for alert in changes.changed]
+
+
+def test_an_alert_is_pending_then_fires_and_is_resolved() -> None:
+    harness = AlertHarness()
+    assert states(harness.evaluate(10, since=0)) == [PENDING]
+    assert states(harness.evaluate(299, since=0)) == []
+    (fired,) = harness.evaluate(300, since=0).changed
+    assert (fired.state, fired.severity, fired.pending_since, fired.opened_at) == (FIRING, "critical", at(0), at(300))
+    assert fired.deliveries == DUE
+    assert states(harness.evaluate(305, since=0)) == []
+    (resolved,) = harness.evaluate(310).changed
+    assert (resolved.state, resolved.opened_at, resolved.resolved_at) == (RESOLVED, at(300), at(310))
+    assert resolved.deliveries == (*DUE, Delivery("mail", RESOLVED), Delivery("chat", RESOLVED))
+    assert not harness.state.open
+    assert len(harness.alerts) == 1
+
+
+def test_a_condition_that_has_held_for_long_enough_fires_at_once() -> None:
+    (fired,) = AlertHarness().evaluate(1000, since=0).changed
+    assert (fired.state, fired.opened_at) == (FIRING, at(1000))
+
+
+def test_a_pending_alert_that_is_cleared_is_deleted_without_a_notification() -> None:
+    harness = AlertHarness()
+    harness.evaluate(10, since=0)
+    changes = harness.evaluate(20)
+    assert (states(changes), len(changes.removed), harness.alerts) == ([], 1, [])
+
+
+def test_for_restarts_if_the_condition_restarted_between_two_evaluations() -> None:
+    harness = AlertHarness()
+    harness.evaluate(10, since=0)
+    assert states(harness.evaluate(1000, since=900)) == [PENDING]
+    assert [alert.pending_since for alert in harness.alerts] == [at(900)]
+    assert states(harness.evaluate(1200, since=900)) == [FIRING]
+
+
+def test_a_finding_of_unknown_age_has_held_since_it_was_first_found() -> None:
+    harness = AlertHarness()
+    for second in range(0, 300, 50):
+        harness.evaluate(second, since=second)
+    assert [alert.state for alert in harness.alerts] == [PENDING]
+    harness.restart()
+    assert states(harness.evaluate(300, since=300)) == [FIRING]
+
+
+def test_a_new_summary_is_written_but_not_notified() -> None:
+    harness = AlertHarness()
+    harness.evaluate(300, since=0, summary="one topic is missing")
+    harness.mark_sent(301, *SINKS)
+    (alert,) = harness.evaluate(305, since=0, summary="two topics are missing").changed
+    assert alert.summary == "two topics are missing"
+    assert {delivery.event for delivery in alert.deliveries} == {FIRING}
+    assert all(delivery.sent_at for delivery in alert.deliveries)
+
+
+def test_changed_settings_apply_to_open_alerts() -> None:
+    harness = AlertHarness()
+    harness.evaluate(300, since=0)
+    harness.settings[KEY.rule] = RuleSettings("info", 9999.0, {})
+    (alert,) = harness.evaluate(305, since=0).changed
+    assert (alert.state, alert.severity, alert.deliveries) == (FIRING, "info", DUE)
+    del harness.settings[KEY.rule]
+    assert states(harness.evaluate(310, since=0)) == [RESOLVED]
+
+
+def test_only_the_alert_for_a_stopped_job_changes_before_the_job_has_caught_up() -> None:
+    harness = AlertHarness()
+    harness.evaluate(10, since=0)
+    harness.evaluate(600, since=0, key=AlertKey("StreamsGroupEmpty", "other"))
+    before = harness.state
+    harness.restart()
+    assert harness.evaluate(700, caught_up=False) == AlertChanges(before)
+    assert harness.evaluate(700, since=0, caught_up=False) == AlertChanges(before)
+    stopped = AlertKey("StreamsGroupsJobStopped", None)
+    assert states(harness.evaluate(700, since=0, key=stopped, caught_up=False)) == [FIRING]
+    assert states(harness.evaluate(800, caught_up=False)) == [RESOLVED]
+    assert harness.state.open == before.open
+
+
+def test_an_alert_that_fires_and_resolves_at_once_is_not_overwritten_by_the_next() -> None:
+    harness = AlertHarness()
+    stopped = AlertKey("StreamsGroupsJobStopped", None)
+    for since in (0, None, -1, None):  # at one time, to which the clock was set back
+        harness.evaluate(0, since=since, key=stopped)
+    harness.evaluate(1, since=-1, key=stopped)
+    assert [alert.state for alert in harness.alerts] == [RESOLVED, FIRING]
+
+
+def test_for_restarts_after_a_resolution_even_if_the_finding_has_the_old_time() -> None:
+    harness = AlertHarness()
+    harness.evaluate(300, since=0)
+    harness.evaluate(400)
+    harness.restart()
+    (alert,) = harness.evaluate(410, since=0).changed
+    assert (alert.state, alert.pending_since) == (PENDING, at(400) + timedelta(microseconds=1))
+    assert states(harness.evaluate(701, since=0)) == [FIRING]
+    assert len(harness.alerts) == 2
+
+
+def test_keep_firing_for_bridges_a_gap_even_if_the_job_restarts_during_it() -> None:
+    harness = AlertHarness(NotifyPolicy(SINKS, keep_firing_for=60))
+    harness.evaluate(300, since=0)
+    (kept,) = harness.evaluate(310).changed
+    assert (kept.state, kept.details) == (FIRING, {"cleared_at": at(310).isoformat()})
+    harness.restart()
+    assert states(harness.evaluate(360)) == []
+    assert states(harness.evaluate(365, since=362)) == [FIRING]
+    assert "cleared_at" not in harness.alerts[0].details
+    harness.evaluate(400)
+    harness.restart()
+    assert states(harness.evaluate(459)) == []
+    assert states(harness.evaluate(460)) == [RESOLVED]
+    assert len(harness.alerts[0].deliveries) == 4
+
+
+def test_a_resolution_goes_to_the_sinks_that_got_the_firing_and_are_still_configured() -> None:
+    harness = AlertHarness()
+    harness.evaluate(300, since=0)
+    harness.notify_policy = NotifyPolicy(("chat", "pager"))
+    (alert,) = harness.evaluate(310).changed
+    assert alert.deliveries == (*DUE, Delivery("chat", RESOLVED))
+
+
+def test_a_resolution_follows_a_firing_that_was_not_sent_yet() -> None:
+    harness = AlertHarness()
+    harness.evaluate(300, since=0)
+    harness.mark_sent(301, "mail")
+    (alert,) = harness.evaluate(310).changed
+    assert [(one.sink, one.event) for one in alert.deliveries if not one.sent_at] == [
+        ("chat", FIRING),
+        ("mail", RESOLVED),
+        ("chat", RESOLVED),
+    ]
+
+
+def test_firing_is_repeated_only_with_repeat_after_and_only_after_it_was_sent() -> None:
+    harness = AlertHarness(NotifyPolicy(SINKS, repeat_after=3600))
+    harness.evaluate(300, since=0)
+    harness.mark_sent(300, "mail")
+    assert states(harness.evaluate(3899, since=0)) == []
+    (alert,) = harness.evaluate(3900, since=0).changed
+    assert alert.deliveries == (Delivery("mail", FIRING, repeat=1), Delivery("chat", FIRING))
+    harness.mark_sent(3901, "mail")
+    harness.restart()
+    assert states(harness.evaluate(7000, since=0)) == []
+    harness.notify_policy = NotifyPolicy(("chat",), repeat_after=3600)
+    assert states(harness.evaluate(99999, since=0)) == []
+    harness.notify_policy = NotifyPolicy(SINKS)
+    assert states(harness.evaluate(99999, since=0)) == []
+
+
+def test_an_alert_whose_condition_was_cleared_is_not_repeated() -> None:
+    harness = AlertHarness(NotifyPolicy(SINKS, keep_firing_for=3600, repeat_after=60))
+    harness.evaluate(300, since=0)
+    harness.mark_sent(300, *SINKS)
+    harness.evaluate(310)
+    assert states(harness.evaluate(900)) == []
+
+
+def test_a_clock_that_is_set_back_neither_fires_nor_resolves() -> None:
+    harness = AlertHarness(NotifyPolicy(SINKS, repeat_after=10))
+    harness.evaluate(100, since=90)
+    assert all(state == PENDING for state in states(harness.evaluate(-5000, since=90)))
+    assert [alert.state for alert in harness.alerts] == [PENDING]
+    assert states(harness.evaluate(-4700, since=90)) == [FIRING]
+    harness.mark_sent(-4700, *SINKS)
+    assert states(harness.evaluate(-9000, since=90)) == []
+    (resolved,) = harness.evaluate(-9000).changed
+    assert (resolved.opened_at, resolved.resolved_at) == (at(-4700), at(-4700))
+
+
+def test_keep_firing_for_restarts_if_the_clock_is_set_back_during_the_gap() -> None:
+    harness = AlertHarness(NotifyPolicy(SINKS, keep_firing_for=60))
+    harness.evaluate(300, since=0)
+    harness.evaluate(310)
+    assert states(harness.evaluate(-5000)) == [FIRING]
+    assert states(harness.evaluate(-4941)) == []
+    assert states(harness.evaluate(-4940)) == [RESOLVED]
+
+
+def test_a_time_ahead_of_the_clock_counts_as_now() -> None:
+    harness = AlertHarness()
+    harness.evaluate(0, since=86400)
+    assert states(harness.evaluate(299, since=86400)) == []
+    assert states(harness.evaluate(300, since=86400)) == [FIRING]
+
+
+def test_the_deliveries_of_an_earlier_alert_do_not_change_the_open_one() -> None:
+    harness = AlertHarness()
+    harness.evaluate(300, since=0)
+    (earlier,) = harness.alerts
+    harness.evaluate(310)
+    harness.evaluate(1000, since=0)
+    sent = replace(earlier, deliveries=tuple(replace(one, sent_at=at(320)) for one in earlier.deliveries))
+    assert harness.state.with_deliveries(sent) == harness.state
+    assert harness.state.with_deliveries(replace(harness.state.open[KEY], deliveries=sent.deliveries)) != harness.state
+
+
+KEYS = [KEY, AlertKey("StreamsGroupNotReady", "orders"), AlertKey("StreamsGroupEmpty", "orders")]
+KEYS.append(AlertKey("StreamsGroupsJobStopped", None))
+EVALUATIONS = st.lists(
+    st.tuples(
+        st.integers(-400, 400) | st.integers(0, 30),  # seconds since the previous evaluation
+        st.dictionaries(st.sampled_from(KEYS), st.tuples(st.integers(-700, 50), st.sampled_from("xyz")), max_size=3),
+        st.sampled_from(["", "mail", "mail chat"]),  # the sinks that accept what is due
+        st.booleans() | st.just(True),  # noqa: FBT003 - caught up
+    ),
+    max_size=25,
+)
+NOTIFY_POLICIES = st.builds(
+    NotifyPolicy, st.just(SINKS), st.sampled_from([0.0, 30.0, 400.0]), st.sampled_from([None, 60.0])
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(EVALUATIONS, NOTIFY_POLICIES, st.sets(st.integers(0, 25)))
+def test_in_any_sequence_each_alert_is_notified_once_and_restarts_change_nothing(
+    evaluations: list[tuple[int, dict[AlertKey, tuple[int, str]], str, bool]],
+    notify_policy: NotifyPolicy,
+    restarts: set[int],
+) -> None:
+    harness, never_restarted = AlertHarness(notify_policy), AlertHarness(notify_policy)
+    second = 0.0
+    for number, (pause, conditions, accepting, caught_up) in enumerate(evaluations):
+        second += pause + 1e-6  # no two evaluations at exactly the same time
+        findings = {key: Finding(at(second + since), summary) for key, (since, summary) in conditions.items()}
+        if number in restarts:
+            harness.restart()
+        for one in (harness, never_restarted):
+            one.apply(at(second), findings, caught_up=caught_up)
+            one.mark_sent(second, *accepting.split())
+        assert harness.table == never_restarted.table
+        assert AlertState.from_alerts(harness.alerts) == harness.state
+        check(harness, findings, at(second))
+
+
+def check(harness: AlertHarness, findings: dict[AlertKey, Finding], now: datetime) -> None:
+    open_keys = [alert.key for alert in harness.alerts if alert.state != RESOLVED]
+    assert len(open_keys) == len(set(open_keys))
+    for alert in harness.alerts:
+        notified = Counter((one.sink, one.event) for one in alert.deliveries)
+        firing, resolved = ({(sink, event): 1 for sink in SINKS} for event in (FIRING, RESOLVED))
+        assert notified == {PENDING: {}, FIRING: firing, RESOLVED: firing | resolved}[alert.state]
+        assert (alert.opened_at is None) == (alert.state == PENDING)
+        assert (alert.resolved_at is None) == (alert.state != RESOLVED)
+        assert alert.opened_at is None or alert.pending_since <= alert.opened_at
+        assert alert.resolved_at is None or alert.opened_at is None or alert.opened_at <= alert.resolved_at
+        if alert.opened_at == now and alert.state == FIRING:
+            assert alert.key in findings
+            assert now - alert.pending_since >= timedelta(seconds=SETTINGS[alert.rule].for_seconds)
+
+
+@pytest.mark.parametrize("days", [29, 31])
+def test_resolutions_are_kept_for_a_month(days: int) -> None:
+    harness = AlertHarness()
+    harness.evaluate(300, since=0)
+    harness.evaluate(310)
+    later = 310 + days * 86400
+    empty = AlertKey("StreamsGroupEmpty", "other")
+    harness.evaluate(later, since=later, key=empty)
+    harness.evaluate(later + 1)
+    assert (KEY in harness.state.resolved_at) == (days < 30)

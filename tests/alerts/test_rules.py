@@ -1,0 +1,446 @@
+"""Each rule finds its condition and nothing in a healthy group; and all rules together in one evaluation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from streaming_app.alerts.alert import AlertKey, Finding
+from streaming_app.alerts.evaluate import (
+    RULES,
+    RULES_FOR_CLUSTER,
+    RULES_FOR_COPIES,
+    RULES_FOR_DIFFERING_GROUPS,
+    RULES_FOR_GROUPS,
+    RULES_FOR_JOB,
+    RULES_FOR_LAG,
+    evaluate,
+)
+from streaming_app.alerts.history import Assignment, GroupHistory
+from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
+from streaming_app.groups.snapshot import AWAY, BEHIND, NOT_REVOKING, WAITING, GroupSnapshot, UnsettledMember
+from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus
+from tests.alerts.healthy_group import healthy_group
+
+NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+LONG_AGO = NOW - timedelta(days=30)
+CONTEXT = EvaluationContext(NOW, descriptions_since=LONG_AGO)
+HEALTHY = healthy_group(LONG_AGO)
+RUNNING = JobStatus(started_at=LONG_AGO, caught_up=True, last_success_at=NOW)
+
+
+def ago(**duration: float) -> datetime:
+    return NOW - timedelta(**duration)
+
+
+def rule_settings_of(_group_id: str | None) -> dict[str, RuleSettings]:
+    return {name: rule.default_settings for name, rule in RULES.items()}
+
+
+def find(group: GroupSnapshot, context: EvaluationContext = CONTEXT) -> dict[str, Finding]:
+    return {key.rule: finding for key, finding in evaluate([group], None, context, rule_settings_of).items()}
+
+
+def find_in_job(job: JobStatus, context: EvaluationContext = CONTEXT) -> dict[str, Finding]:
+    return {key.rule: finding for key, finding in evaluate([], job, context, rule_settings_of).items()}
+
+
+SELF_CHECK = "StreamsGroupsSelfCheckFailed"
+NEVER_STORED = {"description_status": "NEVER_STORED", "stored_description_epoch": -1}
+EMPTY = {"state": "Empty", "member_count": 0}
+
+
+def member(state: str, minutes: float, timeout_ms: int = 300_000) -> UnsettledMember:
+    """Return a member whose newest record is so many minutes old."""
+    tasks = ("0_1", "0_2")
+    return UnsettledMember(
+        "m2", state, "worker-2", "10.1.2.3", "p2", None, ago(minutes=minutes), timeout_ms, tasks, len(tasks)
+    )
+
+
+# rule -> (what differs from a healthy group, since when the condition holds, words of the summary)
+WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
+    "StreamsGroupNotReady": [
+        (
+            {"state": "NotReady", "state_since": ago(minutes=6), "not_ready_reason": "Source topics a are missing."},
+            ago(minutes=6),
+            "payments is NotReady and processes nothing: Source topics a are missing.",
+        ),
+        (
+            {"state": "NotReady", "state_since": None, "updated_at": ago(minutes=1)},
+            ago(minutes=1),
+            "the reason is not in",
+        ),
+        ({"state": "NotReady", "state_since": None, "updated_at": None, "first_seen_at": None}, NOW, "NotReady"),
+    ],
+    "StreamsGroupRebalanceStuck": [
+        (
+            {
+                "state": "Reconciling",
+                "state_since": ago(hours=1),
+                "assigned_at": ago(minutes=20),
+                "unsettled": (member(NOT_REVOKING, 20, 600_000), member(WAITING, 20)),
+                "unsettled_count": 2,
+            },
+            ago(minutes=10),
+            "worker-2 (10.1.2.3, process p2) has not revoked tasks 0_1, 0_2 since 2026-11-21 02:52:00 UTC",
+        ),
+        (
+            {"state": "Reconciling", "assigned_at": ago(minutes=8), "unsettled": (member(AWAY, 5),) * 5},
+            NOW,
+            "left temporarily and still owns tasks 0_1, 0_2 since 2026-11-21 03:07:00 UTC; ",
+        ),
+        (
+            {"state": "Reconciling", "assigned_at": ago(minutes=9), "unsettled": (member(BEHIND, 600),)},
+            ago(minutes=4),
+            "has not taken the newest assignment",
+        ),
+        (
+            {"state": "Reconciling", "assigned_at": ago(minutes=9), "unsettled": (member(WAITING, 8),)},
+            ago(minutes=3),
+            "waits for tasks 0_1, 0_2, which no unsettled member owns",
+        ),
+        (
+            {"state": "Reconciling", "assigned_at": ago(hours=1), "unsettled": (member(NOT_REVOKING, 16, 10**10),)},
+            ago(minutes=1),
+            "has not revoked",
+        ),
+        (
+            {"state": "Assigning", "state_since": ago(minutes=7), "group_epoch": 8},
+            ago(minutes=2),
+            "group epoch 8 has no assignment yet; the latest one has epoch 7",
+        ),
+    ],
+    "StreamsGroupEmpty": [({**EMPTY, "state_since": ago(minutes=16)}, ago(minutes=16), "has had no members since")],
+    "StreamsGroupUnsolicitedDescription": [
+        (
+            {"unsolicited_pushes": 2, "last_unsolicited_push_at": ago(minutes=59)},
+            ago(minutes=59),
+            "that the broker did not ask for; 2 descriptions in total",
+        )
+    ],
+    "StreamsGroupDescriptionNotSolicited": [
+        (
+            {**NEVER_STORED, "topology_epoch": 3, "stale_member_count": 3, "updated_at": ago(hours=1)},
+            ago(hours=1),
+            "every member runs a topology older than epoch 3",
+        ),
+        ({**NEVER_STORED, "updated_at": ago(hours=1)}, ago(hours=1), "every member is offline"),
+        (
+            {**NEVER_STORED, "stale_member_count": 2, "updated_at": ago(hours=1)},
+            ago(hours=1),
+            "2 of 3 members run a topology older than epoch 0, and the others are offline",
+        ),
+    ],
+    "StreamsGroupDescriptionFailed": [
+        (
+            {"description_status": "FAILED", "failed_description_epoch": 0, "description_since": ago(hours=2)},
+            ago(hours=2),
+            "rejected the topology description of epoch 0",
+        )
+    ],
+    "StreamsGroupDescriptionMissing": [
+        (
+            {**NEVER_STORED, "solicitable": True, "description_since": ago(hours=2)},
+            ago(hours=2),
+            "of epoch 0 arrives; the broker has none",
+        ),
+        (
+            {"description_status": "STALE", "topology_epoch": 1, "solicitable": True, "members_since": ago(hours=1)},
+            ago(hours=1),
+            "of epoch 1 arrives; the broker has only the one of epoch 0",
+        ),
+    ],
+    "StreamsGroupDescriptionUncertain": [
+        (
+            {
+                "description_status": "UNCERTAIN",
+                "stored_description_epoch": -2,
+                "solicitable": True,
+                "description_since": ago(hours=1),
+            },
+            ago(hours=1),
+            "does not complete",
+        )
+    ],
+    "StreamsGroupDescriptionNotCleanedUp": [
+        ({**EMPTY, "state_since": ago(days=9)}, ago(days=9), "its topology description is still stored"),
+        (
+            {**EMPTY, "state_since": ago(days=9), "stored_description_epoch": -2, "description_status": "UNCERTAIN"},
+            ago(days=9),
+            "still stored",
+        ),
+    ],
+}
+CASES = [pytest.param(rule, *case, id=f"{rule}-{n}") for rule, cases in WRONG.items() for n, case in enumerate(cases)]
+
+WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
+    "StreamsGroupsJobStopped": [
+        ({"brokers_away_since": ago(minutes=3)}, ago(minutes=3), "no broker responds"),
+        ({"failing_since": ago(minutes=4), "failure": "disk full"}, ago(minutes=4), "its stream fails: disk full"),
+        ({"last_success_at": ago(minutes=11)}, ago(minutes=1), "no batch has completed since 2026-11-21 03:01:00 UTC"),
+        ({"started_at": ago(minutes=30), "last_success_at": None}, ago(minutes=20), "since the start at"),
+        (
+            {"brokers_away_since": ago(minutes=3), "failing_since": ago(minutes=2), "failure": "timeout"},
+            ago(minutes=3),
+            "no broker responds; its stream fails: timeout",
+        ),
+    ],
+    "StreamsGroupsJobBehind": [
+        ({"behind": 54_321, "behind_since": ago(minutes=6)}, ago(minutes=6), "by at least 50,000 offsets")
+    ],
+    "StreamsGroupsOffsetsStopped": [
+        (
+            {"offsets": OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")},
+            ago(minutes=30),
+            "its stream fails: disk full",
+        ),
+        ({"offsets": OffsetsStatus(last_success_at=ago(minutes=25))}, ago(minutes=15), "has completed no batch"),
+        ({"offsets": OffsetsStatus(), "started_at": ago(minutes=25)}, ago(minutes=15), "has completed no batch"),
+        (
+            {"lag_failing_since": ago(minutes=11), "lag_failure": "no broker answered"},
+            ago(minutes=11),
+            "the ends of the logs are not known: no broker answered",
+        ),
+    ],
+    "StreamsGroupsUndecodableRecords": [
+        ({"quarantined": 1, "quarantined_at": ago(hours=23)}, ago(hours=23), "1 record could not be decoded")
+    ],
+    "StreamsGroupsSchemaDrift": [({"drifted": 12, "drifted_at": ago(hours=1)}, ago(hours=1), "in 12 records")],
+}
+JOB_CASES = [
+    pytest.param(rule, *case, id=f"{rule}-{n}") for rule, cases in WRONG_JOB.items() for n, case in enumerate(cases)
+]
+DIFFERENCES = [(rule, wrong) for rule, cases in WRONG.items() for wrong, _, _ in cases]
+JOB_DIFFERENCES = [(rule, wrong) for rule, cases in WRONG_JOB.items() for wrong, _, _ in cases]
+
+
+def test_every_rule_has_a_case() -> None:
+    in_other_tests = {"StreamsGroupRebalanceStorm", "StreamsGroupUnavailable", "StreamsGroupsDescriptionsMissing"}
+    in_other_tests |= {rule.name for rule in RULES_FOR_COPIES} | {rule.name for rule in RULES_FOR_LAG}
+    assert {*WRONG, *WRONG_JOB, *in_other_tests, SELF_CHECK} == {*RULES}
+    kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS)
+    kinds = (*kinds, RULES_FOR_COPIES, RULES_FOR_LAG)
+    assert len(RULES) == sum(map(len, kinds))
+
+
+def test_a_healthy_group_and_a_running_job_have_no_findings() -> None:
+    assert evaluate([HEALTHY], RUNNING, CONTEXT, rule_settings_of) == {}
+
+
+@pytest.mark.parametrize(("rule", "wrong", "since", "words"), CASES)
+def test_a_rule_finds_its_condition_with_its_time_and_the_reason(
+    rule: str, wrong: dict[str, Any], since: datetime, words: str
+) -> None:
+    finding = find(replace(HEALTHY, **wrong))[rule]
+    assert finding.since == since
+    assert words in finding.summary
+    assert "\n" not in finding.summary
+
+
+@pytest.mark.parametrize(("rule", "wrong", "since", "words"), JOB_CASES)
+def test_a_rule_about_the_job_finds_its_condition_with_its_time_and_the_reason(
+    rule: str, wrong: dict[str, Any], since: datetime, words: str
+) -> None:
+    finding = find_in_job(replace(RUNNING, **wrong))[rule]
+    assert finding.since == since
+    assert words in finding.summary
+
+
+@pytest.mark.parametrize(("rule", "wrong"), DIFFERENCES)
+def test_findings_do_not_change_while_nothing_happens_and_are_json(rule: str, wrong: dict[str, Any]) -> None:
+    group = replace(HEALTHY, **wrong)
+    first, second = find(group)[rule], find(group, replace(CONTEXT, now=NOW + timedelta(seconds=5)))[rule]
+    assert (first.summary, first.details) == (second.summary, second.details)
+    assert json.loads(json.dumps(first.details)) == first.details
+    assert None not in first.details.values()
+
+
+@pytest.mark.parametrize(("rule", "wrong"), JOB_DIFFERENCES)
+def test_findings_about_the_job_do_not_change_while_nothing_happens_and_are_json(
+    rule: str, wrong: dict[str, Any]
+) -> None:
+    job = replace(RUNNING, **wrong)
+    first = find_in_job(job)[rule]
+    second = find_in_job(job, replace(CONTEXT, now=NOW + timedelta(seconds=5)))[rule]
+    assert first == second
+    assert json.loads(json.dumps(first.details)) == first.details
+
+
+@pytest.mark.parametrize(
+    "deleted", [{"state": "Dead", "deleted_at": NOW}, {"group_type": "classic"}], ids=["Dead", "classic"]
+)
+def test_groups_that_were_deleted_or_replaced_have_no_findings(deleted: dict[str, Any]) -> None:
+    for _, wrong in DIFFERENCES:
+        assert find(replace(HEALTHY, **{**wrong, **deleted})) == {}
+
+
+@pytest.mark.parametrize(
+    "normal",
+    [
+        {"state": "Reconciling", "state_since": ago(hours=1), "assigned_at": ago(minutes=4)},
+        {"state": "Reconciling", "assigned_at": ago(hours=1), "unsettled": (member(NOT_REVOKING, 9, 600_000),)},
+        {"state": "Reconciling", "unsettled": (member(NOT_REVOKING, 2), *(member(WAITING, 60),) * 9)},
+        {**EMPTY, "stored_description_epoch": -1, "description_status": "NEVER_STORED"},
+        {**EMPTY, "state_since": None, "stored_description_epoch": -1, "description_status": "NEVER_STORED"},
+        {"unsolicited_pushes": 2, "last_unsolicited_push_at": ago(hours=1)},
+        {"state": "Unknown", "topology_epoch": None, "description_status": "NO_TOPOLOGY"},
+    ],
+    ids=[
+        "new assignment",
+        "long timeout",
+        "one member revokes, and others wait",
+        "never had a member",
+        "no times",
+        "pushed long ago",
+        "of a 4.1 broker",
+    ],
+)
+def test_a_similar_but_normal_group_has_no_findings(normal: dict[str, Any]) -> None:
+    assert find(replace(HEALTHY, **normal)) == {}
+
+
+def assignments(seconds: list[int], cause: str | None) -> EvaluationContext:
+    made = [Assignment(ago(seconds=second), -second, cause) for second in sorted(seconds, reverse=True)]
+    return replace(CONTEXT, histories={"payments": GroupHistory(assignments=made)})
+
+
+def test_what_stops_the_whole_job_is_one_alert() -> None:
+    failing = OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
+    job = replace(RUNNING, offsets=failing, lag_failing_since=ago(minutes=9), brokers_away_since=ago(minutes=10))
+    assert find_in_job(job).keys() == {"StreamsGroupsJobStopped"}
+
+
+def test_a_storm_is_at_least_the_threshold_of_unexplained_assignments_in_the_window() -> None:
+    assert find(HEALTHY, assignments([*range(9), 600, 601], "unknown")) == {}
+    finding = find(HEALTHY, assignments([*range(10), 600, 601], "unknown"))["StreamsGroupRebalanceStorm"]
+    assert finding.summary == "payments got 10 new assignments in 10 minutes that no member caused: unknown 10"
+    assert finding.since == ago(seconds=9)
+    assert find(replace(HEALTHY, group_id="another"), assignments([*range(10)], "unknown")) == {}
+
+
+@pytest.mark.parametrize("cause", ["member_joined", "member_joined,member_left", "member_left,unknown", None])
+def test_assignments_because_of_members_are_no_storm(cause: str | None) -> None:
+    assert find(HEALTHY, assignments([*range(100)], cause)) == {}
+
+
+FIELDS = (
+    ("group_epoch", "3 in the tables, 4 on the broker"),
+    ("state", "Empty in the tables, Stable on the broker"),
+    ("members[m]", "absent in the tables, present on the broker"),
+)
+DIFFERING = DifferingGroup("payments", ago(minutes=9), 5, FIELDS)
+REPAIRED = replace(DIFFERING, repair="its records were read again", agreed_at=ago(minutes=59))
+
+
+def find_differing(
+    group: DifferingGroup, context: EvaluationContext = CONTEXT, settings_of: Any = rule_settings_of
+) -> Finding | None:
+    found = evaluate([], None, replace(context, differing_groups=(group,)), settings_of)
+    return found.get(AlertKey(SELF_CHECK, group.group_id))
+
+
+@pytest.mark.parametrize(
+    ("group", "summary", "details"),
+    [
+        (
+            DIFFERING,
+            "payments: the tables differ from the broker in group_epoch, state, members[m] and 2 more",
+            {"fields": dict(FIELDS), "field_count": 5},
+        ),
+        (
+            REPAIRED,
+            "payments: the tables differed from the broker in group_epoch, state, members[m] and 2 more, until "
+            "2026-11-21 02:13:00 UTC; its records were read again",
+            {
+                "fields": dict(FIELDS),
+                "field_count": 5,
+                "repair": "its records were read again",
+                "agreed_at": "2026-11-21T02:13:00+00:00",
+            },
+        ),
+    ],
+    ids=["differs", "repaired"],
+)
+def test_a_group_that_differs_from_the_broker_is_found_without_being_in_the_tables(
+    group: DifferingGroup, summary: str, details: dict[str, Any]
+) -> None:
+    finding = find_differing(group)
+    assert finding == Finding(group.since, summary, details)
+    assert json.loads(json.dumps(finding.details)) == finding.details
+    assert find_differing(group, replace(CONTEXT, now=NOW + timedelta(seconds=5))) == finding
+
+
+def test_a_group_that_agrees_again_is_found_until_the_window_is_over() -> None:
+    assert find_differing(REPAIRED, replace(CONTEXT, now=NOW + timedelta(seconds=59))) is not None
+    assert find_differing(REPAIRED, replace(CONTEXT, now=NOW + timedelta(minutes=1))) is None
+
+
+def test_a_group_that_the_settings_exclude_is_not_reported_as_differing() -> None:
+    assert find_differing(DIFFERING, settings_of=lambda _group: {}) is None
+
+
+def test_without_a_plugin_no_description_is_missing() -> None:
+    wrong = [
+        case for rule in WRONG if "Missing" in rule or "Uncertain" in rule or "NotSol" in rule for case in WRONG[rule]
+    ]
+    without = replace(CONTEXT, descriptions_since=None)
+    assert len(wrong) > 3
+    assert {name for difference, _, _ in wrong for name in find(replace(HEALTHY, **difference), without)} == set()
+
+
+def test_for_an_old_group_a_new_plugin_counts_from_its_configuration() -> None:
+    group = replace(HEALTHY, **NEVER_STORED, solicitable=True)
+    just_now = replace(CONTEXT, descriptions_since=ago(minutes=1))
+    assert find(group, just_now)["StreamsGroupDescriptionMissing"].since == ago(minutes=1)
+
+
+def test_exactly_one_rule_fires_for_a_description_that_is_not_stored() -> None:
+    for status in ("NEVER_STORED", "STALE", "UNCERTAIN"):
+        for solicitable in (True, False):
+            group = replace(HEALTHY, description_status=status, solicitable=solicitable)
+            assert len(find(group)) == 1, (status, solicitable)
+
+
+def test_a_disabled_rule_and_an_ignored_group_have_no_findings() -> None:
+    wrong = [replace(HEALTHY, state="NotReady", group_id=name) for name in ("a", "b", "c")]
+    enabled = {
+        "a": rule_settings_of(None),
+        "b": {"StreamsGroupEmpty": RULES["StreamsGroupEmpty"].default_settings},
+        "c": {},
+        None: {},
+    }
+    findings = evaluate(wrong, replace(RUNNING, failing_since=NOW), CONTEXT, lambda group_id: enabled[group_id])
+    assert list(findings) == [AlertKey("StreamsGroupNotReady", "a")]
+
+
+def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:
+    ahead = NOW + timedelta(days=1)
+    for cases in WRONG.values():
+        for wrong, _, _ in cases:
+            times = dict.fromkeys(("state_since", "description_since", "updated_at", "assigned_at"), ahead)
+            find(replace(HEALTHY, **{**wrong, **times}))
+    pushed = replace(HEALTHY, unsolicited_pushes=1, last_unsolicited_push_at=ahead)
+    assert "StreamsGroupUnsolicitedDescription" in find(pushed)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_is_documented(name: str) -> None:
+    rule = RULES[name]
+    assert name.startswith("StreamsGroups") == (rule not in (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG))
+    assert rule.severity in {"info", "warning", "critical"}
+    assert rule.meaning.endswith(".")
+    assert rule.queries
+    assert rule.steps
+    assert not any(text.count("  ") or text.endswith(" ") for text in (rule.meaning, *rule.steps))
+    assert all(threshold.about and threshold.default > 0 for threshold in rule.thresholds.values())
+
+
+def test_a_quote_in_a_group_id_is_escaped_in_the_queries() -> None:
+    for sql in RULES["StreamsGroupNotReady"].queries_for("o'hara").values():
+        assert "group_id = 'o''hara'" in sql
+        assert GROUP_ID not in sql

@@ -1,0 +1,229 @@
+"""The section `alerts:`: its keys, the errors for invalid input, and the groups it applies to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from streaming_app.alerts.evaluate import RULES, RULES_FOR_DIFFERING_GROUPS, RULES_FOR_GROUPS, watches_any
+from streaming_app.alerts.lifecycle import NotifyPolicy
+from streaming_app.config.alerts import AlertSettings
+from streaming_app.config.error_messages import format_error
+from streaming_app.config.key_path import format_path
+
+
+class File(BaseModel):
+    alerts: AlertSettings
+
+
+WATCHING = [*(rule.name for rule in RULES_FOR_GROUPS), *(rule.name for rule in RULES_FOR_DIFFERING_GROUPS)]
+OFF = {name: {"enabled": False} for name in WATCHING}
+ON = {"StreamsGroupEmpty": {"enabled": True}}
+
+
+def errors_of(values: dict[str, Any]) -> list[str]:
+    """Return the lines that users see for a file with this section."""
+    whole = {"alerts": values}
+    with pytest.raises(ValidationError) as raised:
+        File.model_validate(whole)
+    errors = raised.value.errors(include_url=False)
+    return [format_error(error, File, whole, {}, format_path)[1] for error in errors]
+
+
+def test_the_defaults_are_those_of_the_rules() -> None:
+    settings = AlertSettings()
+    assert settings.rule_settings_of()("any") == {name: rule.default_settings for name, rule in RULES.items()}
+    assert settings.notify_policy(["chat"]) == NotifyPolicy(("chat",), 0.0, None)
+    assert settings.interval == 5
+    assert settings.rebalance_window == 3600
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        *((0, 0), (90, 90), (1.5, 1.5), ("90", 90), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("8d", 691_200)),
+        *(("1w", 604_800), ("250ms", 0.25), (" 5m ", 300)),
+    ],
+)
+def test_durations_are_seconds_or_in_the_format_of_prometheus(given: object, seconds: float) -> None:
+    settings = AlertSettings.model_validate({"rules": {"StreamsGroupNotReady": {"for": given}}})
+    assert settings.rule_settings_of()("any")["StreamsGroupNotReady"].for_seconds == seconds
+
+
+@pytest.mark.parametrize("given", ["", "m", "5 m", "30m1h", "1h1h", "five", True, [], {}, "nan", "5M"])
+def test_an_invalid_duration_is_in_the_error(given: object) -> None:
+    (line,) = errors_of({"rules": {"StreamsGroupNotReady": {"for": given}}})
+    key = "alerts.rules.StreamsGroupNotReady.for"
+    assert line == f'{key}: must be seconds, or a duration such as 90s, 5m or 1h30m, not "{given}"'
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (
+            {"rules": {"StreamsGroupNotRedy": {}}},
+            "alerts.rules.StreamsGroupNotRedy: is not a known key; did you mean StreamsGroupNotReady?",
+        ),
+        (
+            {"rules": {"StreamsGroupRebalanceStorm": {"windw": "1h"}}},
+            "alerts.rules.StreamsGroupRebalanceStorm.windw: is not a known key; did you mean window?",
+        ),
+        (
+            {"rules": {"StreamsGroupNotReady": {"window": 1}}},
+            "alerts.rules.StreamsGroupNotReady.window: is not a known key",
+        ),
+        (
+            {"rules": {"StreamsGroupSchemaDrift": {"for": 1}}},
+            "alerts.rules.StreamsGroupSchemaDrift: is not a known key; did you mean StreamsGroupsSchemaDrift?",
+        ),
+        (
+            {"rules": {"StreamsGroupsSchemaDrift": {"for": 1}}},
+            "alerts.rules.StreamsGroupsSchemaDrift.for: is not a known key",
+        ),
+        (
+            {"rules": {"StreamsGroupNotReady": {"for": "-5m"}}},
+            'alerts.rules.StreamsGroupNotReady.for: must not be negative, not "-5m"',
+        ),
+        ({"keep_firing_for": "3651d"}, 'alerts.keep_firing_for: must be at most 3650d, not "3651d"'),
+        ({"keep_firing_for": float("inf")}, 'alerts.keep_firing_for: must be at most 3650d, not "inf"'),
+        ({"interval": 0}, "alerts.interval: must be more than 0"),
+        ({"repeat_after": "0s"}, "alerts.repeat_after: must be more than 0"),
+        (
+            {"rules": {"StreamsGroupNotReady": {"severity": "high"}}},
+            "alerts.rules.StreamsGroupNotReady.severity: must be 'info', 'warning' or 'critical', not \"high\"",
+        ),
+        (
+            {"groups": "pay(ments"},
+            "alerts.groups: is not a valid regular expression: missing ), unterminated subpattern at position 3 of "
+            '"pay(ments"',
+        ),
+        (
+            {"ignore_groups": ["ok", "*"]},
+            'alerts.ignore_groups[1]: is not a valid regular expression: nothing to repeat at position 0 of "*"',
+        ),
+        ({"groups": 5}, 'alerts.groups: must be a regular expression, in quotes, not "5"'),
+        ({"descriptions": "maybe"}, "alerts.descriptions: must be 'auto', 'always' or 'never', not \"maybe\""),
+        ({"overrides": [{"rules": {}}]}, "alerts.overrides[0].groups: must be given"),
+        (
+            {"overrides": [{"groups": "x", "rules": {"StreamsGroupEmpty": {"enabeld": False}}}]},
+            "alerts.overrides[0].rules.StreamsGroupEmpty.enabeld: is not a known key; did you mean enabled?",
+        ),
+    ],
+)
+def test_an_error_has_the_key_and_the_reason(values: dict[str, Any], line: str) -> None:
+    assert errors_of(values) == [line]
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "many"])
+def test_a_count_is_a_whole_number_of_at_least_one(count: object) -> None:
+    (line,) = errors_of({"rules": {"StreamsGroupRebalanceStorm": {"count": count}}})
+    assert line.startswith("alerts.rules.StreamsGroupRebalanceStorm.count: must be ")
+
+
+def test_rules_about_the_job_have_no_overrides_by_group() -> None:
+    (line,) = errors_of({"overrides": [{"groups": ".*", "rules": {"StreamsGroupsJobStopped": {"enabled": False}}}]})
+    assert "StreamsGroupsJobStopped: is not a known key" in line
+
+
+def test_patterns_match_whole_ids() -> None:
+    rule_settings_of = AlertSettings.model_validate(
+        {"groups": "pay.*|orders", "ignore_groups": ["payroll", ".*-test"]}
+    ).rule_settings_of()
+    included = [
+        g for g in ("payments", "orders", "orders-2", "payroll", "payroll-2", "pay-test", "x") if rule_settings_of(g)
+    ]
+    assert included == ["payments", "orders", "payroll-2"]
+    assert "StreamsGroupsJobStopped" in rule_settings_of(None)
+    assert AlertSettings.model_validate({"ignore_groups": "a"}).rule_settings_of()("a") == {}
+
+
+def test_the_last_override_wins_key_by_key() -> None:
+    not_ready = "StreamsGroupNotReady"
+    rule_settings_of = AlertSettings.model_validate(
+        {
+            "rules": {not_ready: {"severity": "warning"}, "StreamsGroupEmpty": {"enabled": False}},
+            "overrides": [
+                {"groups": "batch-.*", "rules": {not_ready: {"for": "1h", "severity": "info"}}},
+                {
+                    "groups": ".*-gold",
+                    "rules": {not_ready: {"severity": "critical"}, "StreamsGroupEmpty": {"enabled": True}},
+                },
+                {
+                    "groups": "batch-x",
+                    "rules": {not_ready: {"enabled": False}, "StreamsGroupRebalanceStorm": {"count": 99}},
+                },
+            ],
+        }
+    ).rule_settings_of()
+
+    def severity_and_for(group_id: str) -> tuple[str, float]:
+        return rule_settings_of(group_id)[not_ready][:2]
+
+    assert severity_and_for("payments") == ("warning", 300)
+    assert severity_and_for("batch-1") == ("info", 3600)
+    assert severity_and_for("batch-gold") == ("critical", 3600)
+    assert not_ready not in rule_settings_of("batch-x")
+    thresholds = rule_settings_of("batch-x")["StreamsGroupRebalanceStorm"].thresholds
+    assert (thresholds["count"], thresholds["window"]) == (99, 600)
+    assert ["StreamsGroupEmpty" in rule_settings_of(name) for name in ("payments", "batch-1", "a-gold")] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_groups_with_the_same_settings_share_one_object() -> None:
+    rule_settings_of = AlertSettings.model_validate({"overrides": [{"groups": "b.*", "rules": {}}]}).rule_settings_of()
+    assert rule_settings_of("a1") is rule_settings_of("a2") is rule_settings_of(None)
+    assert rule_settings_of("b1") is rule_settings_of("b2") is not rule_settings_of("a1")
+
+
+def test_the_longest_window_of_any_override_decides_how_long_rebalances_are_kept() -> None:
+    storm = {"StreamsGroupRebalanceStorm": {"window": "2h"}}
+    settings = AlertSettings.model_validate(
+        {"overrides": [{"groups": "a", "rules": storm}, {"groups": "b", "rules": {}}]}
+    )
+    assert settings.rebalance_window == 7200
+
+
+def test_the_effective_settings_can_be_dumped_and_parsed_again() -> None:
+    settings = AlertSettings.model_validate(
+        {
+            "groups": "a.*",
+            "repeat_after": "4h",
+            "overrides": [{"groups": "b", "rules": {"StreamsGroupEmpty": {"for": "1h"}}}],
+        }
+    )
+    dumped = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert dumped["rules"]["StreamsGroupNotReady"] == {"enabled": True, "severity": "critical", "for": 300.0}
+    parsed = AlertSettings.model_validate(dumped)
+    assert parsed.rule_settings_of()("b") == settings.rule_settings_of()("b")
+    assert parsed.model_dump() == settings.model_dump()
+
+
+def test_every_threshold_of_every_rule_can_be_set() -> None:
+    for rule in RULES_FOR_GROUPS:
+        for name, threshold in rule.thresholds.items():
+            given = {"rules": {rule.name: {name: int(threshold.default) + 1}}}
+            settings = AlertSettings.model_validate(given).rule_settings_of()("any")
+            assert settings[rule.name].thresholds[name] == threshold.default + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "is_watched"),
+    [
+        ({}, True),
+        ({"ignore_groups": ".*"}, False),
+        ({"groups": "nothing"}, False),
+        ({"overrides": [{"groups": ".*", "rules": {"StreamsGroupEmpty": {"enabled": False}}}]}, True),
+        ({"overrides": [{"groups": ".*", "rules": OFF}]}, False),
+        ({"overrides": [{"groups": ".*", "rules": OFF}, {"groups": "pay.*", "rules": ON}]}, True),
+        ({"overrides": [{"groups": "pay.*", "rules": ON}, {"groups": ".*", "rules": OFF}]}, False),
+    ],
+)
+def test_a_pattern_that_matches_everything_leaves_no_group_to_watch(values: dict[str, Any], is_watched: bool) -> None:
+    rule_settings_of = AlertSettings.model_validate(values).rule_settings_of()
+    assert watches_any(["payments", "orders"], rule_settings_of) is is_watched
+    assert "StreamsGroupsJobStopped" in rule_settings_of(None)

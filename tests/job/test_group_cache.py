@@ -1,0 +1,347 @@
+"""The group cache: with tables written by delta-rs, and batches as the stream passes them."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from streaming_app.errors import WarehouseError
+from streaming_app.job import group_cache as module
+from streaming_app.job.group_cache import GroupCache
+from streaming_app.stream.outputs import EVENTS, RETRACTED
+from tests.warehouses import arrow_schema, arrow_type, make_warehouse
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+WINDOW = timedelta(hours=1)
+FOLDED = arrow_schema("groups")
+for column in (EVENTS.column, RETRACTED):
+    FOLDED = FOLDED.append(pa.field(column, arrow_type(EVENTS.array_type)))
+
+
+def row(group_id: str | None, offset: int = 1, state: str = "Stable", **others: Any) -> dict[str, Any]:
+    """Return a folded row."""
+    return {
+        "cluster": "default",
+        "group_id": group_id,
+        "group_type": "streams",
+        "state": state,
+        "state_since": NOW,
+        "last_offset": offset,
+        "members": [],
+        "assignments": [],
+        "events": [],
+        "retracted": [],
+    } | others
+
+
+def folded(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), FOLDED)
+
+
+def event(at: datetime | None, kind: str, old: str | None, new: str | None, **others: Any) -> dict[str, Any]:
+    """Return an event; its offset is its minute after NOW unless another one is given."""
+    offset = int((at - NOW) / timedelta(minutes=1)) + 1000 if at else 0
+    nulls = dict.fromkeys(("member_id", "cause", "client_host", "instance_id"))
+    return nulls | {"at": at, "kind": kind, "old": old, "new": new, "offset": offset} | others
+
+
+def rebalance(at: datetime | None, old: str | None = "1") -> dict[str, Any]:
+    return event(at, "assignment_epoch", old, "2", cause="member_joined")
+
+
+def member(name: str, state: str, epoch: int, updated_at: datetime = NOW) -> dict[str, Any]:
+    return {
+        "member_id": f"{name}-id",
+        "member_state": state,
+        "member_epoch": epoch,
+        "client_id": name,
+        "client_host": "/10.0.0.1",
+        "process_id": f"{name}-process",
+        "rebalance_timeout_ms": 60_000,
+        "updated_at": updated_at,
+    }
+
+
+def task(member_id: str, partition: int, *, current: bool, target: bool, revoking: bool = False) -> dict[str, Any]:
+    names = {"member_id": member_id, "role": "active", "subtopology_id": "0", "partition": partition}
+    return names | {"current": current, "target": target, "pending_revocation": revoking}
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_warehouse(tmp_path_factory.mktemp("empty"))
+
+
+@pytest.fixture
+def warehouse(empty: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(empty, tmp_path / "warehouse")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def cache(warehouse: Path, clock: FakeClock) -> GroupCache:
+    return GroupCache(warehouse, "default", WINDOW, clock)
+
+
+def store(warehouse: Path, *rows: dict[str, Any]) -> None:
+    """Replace all rows of `groups`."""
+    table = pa.Table.from_pylist(list(rows), arrow_schema("groups"))
+    write_deltalake(str(warehouse / "groups"), table, mode="overwrite")
+
+
+def add_events(warehouse: Path, *events: tuple[str, dict[str, Any]], cluster: str = "default") -> None:
+    rows = [{"cluster": cluster, "group_id": group_id, "source_partition": 0, **event} for group_id, event in events]
+    write_deltalake(
+        str(warehouse / "group_events"), pa.Table.from_pylist(rows, arrow_schema("group_events")), mode="append"
+    )
+
+
+def states(cache: GroupCache) -> dict[str, str]:
+    cache.refresh()
+    return {name: group.state for name, group in cache.groups().items()}
+
+
+def test_the_first_refresh_reads_the_groups_of_this_cluster_that_are_not_dead(
+    warehouse: Path, cache: GroupCache
+) -> None:
+    store(warehouse, row("a"), row("b", state="Empty"), row("deleted", state="Dead"), row("c") | {"cluster": "other"})
+    assert cache.groups() == {}
+    assert states(cache) == {"a": "Stable", "b": "Empty"}
+
+
+def test_a_batch_is_visible_after_the_next_refresh_and_not_before(cache: GroupCache) -> None:
+    cache.refresh()
+    cache.on_rows(folded(row("a", state="NotReady", not_ready_reason="MISSING_SOURCE_TOPICS: orders")))
+    assert cache.groups() == {}
+    cache.refresh()
+    assert cache.groups()["a"].not_ready_reason == "MISSING_SOURCE_TOPICS: orders"
+    assert cache.groups()["a"].state_since == NOW
+
+
+def test_a_mapping_that_was_returned_does_not_change(cache: GroupCache) -> None:
+    cache.refresh()
+    returned = cache.groups()
+    cache.on_rows(folded(row("a")))
+    cache.refresh()
+    assert returned == {}
+    with pytest.raises(TypeError):
+        returned["b"] = cache.groups()["a"]  # type: ignore[index]
+
+
+def test_a_row_with_a_lower_offset_is_ignored_and_one_with_the_same_offset_is_used(cache: GroupCache) -> None:
+    cache.refresh()
+    cache.on_rows(folded(row("a", 7, "Stable"), row("b", 7, "NotReady")))
+    cache.on_rows(folded(row("a", 6, "Assigning"), row("b", 7, "NotReady", not_ready_reason="found later")))
+    assert states(cache) == {"a": "Stable", "b": "NotReady"}
+    assert cache.groups()["b"].not_ready_reason == "found later"
+
+
+def test_reading_the_table_again_replaces_everything_except_newer_queued_rows(
+    warehouse: Path, cache: GroupCache
+) -> None:
+    store(warehouse, row("reset", 90), row("removed", 5))
+    cache.refresh()
+    store(warehouse, row("reset", 3, "Empty"), row("newer", 10), row("same", 10, "Empty"))
+    cache.on_rows(folded(row("newer", 11, "Assigning"), row("same", 10, "Assigning")))
+    cache.on_bulk_change()
+    assert states(cache) == {"reset": "Empty", "newer": "Assigning", "same": "Empty"}
+
+
+def test_rows_with_only_undecodable_records_are_skipped(cache: GroupCache) -> None:
+    cache.on_rows(folded(row(None), row("a")))
+    assert states(cache) == {"a": "Stable"}
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small batch", "large batch"])
+def test_a_deleted_group_is_dead_for_one_refresh_and_then_removed(
+    warehouse: Path, cache: GroupCache, *, large: bool
+) -> None:
+    store(warehouse, row("a", 1), row("b", 1))
+    cache.refresh()
+    dead = row("a", 2, "Dead", deleted_at=NOW, events=[rebalance(NOW)])
+    if large:
+        store(warehouse, dead, row("b", 1), row("never known", 1, "Dead"))
+        cache.on_bulk_change()
+    else:
+        cache.on_rows(folded(dead))
+    assert states(cache) == {"a": "Dead", "b": "Stable"}
+    assert states(cache) == {"b": "Stable"}
+    assert "a" not in cache.histories()
+    assert cache.rebalances_total("a") == 0
+    cache.on_bulk_change()
+    assert states(cache) == ({"b": "Stable"} if large else {"a": "Stable", "b": "Stable"})
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small batch", "large batch"])
+def test_unsettled_members_are_read_with_their_tasks_while_the_group_rebalances(
+    warehouse: Path, cache: GroupCache, *, large: bool
+) -> None:
+    members = [member("slow", "UNREVOKED_TASKS", 6), member("waits", "UNRELEASED_TASKS", 7), member("ok", "STABLE", 7)]
+    tasks = [
+        task("slow-id", 0, current=True, target=True),
+        task("slow-id", 1, current=False, target=False, revoking=True),
+        task("waits-id", 1, current=False, target=True),
+        task("ok-id", 2, current=True, target=True),
+    ]
+    details = {"members": members, "assignments": tasks, "assignment_epoch": 7}
+    rows = [row("moving", state="Reconciling", **details), row("stable", **details)]
+    if large:
+        store(warehouse, *rows)
+    else:
+        cache.on_rows(folded(*rows))
+    cache.refresh()
+    moving, stable = cache.groups()["moving"], cache.groups()["stable"]
+    assert [(one.client_id, one.client_host, one.process_id, one.tasks) for one in moving.unsettled] == [
+        ("slow", "10.0.0.1", "slow-process", ("0_1",)),
+        ("waits", "10.0.0.1", "waits-process", ("0_1",)),
+    ]
+    assert (moving.unsettled_count, moving.unsettled[0].updated_at) == (2, NOW)
+    assert (stable.unsettled, stable.unsettled_count) == ((), 0)
+
+
+def test_of_thousands_of_unsettled_members_those_with_the_oldest_records_are_kept(cache: GroupCache) -> None:
+    members = [member(f"m{n}", "STABLE", 6, NOW - timedelta(seconds=n)) for n in range(5_000)]
+    cache.on_rows(folded(row("large", state="Reconciling", members=members, assignment_epoch=7)))
+    cache.refresh()
+    large = cache.groups()["large"]
+    assert large.unsettled_count == 5_000
+    assert [one.client_id for one in large.unsettled] == [f"m{n}" for n in range(4_999, 4_979, -1)]
+
+
+def at(minutes: float) -> datetime:
+    return NOW + timedelta(minutes=minutes)
+
+
+def assigned_at(cache: GroupCache, group_id: str = "a") -> list[datetime]:
+    history = cache.histories().get(group_id)
+    return [one.at for one in history.assignments] if history else []
+
+
+def test_events_are_kept_for_the_window_and_rebalances_counted_from_the_start(
+    cache: GroupCache, clock: FakeClock
+) -> None:
+    cache.refresh()
+    clock.time = at(5)
+    events = [rebalance(at(-61)), rebalance(at(-2)), rebalance(at(1), old=None), rebalance(at(2)), rebalance(None)]
+    cache.on_rows(folded(row("a", 1, events=events), row("b", 1, events=[{**rebalance(at(3)), "kind": "topology"}])))
+    cache.on_rows(folded(row("a", 2, events=[rebalance(at(2)), rebalance(at(4))])))  # the first is a repetition
+    cache.refresh()
+    assert assigned_at(cache) == [at(-2), at(2), at(4)]
+    assert cache.rebalances_total("a") == 2
+    assert "b" not in cache.histories()
+
+    clock.time = at(63)
+    cache.refresh()
+    assert assigned_at(cache) == [at(4)]
+    clock.time = at(65)
+    cache.refresh()
+    assert assigned_at(cache) == []
+    assert cache.rebalances_total("a") == 2
+
+
+def test_an_event_that_a_later_batch_retracts_is_removed(cache: GroupCache) -> None:
+    empty = event(at(0), "state", "Stable", "Empty", offset=7)
+    cache.on_rows(folded(row("a", 7, events=[empty])))
+    cache.refresh()
+    assert [one.state for one in cache.histories()["a"].states] == ["Empty"]
+    stable = event(at(0), "state", "Stable", "Reconciling", offset=9)
+    cache.on_rows(folded(row("a", 9, retracted=[{**empty, "new": None}], events=[stable])))
+    cache.refresh()
+    assert [one.state for one in cache.histories()["a"].states] == ["Reconciling"]
+
+
+def test_earlier_events_are_read_from_the_tables_once(warehouse: Path, cache: GroupCache, clock: FakeClock) -> None:
+    store(warehouse, row("a"))
+    add_events(
+        warehouse, ("a", rebalance(at(-90))), ("a", rebalance(at(-5))), ("a", rebalance(at(-9))), ("x", rebalance(NOW))
+    )
+    add_events(warehouse, ("a", rebalance(at(-8), old=None)), ("a", {**rebalance(at(-7)), "kind": "group_epoch"}))
+    add_events(warehouse, ("a", rebalance(at(-3))), cluster="other")
+    cache.refresh()
+    assert assigned_at(cache) == [at(-9), at(-5)]
+    assert [one.cause for one in cache.histories()["a"].assignments] == ["member_joined"] * 2
+    assert cache.rebalances_total("a") == 0
+
+    clock.time = at(1)
+    add_events(warehouse, ("a", rebalance(at(1))))
+    cache.on_rows(folded(row("a", 2, events=[rebalance(at(1))])))
+    cache.on_bulk_change()
+    cache.refresh()
+    assert assigned_at(cache) == [at(-9), at(-5), at(1)]
+    assert cache.rebalances_total("a") == 1
+
+
+def test_when_a_group_was_empty_is_known_for_days(warehouse: Path, cache: GroupCache) -> None:
+    store(warehouse, row("a"))
+    days = 24 * 60
+    add_events(
+        warehouse,
+        ("a", event(at(-16 * days), "state", "Stable", "Empty")),
+        ("a", event(at(-14 * days), "state", "Stable", "Empty")),
+        ("a", event(at(-6 * days), "state", "Empty", "Assigning")),
+        ("a", event(at(-6 * days + 1), "state", "Assigning", "Stable")),
+    )
+    cache.refresh()
+    assert [(one.at, one.state) for one in cache.histories()["a"].states] == [
+        (at(-14 * days), "Empty"),
+        (at(-6 * days), "Assigning"),
+    ]
+
+
+def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(warehouse: Path, clock: FakeClock) -> None:
+    cache = GroupCache(warehouse, "default", WINDOW, clock, lambda: at(-0.1))
+    cache.refresh()
+    behind, ahead = at(-60), at(60)
+    emptied = event(behind, "state", "Stable", "Empty", offset=2)
+    cache.on_rows(folded(row("a", 2, "Empty", state_since=behind, events=[emptied]), row("b", 2, state_since=ahead)))
+    cache.refresh()
+    assert cache.groups()["a"].state_since == cache.histories()["a"].states[0].at == at(-0.1)
+    assert cache.groups()["b"].state_since == NOW
+
+    clock.time = at(9)
+    cache.on_rows(folded(row("a", 3, "Empty", state_since=behind)))  # the same spell
+    cache.refresh()
+    assert cache.groups()["a"].state_since == at(-0.1)
+    cache.on_rows(folded(row("a", 4, "Empty", state_since=at(8.9))))
+    cache.refresh()
+    assert cache.groups()["a"].state_since == at(8.9)
+
+
+def test_a_queue_that_grows_too_long_is_replaced_by_reading_the_table(
+    warehouse: Path, cache: GroupCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_QUEUED_ROWS", 2)
+    cache.refresh()
+    store(warehouse, row("a", 4, "Empty"))
+    for offset in range(1, 5):
+        cache.on_rows(folded(row("a", offset)))
+    assert sum(batch.rows.num_rows for batch in cache._queue) <= 2
+    assert states(cache) == {"a": "Empty"}
+
+
+def test_nothing_is_lost_if_the_tables_cannot_be_read_at_first(warehouse: Path, cache: GroupCache) -> None:
+    store(warehouse, row("a"), row("b", 2))
+    (warehouse / "groups").rename(warehouse / "moved")
+    cache.on_rows(folded(row("b", 2)))
+    with pytest.raises(WarehouseError):
+        cache.refresh()
+    (warehouse / "moved").rename(warehouse / "groups")
+    assert states(cache) == {"a": "Stable", "b": "Stable"}

@@ -1,0 +1,35 @@
+"""The receivers that the tests send alerts to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.notify.receivers import Alertmanager, Certificates, HttpReceiver
+from tests.tools import MissingToolError
+
+
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    """An HTTP server that keeps its requests."""
+    with HttpReceiver() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A certificate authority that no system trusts, and certificates that it issued."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path, receiver: HttpReceiver) -> Iterator[Alertmanager]:
+    """A real Alertmanager that notifies `receiver`."""
+    try:
+        running = Alertmanager(tmp_path, receiver.url)
+    except MissingToolError as missing:
+        pytest.skip(str(missing))
+    with running:
+        yield running

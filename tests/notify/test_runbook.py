@@ -1,0 +1,177 @@
+"""The runbook: up to date with the code, its tables correct, and all its queries valid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from offsets_decoder import encode
+from streaming_app.alerts.durations import format_duration, parse_duration
+from streaming_app.alerts.evaluate import RULES
+from streaming_app.alerts.rule import GROUP_ID
+from streaming_app.config.alerts import AlertSettings
+from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, STATE_RULES, description_status
+from streaming_app.notify import runbook
+from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.reader import WarehouseReader
+from tests.stream.frames import batch, expect_few_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEXT = runbook.PAGE.read_text("utf-8")
+QUERIES = re.findall(r"```sql\n(.+?)```", TEXT, re.DOTALL)
+
+
+def test_the_page_is_up_to_date_with_the_code() -> None:
+    assert runbook.render_page(TEXT) == TEXT, "run python -m streaming_app.notify.runbook"
+
+
+def test_hand_written_text_is_kept_and_generated_text_is_replaced() -> None:
+    changed = TEXT.replace("| 9 | Stable |", "| 9 | Sable |").replace("# Runbook", "# Our runbook")
+    assert runbook.render_page(changed) == TEXT.replace("# Runbook", "# Our runbook")
+
+
+def test_a_marker_that_names_no_part_is_an_error() -> None:
+    with pytest.raises(ValueError, match="a marker for sates; the known parts are index,"):
+        runbook.render_page(TEXT.replace("<!-- states,", "<!-- sates,").replace("end of states", "end of sates"))
+
+
+def test_every_part_has_a_marker_and_every_rule_a_heading() -> None:
+    assert [name for name in runbook._PARTS if f"<!-- {name}, written by" not in TEXT] == []
+    headings = re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)
+    assert [name for name in RULES if headings.count(name) != 1] == []
+
+
+def test_every_link_in_the_page_has_a_target() -> None:
+    headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert [link for link in re.findall(r"\]\(#([^)]+)\)", TEXT) if link not in anchors] == []
+    files = [link.split("#")[0] for link in re.findall(r"\]\((?!#|http)([^)]+)\)", TEXT)]
+    assert [file for file in files if not (runbook.PAGE.parent / file).exists()] == []
+
+
+def test_the_prometheus_rules_link_to_existing_headings() -> None:
+    rules = (runbook.PAGE.parent / "prometheus" / "streams-groups.rules.yml").read_text("utf-8")
+    linked = set(re.findall(r"RUNBOOK\.md#(\w+)", rules))
+    assert linked - {heading.lower() for heading in re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)} == set()
+
+
+def test_the_configuration_in_the_page_is_valid() -> None:
+    examples = re.findall(r"```yaml\n(.+?)```", TEXT, re.DOTALL)
+    assert examples
+    for example in examples:
+        AlertSettings.model_validate(yaml.safe_load(example)["alerts"])
+
+
+# For each row of the table of states, a group to which its text applies, but not that of any row before it.
+GROUPS: tuple[dict[str, Any], ...] = (
+    {"deleted": True},
+    {"group_epoch": None},
+    {"has_members": False},
+    {"topology_epoch": None},
+    {"readiness_recorded": False},
+    {"validated_topology_epoch": -1},
+    {"group_epoch": 8},
+    {"all_members_stable": False},
+    {},
+)
+
+
+def test_the_table_of_states_agrees_with_the_code() -> None:
+    stable: dict[str, Any] = {
+        "deleted": False,
+        "has_members": True,
+        "group_epoch": 7,
+        "assignment_epoch_or_first": 7,
+        "topology_epoch": 0,
+        "validated_topology_epoch": 0,
+        "readiness_recorded": True,
+        "all_members_stable": True,
+    }
+    for index, difference in enumerate(GROUPS):
+        group: Any = SimpleNamespace(**{**stable, **difference})
+        assert next(number for number, (_, matches) in enumerate(STATE_RULES) if matches(group)) == index
+    states = re.findall(r"^\| \d \| (\w+) \|", runbook._states(), re.MULTILINE)
+    assert states == [state for state, _ in STATE_RULES]
+
+
+def test_the_table_of_description_statuses_agrees_with_the_code() -> None:
+    epochs = {
+        "the log has no topology": (None, 3, 3),
+        "stored = the topology's epoch": (3, 3, 3),
+        "failed = the topology's epoch": (3, -2, 3),
+        "stored = -2": (3, -2, 2),
+        "stored = -1": (3, -1, 2),
+        "stored = another epoch": (3, 2, 2),
+    }
+    rows = runbook._statuses().splitlines()[2:]
+    assert len(rows) == len(epochs) == len(DESCRIPTION_STATUS_RULES)
+    for row, (when, values) in zip(rows, epochs.items(), strict=True):
+        assert row.startswith(f"| {description_status(*values)} | {when}")
+
+
+@pytest.mark.parametrize("duration", [0, 0.25, 5, 90, 300, 5400, 86_400, 691_200])
+def test_durations_are_formatted_as_they_are_parsed(duration: float) -> None:
+    assert parse_duration(format_duration(duration)) == duration
+    assert format_duration(691_200) == "8d"
+
+
+@pytest.fixture(scope="module")
+def reader(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
+) -> WarehouseReader:
+    """A warehouse with a group whose member has not revoked its task, and a record that could not be decoded."""
+    path = create_warehouse(tmp_path_factory.mktemp("runbook"))
+    warehouse = DeltaWriter(spark, str(path), "default")
+    group, member = {"group_id": "payments"}, {"group_id": "payments", "member_id": "m1"}
+    revoking = {
+        "member_epoch": 2,
+        "state": 2,
+        "active_tasks_pending_revocation": [{"subtopology_id": "1", "partitions": [4]}],
+    }
+    records = [
+        encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "1", "source_topics": ["a"]}]}),
+        encode(17, group, {"epoch": 3, "validated_topology_epoch": 0, "last_assignment_configs": []}),
+        encode(19, member, {"client_id": "worker", "client_host": "/10.1.2.3", "rebalance_timeout_ms": 45_000}),
+        encode(20, group, {"assignment_epoch": 3}),
+        encode(22, member, revoking),
+        (encode(17, group, {"epoch": 3})[0], b"\x00\x63"),
+    ]
+    at = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
+    rows = [(offset, at, key, value) for offset, (key, value) in enumerate(records)]
+    expect_few_records(path)
+    MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
+    return WarehouseReader(path)
+
+
+def test_every_query_is_valid(reader: WarehouseReader) -> None:
+    assert len(QUERIES) > len(RULES)
+    for query in QUERIES:
+        reader.query(query.replace(GROUP_ID, "payments"))
+
+
+def test_queries_find_what_their_questions_ask_for(reader: WarehouseReader) -> None:
+    def results(rule: str) -> list[list[dict[str, Any]]]:
+        return [reader.rows(sql) for sql in RULES[rule].queries_for("payments").values()]
+
+    members, tasks = results("StreamsGroupRebalanceStuck")
+    assert [(row["client_host"], row["member_state"]) for row in members] == [("/10.1.2.3", "UNREVOKED_TASKS")]
+    assert [(row["partition"], row["pending_revocation"]) for row in tasks] == [(4, True)]
+    (why,), (topics,) = results("StreamsGroupNotReady")
+    assert (why["state"], topics["source_topics"]) == ("Reconciling", ["a"])
+    joined, states = results("StreamsGroupEmpty")
+    assert [row["kind"] for row in joined] == ["member_joined"]
+    assert "Reconciling" in {row["new"] for row in states}
+    (record,), _ = results("StreamsGroupsUndecodableRecords")
+    assert (record["group_id"], record["error_kind"]) == ("payments", "UnknownValueVersion")
+    (late, *_), *_ = results("StreamsGroupDescriptionMissing")
+    assert (late["description_status"], late["solicitable"]) == ("NEVER_STORED", True)

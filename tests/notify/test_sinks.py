@@ -1,0 +1,141 @@
+"""The settings of each kind of sink, the errors for invalid ones, and the text of messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from streaming_app.alerts.alert import FIRING, RESOLVED
+from streaming_app.alerts.sinks.base import Sink
+from streaming_app.alerts.sinks.message import format_message, format_title, one_line
+from streaming_app.alerts.sinks.settings import SinkList, SinkSettings
+from tests.alerts.examples import make_alert
+from tests.hostile import HOSTILE, effective_characters
+from tests.notify.receivers import Certificates
+
+SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
+MAIL = {"type": "email", "host": "mx", "from": "a@b.example", "to": ["c@d.example"]}
+
+
+SINK = TypeAdapter[Any](SinkSettings, config=ConfigDict(hide_input_in_errors=True))
+
+
+def make_sink(**settings: Any) -> Sink:
+    sink = SINK.validate_python(settings).sink()
+    assert isinstance(sink, Sink)
+    return sink
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"type": "slak"}, "does not match any of the expected tags: 'alertmanager'"),
+        ({"type": "slack"}, "url or url_file is missing"),
+        ({"type": "slack", "url": f"hooks/{SECRET}"}, "url must be a URL of the form https://"),
+        ({"type": "slack", "url": f"https://u:{SECRET}@hooks"}, "must not contain a user and password"),
+        ({"type": "slack", "url": f"https://hooks/{SECRET}", "url_file": "x"}, "set url or url_file, not both"),
+        ({"type": "slack", "url_file": "/no/such"}, "url_file /no/such: No such file"),
+        ({"type": "slack", "url": "https://hooks", "colour": 1}, "colour\n +Extra inputs"),
+        ({"type": "slack", "url": "https://hooks", "timeout": 0}, "timeout\n"),
+        ({"type": "slack", "url": "https://hooks", "name": "a b"}, "name\n"),
+        ({"type": "slack", "url": "https://hooks", "ca_file": "/no/such"}, "ca_file /no/such: No such file"),
+        ({"type": "slack", "url": "https://hooks", "ca_file": __file__}, "ca_file .*: .*no certificate"),
+        ({"type": "slack", "url": "https://hooks", "cert_file": __file__}, "cert_file .*: "),
+        ({"type": "slack", "url": "https://hooks", "key_file": __file__}, "key_file requires cert_file"),
+        ({"type": "alertmanager"}, "urls\n +Field required"),
+        ({"type": "alertmanager", "urls": []}, "urls\n"),
+        ({"type": "alertmanager", "urls": [f"http://u:{SECRET}@am:9093"]}, "set username and password_file"),
+        ({"type": "alertmanager", "urls": ["http://am"], "labels": {"a-b": "x"}}, "labels"),
+        (
+            {"type": "alertmanager", "urls": ["http://am"], "username": "u"},
+            "username and password must be set together",
+        ),
+        (
+            {"type": "alertmanager", "urls": ["http://am"], "username": "u", "token": SECRET},
+            "username and password, or a token",
+        ),
+        ({"type": "alertmanager", "urls": ["http://am"], "token": f"{SECRET}\n"}, "token must be printable"),
+        ({"type": "webhook", "url": "https://hook", "secret": SECRET}, "secret must be whsec_ and base64"),
+        ({"type": "webhook", "url": "https://hook", "secret": "whsec_c2hvcnQ="}, "of 24 to 64 bytes"),
+        ({"type": "webhook", "url": "https://hook", "headers": {"Webhook-Id": SECRET}}, "'Webhook-Id' cannot be set"),
+        ({"type": "webhook", "url": "https://hook", "headers": {"X-Key": f"{SECRET}\r\nX: y"}}, "value of X-Key"),
+        ({**MAIL, "to": []}, "to\n"),
+        ({**MAIL, "to": ["nobody"]}, "must be an address"),
+        ({**MAIL, "from": "a@b.example\nBcc: all@b.example"}, "must be an address"),
+        ({**MAIL, "username": "u"}, "username and password must be set together"),
+        ({**MAIL, "username": "u", "password": ""}, "password is empty"),
+        ({"type": "slack", "url_file": "/dev/null"}, "url_file /dev/null is empty"),
+        ({**MAIL, "username": "u", "password": SECRET, "tls": "none"}, "cannot be sent without TLS"),
+        ({"type": "log", "file": "/no/such/file"}, "/no/such is not a directory"),
+    ],
+)
+def test_invalid_settings_raise_an_error_without_secrets(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words) as raised:
+        make_sink(**settings)
+    assert SECRET not in str(raised.value)
+
+
+def test_a_sink_is_named_by_its_type_and_two_of_a_type_need_names() -> None:
+    sinks = TypeAdapter(SinkList)
+    log = {"type": "log"}
+    assert [one.name for one in sinks.validate_python([log, {**log, "name": "audit"}])] == ["log", "audit"]
+    with pytest.raises(ValidationError, match="two sinks have the name log: give each a different name"):
+        sinks.validate_python([log, log])
+
+
+def test_settings_do_not_print_secrets(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(SECRET)
+    settings = SINK.validate_python(
+        {"type": "webhook", "url": f"https://hook/{SECRET}", "headers": {"X-Key": SECRET}, "token_file": str(token)}
+    )
+    assert SECRET not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
+    assert SECRET not in repr(vars(settings.sink()))
+
+
+def test_an_encrypted_key_is_an_error_and_openssl_does_not_prompt_for_a_password(certificates: Certificates) -> None:
+    certificates._openssl("pkey", "-in", "client.key", "-aes-256-cbc", "-passout", "pass:x", "-out", "encrypted")
+    key = certificates.authority.with_name("encrypted")
+    with pytest.raises(ValidationError, match=r"cert_file .*, key_file"):
+        make_sink(type="slack", url="https://hooks", cert_file=certificates.client, key_file=key)
+
+
+def test_a_message_has_the_most_important_first() -> None:
+    alert = make_alert(resolved=True)
+    assert format_title(alert, FIRING) == "[FIRING] not-ready: payments (cluster prod)"
+    assert format_message(alert, RESOLVED, "https://wiki/not-ready").splitlines() == [
+        "payments is NotReady: its source topic card-transactions does not exist",
+        "",
+        "severity: critical",
+        "since: 2026-11-21T03:12:05.765Z",
+        "fired: 2026-11-21T03:17:05.765Z",
+        "resolved: 2026-11-21T03:21:05.765Z",
+        "missing_topics: card-transactions",
+        "state: NotReady",
+        "runbook: https://wiki/not-ready",
+    ]
+
+
+def test_the_title_of_an_alert_about_the_job_has_the_cluster() -> None:
+    assert format_title(make_alert(group_id=None, rule="job-behind"), FIRING) == "[FIRING] job-behind: cluster prod"
+
+
+@pytest.mark.parametrize("hostile", ["a\r\nBcc: x@y", "a\u2028b", "a\x00b", "a\ud800b", "a\tb", "a\u3164b", HOSTILE])
+def test_any_group_name_is_printed_on_one_line(hostile: str) -> None:
+    alert = make_alert(group_id=hostile, summary=hostile, details={hostile: [hostile]})
+    assert effective_characters(one_line(hostile)) == set()
+    assert effective_characters(format_title(alert, FIRING)) == set()
+    message = format_message(alert, FIRING, None)
+    assert effective_characters(message) == set()
+    assert message.count("\n") == 5
+
+
+def test_a_title_and_the_lines_of_a_message_are_short_whatever_the_length_of_an_id() -> None:
+    long = make_alert(group_id="g" * 32_000, summary="s" * 32_000, details={"members": ["m" * 32_000]})
+    assert format_title(long, FIRING) == f"[FIRING] not-ready: {'g' * 199}… (cluster prod)"
+    lines = format_message(long, FIRING, None).splitlines()
+    assert lines[0] == "s" * 499 + "…"
+    assert max(map(len, lines)) < 10_100

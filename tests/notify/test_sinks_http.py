@@ -1,0 +1,364 @@
+"""The sinks that use HTTP, with real servers that respond correctly or not."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+import ssl
+import subprocess
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from streaming_app.alerts.alert import FIRING, RESOLVED, WARNING, Delivery
+from streaming_app.alerts.sinks.alertmanager import AlertmanagerSettings, AlertmanagerSink
+from streaming_app.alerts.sinks.base import Sink, SinkError
+from streaming_app.alerts.sinks.settings import SinkSettings
+from streaming_app.alerts.sinks.webhook import WebhookSettings, WebhookSink, signature
+from streaming_app.sandbox.readiness_wait import reserve_port
+from tests.alerts.examples import make_alert
+from tests.hostile import HOSTILE, effective_characters
+from tests.notify.receivers import Certificates, HttpReceiver, Response, hang, send_slowly, serve_connections
+
+NOW = datetime(2026, 11, 21, 4, tzinfo=timezone.utc)
+SECRET = "T0K3N-b64/hunter2"  # noqa: S105 - must never be printed
+KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SHORT = 0.3
+
+
+def make_sink(**settings: Any) -> Sink:
+    sink = TypeAdapter[Any](SinkSettings).validate_python(settings).sink()
+    assert isinstance(sink, Sink)
+    return sink
+
+
+def error_of(sink: Sink) -> SinkError:
+    with pytest.raises(SinkError) as raised:
+        sink.send(make_alert(sink.name), FIRING)
+    assert "\n" not in str(raised.value)
+    assert SECRET not in f"{raised.value} {raised.value!r} {raised.value.__cause__}"
+    assert raised.value.__context__ is None or raised.value.__suppress_context__
+    return raised.value
+
+
+def test_a_webhook_gets_all_fields(receiver: HttpReceiver) -> None:
+    links = {"runbook_url": "https://wiki/{rule}.html", "page_url": "https://page/{cluster}/{group}?{rule}"}
+    settings = {"url": f"{receiver.url}/{SECRET}", **links, "headers": {"X-Key": "k"}}
+    hook, alert = make_sink(type="webhook", **settings), make_alert(resolved=True)
+    hook.send(alert, FIRING)
+    hook.send(alert, RESOLVED)
+    fired, resolved = receiver.requests
+    assert fired.path == f"/{SECRET}"
+    assert fired.headers["Content-Type"] == "application/json"
+    assert fired.headers["X-Key"] == "k"
+    assert fired.json == {
+        "version": 1,
+        "type": "alert.firing",
+        "timestamp": "2026-11-21T03:17:05.765Z",
+        "data": {
+            "fingerprint": alert.fingerprint,
+            "cluster": "prod",
+            "group_id": "payments",
+            "rule": "not-ready",
+            "severity": "critical",
+            "state": "resolved",
+            "pending_since": "2026-11-21T03:12:05.765Z",
+            "opened_at": "2026-11-21T03:17:05.765Z",
+            "resolved_at": "2026-11-21T03:21:05.765Z",
+            "summary": "payments is NotReady: its source topic card-transactions does not exist",
+            "details": {"missing_topics": ["card-transactions"], "state": "NotReady"},
+            "runbook_url": "https://wiki/not-ready.html",
+            "page_url": "https://page/prod/payments?not-ready",
+        },
+    }
+    assert (resolved.json["type"], resolved.json["timestamp"]) == ("alert.resolved", "2026-11-21T03:21:05.765Z")
+
+
+def test_every_attempt_has_the_same_id_and_every_notification_a_different_one(receiver: HttpReceiver) -> None:
+    hook, alert = make_sink(type="webhook", url=receiver.url), make_alert("webhook", resolved=True)
+    repetition = make_alert(deliveries=(Delivery("webhook", FIRING, repeat=1),))
+    for sent, event in ((alert, FIRING), (alert, FIRING), (alert, RESOLVED), (repetition, FIRING)):
+        hook.send(sent, event)
+    first, retried, resolved, repeated = (request.headers["webhook-id"] for request in receiver.requests)
+    assert first == retried
+    assert len({first, resolved, repeated}) == 3
+
+
+def test_a_signature_agrees_with_the_example_of_standard_webhooks() -> None:
+    key = base64.b64decode(KEY.removeprefix("whsec_"))
+    signed = signature(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_openssl_confirms_the_signatures_with_the_old_and_the_new_secret(
+    receiver: HttpReceiver, tmp_path: Path
+) -> None:
+    old, new = KEY, "whsec_" + base64.b64encode(bytes(range(32))).decode()
+    settings = WebhookSettings(type="webhook", url=receiver.url, secret=f"{new} {old}")  # type: ignore[arg-type]
+    WebhookSink(settings, lambda: NOW).send(make_alert(group_id="größer.\n"), FIRING)
+    [request] = receiver.requests
+    assert request.headers["webhook-timestamp"] == str(int(NOW.timestamp()))
+    signed = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode() + request.body
+    (tmp_path / "signed").write_bytes(signed)
+    expected = []
+    for secret in (new, old):
+        key = base64.b64decode(secret.removeprefix("whsec_")).hex()
+        command = f"openssl dgst -sha256 -mac HMAC -macopt hexkey:{key} -binary {shlex.quote(str(tmp_path / 'signed'))}"
+        digest = subprocess.run(shlex.split(command), check=True, capture_output=True).stdout
+        expected.append("v1," + base64.b64encode(digest).decode())
+    assert request.headers["webhook-signature"].split() == expected
+
+
+def test_secrets_are_read_again_for_each_notification(receiver: HttpReceiver, tmp_path: Path) -> None:
+    url, token = tmp_path / "url", tmp_path / "token"
+    url.write_text(f"{receiver.url}/old\n")
+    token.write_text("old\n")
+    hook = make_sink(type="webhook", url_file=url, token_file=token)
+    hook.send(make_alert(), FIRING)
+    url.write_text(f"{receiver.url}/new")
+    token.write_text("new")
+    hook.send(make_alert(), FIRING)
+    assert [request.path for request in receiver.requests] == ["/old", "/new"]
+    assert [request.headers["Authorization"] for request in receiver.requests] == ["Bearer old", "Bearer new"]
+    token.unlink()
+    assert "No such file" in str(error_of(hook))
+
+
+def test_slack_gets_a_title_line_and_the_rest_as_an_attachment(receiver: HttpReceiver) -> None:
+    alert = make_alert(group_id="a&b <script>", summary="<!channel> & co", severity=WARNING)
+    sink = make_sink(type="slack", url=f"{receiver.url}/services/{SECRET}", runbook_url="https://wiki/?a=1&rule={rule}")
+    sink.send(alert, FIRING)
+    [body] = receiver.bodies
+    assert body["text"] == ":warning: [FIRING] not-ready: `a&amp;b &lt;script&gt;` (cluster prod)"
+    [attachment] = body["attachments"]
+    assert attachment["fallback"] == "&lt;!channel&gt; &amp; co"
+    text = attachment["text"]
+    assert text.startswith("```\n&lt;!channel&gt; &amp; co\n\nseverity: warning\nsince: 2026-11-21T03:12:05")
+    assert text.endswith("\nstate: NotReady\n```\nrunbook: https://wiki/?a=1&amp;rule=not-ready")
+    assert attachment["mrkdwn_in"] == ["text"]
+    assert (body["unfurl_links"], body["unfurl_media"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "<!channel> <!here|x> <@U024BE7LH> <http://evil.example|payments>",
+        "@channel @here @all @everyone @CHANNEL x@channel -@here @john",
+        "*bold* _i_ ~s~ [payments](http://evil.example) ![i](http://evil.example/i.png) www.evil.example",
+        "` @channel ` ``` @here ``` `` [a](http://evil.example)",
+        "a\n```\n@channel\n# title\n> quote\n```",
+        HOSTILE,
+    ],
+)
+def test_chats_show_what_clients_chose_as_text(receiver: HttpReceiver, hostile: str) -> None:
+    alert = make_alert(
+        group_id=hostile, summary=f"{hostile} is NotReady", details={"clients": [hostile], hostile: {"id": hostile}}
+    )
+    make_sink(type="slack", url=receiver.url).send(alert, FIRING)
+    [body] = receiver.bodies
+    [attachment] = body["attachments"]
+    for text in (body["text"], attachment["text"], attachment["fallback"]):
+        assert not re.search(r"[<>]|&(?!(amp|lt|gt);)", text)
+        assert not re.search(r"@(all|channel|here|everyone|john)", text, re.IGNORECASE)
+        assert effective_characters(text) <= {"\u200b"}  # which separates a mention from its @
+    for text in (body["text"], attachment["text"]):
+        without_code = re.sub(r"```\n.*?\n```|`[^`]*`", "CODE", text, flags=re.DOTALL)
+        assert without_code in {":red_circle: [FIRING] not-ready: CODE (cluster prod)", "CODE"}
+
+
+def test_an_address_in_a_client_id_can_be_copied_from_a_chat(receiver: HttpReceiver) -> None:
+    make_sink(type="slack", url=receiver.url).send(make_alert(details={"client": "app@host-1.example"}), FIRING)
+    assert "client: app@host-1.example" in receiver.bodies[0]["attachments"][0]["text"]
+
+
+def test_a_headline_is_short_whatever_the_length_of_the_group_id(receiver: HttpReceiver) -> None:
+    alert = make_alert(group_id="g" * 32_000, summary=f"{'g' * 32_000} is NotReady")
+    make_sink(type="slack", url=receiver.url).send(alert, FIRING)
+    [body] = receiver.bodies
+    assert len(body["text"]) < 300
+    assert len(body["attachments"][0]["fallback"]) <= 500
+
+
+def test_a_long_message_is_truncated_for_slack(receiver: HttpReceiver) -> None:
+    make_sink(type="slack", url=receiver.url).send(make_alert(details={"members": ["m" * 100] * 1000}), RESOLVED)
+    assert 2000 < len(receiver.bodies[0]["attachments"][0]["text"]) <= 3000
+
+
+@pytest.mark.parametrize(
+    ("response", "words", "retry", "after"),
+    [
+        (Response(500, body=SECRET.encode()), "responded with status 500", True, None),
+        (Response(503, {"Retry-After": "7"}), "responded with status 503", True, 7),
+        (Response(429, {"Retry-After": "30"}), "responded with status 429", True, 30),
+        (Response(429, {"Retry-After": "soon"}), "responded with status 429", True, None),
+        (Response(408), "responded with status 408", True, None),
+        (Response(400, body=b"invalid_payload"), "responded with status 400 (invalid_payload)", False, None),
+        (
+            Response(404, body=f"no /services/{SECRET}".encode()),
+            "responded with status 404: check the URL",
+            False,
+            None,
+        ),
+        (Response(403, body=b"\xff"), "responded with status 403: check the credentials", False, None),
+        (
+            Response(302, {"Location": f"/{SECRET}"}),
+            "responded with status 302 (ok): redirects are not followed",
+            False,
+            None,
+        ),
+        (Response(drop=True), "closed the connection without a response", True, None),
+    ],
+    ids=lambda value: str(value.status) if isinstance(value, Response) else "",
+)
+def test_every_error_is_one_line_without_the_url(
+    receiver: HttpReceiver, response: Response, words: str, retry: bool, after: float | None
+) -> None:
+    receiver.default = response
+    error = error_of(make_sink(type="slack", url=f"{receiver.url}/services/{SECRET}"))
+    assert str(error).startswith(f"{receiver.url} {words}")
+    assert (error.retry, error.after_seconds) == (retry, after)
+    assert len(receiver.requests) == 1
+
+
+def test_a_receiver_that_hangs_or_sends_slowly_is_a_timeout(receiver: HttpReceiver) -> None:
+    receiver.default = Response(hold=True)
+    assert "did not respond within 0.3 s" in str(error_of(make_sink(type="slack", url=receiver.url, timeout=SHORT)))
+    for behaviour in (hang, send_slowly(b"HTTP/1.1 500 "), send_slowly(b"HTTP/1.1 500 No\r\nX: ")):
+        with serve_connections(behaviour) as port:
+            error = error_of(make_sink(type="slack", url=f"http://127.0.0.1:{port}/{SECRET}", timeout=SHORT))
+            assert str(error) == f"http://127.0.0.1:{port} did not respond within 0.3 s"
+            assert error.retry
+            secure = error_of(make_sink(type="slack", url=f"https://127.0.0.1:{port}/{SECRET}", timeout=SHORT))
+            assert "did not respond" in str(secure) or "no TLS connection" in str(secure)
+
+
+def test_a_success_status_counts_even_if_the_response_never_ends() -> None:
+    with serve_connections(send_slowly(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+        make_sink(type="slack", url=f"http://127.0.0.1:{port}", timeout=5).send(make_alert(), FIRING)
+
+
+def test_a_receiver_that_cannot_be_reached_is_in_the_error() -> None:
+    with reserve_port() as free:
+        port = free.getsockname()[1]
+    error = error_of(make_sink(type="slack", url=f"http://127.0.0.1:{port}/{SECRET}"))
+    assert str(error) == f"http://127.0.0.1:{port} cannot be reached: Connection refused"
+    error = error_of(make_sink(type="slack", url=f"http://nowhere.invalid/{SECRET}"))
+    assert str(error) == "http://nowhere.invalid: unknown host name"
+
+
+def test_certificates_are_verified(certificates: Certificates) -> None:
+    settings = {"type": "webhook", "ca_file": certificates.authority}
+    with HttpReceiver(certificates.server_context(certificates.server)) as good:
+        make_sink(**settings, url=good.url).send(make_alert(), FIRING)
+        assert len(good.requests) == 1
+        error = error_of(make_sink(type="webhook", url=f"{good.url}/{SECRET}"))
+        assert "its certificate is rejected" in str(error)
+        assert "ca_file" in str(error)
+        assert not error.retry
+        assert len(good.requests) == 1
+        error = error_of(make_sink(**settings, url=good.url.replace("127.0.0.1", "localhost")))
+        assert "Hostname mismatch" in str(error)
+    with HttpReceiver(certificates.server_context(certificates.expired)) as expired:
+        assert "its certificate is rejected: certificate has expired" in str(
+            error_of(make_sink(**settings, url=expired.url))
+        )
+    with HttpReceiver() as plain:
+        assert "no TLS connection" in str(error_of(make_sink(**settings, url=plain.url.replace("http:", "https:"))))
+
+
+def test_a_receiver_can_require_a_client_certificate(certificates: Certificates) -> None:
+    context = certificates.server_context(certificates.server)
+    context.load_verify_locations(certificates.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    settings = {"type": "webhook", "ca_file": certificates.authority, "timeout": 5}
+    with HttpReceiver(context) as receiver:
+        make_sink(**settings, url=receiver.url, cert_file=certificates.client).send(make_alert(), FIRING)
+        error_of(make_sink(**settings, url=receiver.url))
+        assert len(receiver.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("credentials", "header"),
+    [
+        ({}, None),
+        ({"token": SECRET}, f"Bearer {SECRET}"),
+        ({"username": "jürgen", "password": "p:w"}, "Basic " + base64.b64encode("jürgen:p:w".encode()).decode()),
+    ],
+)
+def test_alertmanager_gets_the_credentials(
+    receiver: HttpReceiver, credentials: dict[str, str], header: str | None
+) -> None:
+    make_sink(type="alertmanager", urls=[f"{receiver.url}/prefix/"], **credentials).send(make_alert(), FIRING)
+    [request] = receiver.requests
+    assert request.path == "/prefix/api/v2/alerts"
+    assert request.headers.get("Authorization") == header
+
+
+def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(receiver: HttpReceiver) -> None:
+    settings = AlertmanagerSettings(
+        type="alertmanager",
+        urls=(receiver.url,),
+        resend="30s",  # type: ignore[arg-type]
+        labels={"team": "payments", "severity": "no"},
+        runbook_url="https://wiki#{rule}",
+        generator_url="https://us",
+    )
+    manager, alert = AlertmanagerSink(settings, lambda: NOW), make_alert(resolved=True)
+    manager.send(alert, FIRING)
+    manager.send(alert, RESOLVED)
+    manager.resend([make_alert(group_id=str(number)) for number in range(201)])
+    [fired], [resolved], *resent = receiver.bodies
+    assert fired == {
+        "labels": {
+            "alertname": "not-ready",
+            "severity": "critical",
+            "cluster": "prod",
+            "group": "payments",
+            "team": "payments",
+        },
+        "annotations": {
+            "summary": alert.summary,
+            "details": "missing_topics: card-transactions\nstate: NotReady",
+            "runbook_url": "https://wiki#not-ready",
+        },
+        "startsAt": "2026-11-21T03:17:05.765Z",
+        "endsAt": "2026-11-21T04:02:00.000Z",
+        "generatorURL": "https://us",
+    }
+    assert resolved == {**fired, "endsAt": "2026-11-21T03:21:05.765Z"}
+    assert [len(batch) for batch in resent] == [200, 1]
+
+
+def test_one_of_two_alertmanagers_is_enough_and_the_failing_one_is_skipped_for_a_while(receiver: HttpReceiver) -> None:
+    with HttpReceiver() as other:
+        other.default = Response(hold=True)
+        both = make_sink(type="alertmanager", urls=[other.url, receiver.url], timeout=SHORT)
+        for _ in range(3):
+            both.send(make_alert(), FIRING)
+        assert (len(other.requests), len(receiver.requests)) == (1, 3)
+        receiver.default = Response(400, body=json.dumps("bad label").encode())
+        error = error_of(both)
+        assert (
+            str(error)
+            == f'{receiver.url} responded with status 400 ("bad label"); {other.url} did not respond within 0.3 s'
+        )
+        assert error.retry
+
+
+def test_no_socket_is_left_open(receiver: HttpReceiver) -> None:
+    files = Path("/proc/self/fd")
+    hook = make_sink(type="webhook", url=receiver.url)
+    hook.send(make_alert(), FIRING)
+    before = len(list(files.iterdir()))
+    for _ in range(20):
+        hook.send(make_alert(), FIRING)
+    deadline = time.monotonic() + 5
+    while len(list(files.iterdir())) > before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(list(files.iterdir())) <= before

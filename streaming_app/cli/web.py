@@ -13,8 +13,6 @@ from streaming_app.tables.location import Location
 if TYPE_CHECKING:
     from streaming_app.page.config import PageConfig
 
-_MISSING = "The page needs more packages: pip install 'streams-groups[web]'"
-
 
 @click.command()
 @config_sections("page")
@@ -52,13 +50,10 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     It reads the section `page` of the configuration, but for the address. The brokers are asked for nothing but a
     topology description, when a reader wants it.
     """
-    try:
-        from streaming_app.page.server import serve  # noqa: PLC0415 - not loaded by --help
-    except ImportError:
-        raise click.ClickException(_MISSING) from None
-    from streaming_app.kafka.security import SecurityError  # noqa: PLC0415
+    from streaming_app.kafka.security import SecurityError  # noqa: PLC0415 - not loaded by --help
     from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415
     from streaming_app.page.config import PageConfig, check_base_path, check_listen  # noqa: PLC0415
+    from streaming_app.page.server import serve  # noqa: PLC0415
     from streaming_app.page.settings import PageSettings  # noqa: PLC0415
 
     page = page or PageConfig()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from streaming_app.errors import SetupError, UserError
+from streaming_app.errors import UserError
 
 if TYPE_CHECKING:
     from streaming_app.config.job_config import JobConfig
@@ -100,13 +100,10 @@ def make_page_service(config: JobConfig, report: Callable[[str], None]) -> PageS
         return None
 
     def make() -> Server:
-        try:
-            from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415 - the extra `web` brings them
-            from streaming_app.page.server import PageServer  # noqa: PLC0415
-            from streaming_app.page.settings import PageSettings  # noqa: PLC0415
-        except ImportError as error:
-            message = f"needs the package {error.name}: pip install 'streams-groups[web]', and start the job again"
-            raise SetupError(message) from None
+        from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415 - a job without the page
+        from streaming_app.page.server import PageServer  # noqa: PLC0415 - does not load it
+        from streaming_app.page.settings import PageSettings  # noqa: PLC0415
+
         brokers = brokers_of(config.bootstrap_server, config.command_config)
         settings = PageSettings.of(config.page, listen, brokers)
         return PageServer(config.warehouse, config.cluster, settings, lambda line: report(f"page: {line}"))

@@ -1,4 +1,4 @@
-"""The section `page` of the configuration: its keys and their valid values. It needs no package of the extra `web`."""
+"""The section `page` of the configuration: its keys and their valid values."""
 
 from __future__ import annotations
 

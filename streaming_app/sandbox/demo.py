@@ -15,7 +15,6 @@ from rich.console import Console
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.job_config import JobConfig
-from streaming_app.errors import SetupError
 from streaming_app.job.run import run
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.names import MAX_CHARACTERS
@@ -117,15 +116,13 @@ def _print_tables(reader: WarehouseReader, cluster: str) -> None:
 
 @contextmanager
 def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page during the block, if there is an address for it. Raises PageError or SetupError."""
+    """Serve the page during the block, if there is an address for it. Raises PageError."""
     if listen is None:
         yield
         return
-    try:
-        from streaming_app.page.server import serving  # noqa: PLC0415 - needs packages of the extra `web`
-        from streaming_app.page.settings import PageSettings  # noqa: PLC0415
-    except ImportError:
-        raise SetupError("The page needs more packages: pip install 'streams-groups[web]'") from None
+    from streaming_app.page.server import serving  # noqa: PLC0415 - not loaded by a demo without the page
+    from streaming_app.page.settings import PageSettings  # noqa: PLC0415
+
     settings = PageSettings(listen=listen, bootstrap_server=config.bootstrap_server)
     with serving(config.warehouse, config.cluster, settings) as url:
         progress(f"The page is at {url} and shows the groups when Spark runs. Ctrl-C ends the demo.")

@@ -108,7 +108,7 @@ def record_to_alert() -> str:
             Box(415, 275, 180, "Rules, every 5 s", ("pending, firing, resolved",), "alerts/"),
             arrow((570, 275), (570, 217)),
             arrow((415, 307), (383, 307)),
-            Box(215, 275, 165, "Notifications", ("one thread per sink",), "alerts/sinks/"),
+            Box(215, 275, 165, "Notifications", ("one thread per sink",), "notify/"),
             arrow((100, 237), (100, 272)),
             Box(20, 275, 160, "list, describe, sql", ("without Spark",), "queries/, cli/"),
             arrow((297, 340), (297, 367)),

@@ -70,7 +70,7 @@ SINK = '''\
 from typing import Literal
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.alerts.sinks.base import BaseSettings, Sink
+from streaming_app.notify.sink import BaseSettings, Sink
 
 
 class TrialSettings(BaseSettings):
@@ -218,15 +218,15 @@ assert "### StreamsGroupTrial" in open("deploy/RUNBOOK.md").read()
     ),
     "a sink": Addition(
         (
-            Edit("streaming_app/alerts/sinks/trial.py", "", SINK),
+            Edit("streaming_app/notify/trial.py", "", SINK),
             Edit(
-                "streaming_app/alerts/sinks/settings.py",
-                "from streaming_app.alerts.sinks.webhook import WebhookSettings\n",
-                "from streaming_app.alerts.sinks.trial import TrialSettings\n"
-                "from streaming_app.alerts.sinks.webhook import WebhookSettings\n",
+                "streaming_app/notify/settings.py",
+                "from streaming_app.notify.webhook import WebhookSettings\n",
+                "from streaming_app.notify.trial import TrialSettings\n"
+                "from streaming_app.notify.webhook import WebhookSettings\n",
             ),
             Edit(
-                "streaming_app/alerts/sinks/settings.py",
+                "streaming_app/notify/settings.py",
                 "    AlertmanagerSettings |",
                 "    TrialSettings | AlertmanagerSettings |",
             ),

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from streaming_app.alerts.alert import FIRING, INFO, RESOLVED, Alert
-from streaming_app.alerts.sinks.base import BaseSettings, SinkError
 from streaming_app.checks.result import Result, failed, ok
+from streaming_app.notify.sink import BaseSettings, SinkError
 
 TEST_RULE = "StreamsGroupsTest"
 _CONNECT_SECONDS = 5.0

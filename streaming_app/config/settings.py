@@ -10,12 +10,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from streaming_app.alerts.sinks.settings import SinkList
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.lag import LagSettings
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.names import check_name
+from streaming_app.notify.settings import SinkList
 from streaming_app.page.config import PageConfig
 from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location

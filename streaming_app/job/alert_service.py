@@ -20,12 +20,12 @@ from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, watches_any
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.alerts.sinks.daily_summary import DailySummary
 from streaming_app.alerts.survey import survey_cluster
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import GroupLag
+from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.sink_worker import DeliveryCallback, SinkStatus
 from streaming_app.tables.alerts_table import AlertsTable
 

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.alerts.description_support import DescriptionSupport
-from streaming_app.alerts.sinks.base import TextSettings
 from streaming_app.errors import WarehouseError
 from streaming_app.job.alert_service import AlertEvaluator, EvaluatorConfig
 from streaming_app.job.copies_sources import make_task_copies
@@ -27,6 +26,7 @@ from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.silences import ActiveSilences
+from streaming_app.notify.sink import TextSettings
 from streaming_app.notify.summaries import DailySummaries, make_summary
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
@@ -35,9 +35,9 @@ from streaming_app.web.app import make_app
 from streaming_app.web.server import HttpServer
 
 if TYPE_CHECKING:
-    from streaming_app.alerts.sinks.daily_summary import DailySummary
     from streaming_app.config.job_config import JobConfig
     from streaming_app.job.self_check import SelfCheck
+    from streaming_app.notify.daily_summary import DailySummary
     from streaming_app.notify.sink_worker import SinkStatus
     from streaming_app.stream.health import Health
     from streaming_app.tables.files import Files

@@ -1,1 +1,1 @@
-"""Notifications: which are sent together and when, silences, daily summaries, and a thread for each sink."""
+"""Notifications: a sink of each kind, what is sent together and when, silences, summaries, and the sinks' threads."""

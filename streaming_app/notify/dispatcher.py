@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
-from streaming_app.alerts.sinks.base import Sink
-from streaming_app.alerts.sinks.daily_summary import DailySummary
+from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.notification_queue import Grouping
+from streaming_app.notify.sink import Sink
 from streaming_app.notify.sink_worker import Backoff, DeliveryCallback, SinkStatus, SinkWorker
 
 _log = logging.getLogger(__name__)

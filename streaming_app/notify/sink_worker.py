@@ -14,10 +14,10 @@ from datetime import datetime, timezone
 from functools import partial
 
 from streaming_app.alerts.alert import FIRING, Alert, Delivery
-from streaming_app.alerts.sinks.base import Sink, SinkError, TextSink
-from streaming_app.alerts.sinks.daily_summary import DailySummary
-from streaming_app.alerts.sinks.grouped import AlertGroup
+from streaming_app.notify.daily_summary import DailySummary
+from streaming_app.notify.grouped import AlertGroup
 from streaming_app.notify.notification_queue import Attempt, Grouping, NotificationQueue
+from streaming_app.notify.sink import Sink, SinkError, TextSink
 
 _MANY_FAILURES = 1_000  # enough for the longest pause
 _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause

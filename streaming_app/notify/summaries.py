@@ -16,8 +16,8 @@ from functools import partial
 from typing import Protocol
 
 from streaming_app.alerts.alert import CRITICAL, FIRING, WARNING, Alert
-from streaming_app.alerts.sinks.daily_summary import DailySummary
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.notify.daily_summary import DailySummary
 
 _DAY = timedelta(days=1)
 _SEVERITIES = (CRITICAL, WARNING)

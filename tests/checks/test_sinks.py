@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from streaming_app.alerts.sinks.base import BaseSettings
-from streaming_app.alerts.sinks.settings import SinkList
 from streaming_app.checks.result import FAILED, OK
 from streaming_app.checks.sinks import check_sinks
+from streaming_app.notify.settings import SinkList
+from streaming_app.notify.sink import BaseSettings
 
 
 def settings(**sink: object) -> Sequence[BaseSettings]:

@@ -15,13 +15,13 @@ from offsets_decoder import decode
 from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.alerts.sinks.message import format_message, format_title
 from streaming_app.cli.main import main
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
 from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
+from streaming_app.notify.message import format_message, format_title
 from streaming_app.queries.output import as_json
 from tests.docs.documents import DOCS, ROOT, code_blocks
 

@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 import pytest
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.sinks.base import Sink, SinkError
-from streaming_app.alerts.sinks.webhook import WebhookSettings
 from streaming_app.notify.dispatcher import Dispatcher
+from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.notify.sink_worker import Backoff
+from streaming_app.notify.webhook import WebhookSettings
 from tests.alerts.examples import make_alert
 from tests.notify.receivers import HttpReceiver, Response
 from tests.waiting import wait_until

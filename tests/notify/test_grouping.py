@@ -21,12 +21,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.sinks.base import Sink, SinkError, TextSink
-from streaming_app.alerts.sinks.daily_summary import DailySummary
-from streaming_app.alerts.sinks.grouped import AlertGroup, format_group_message, format_group_title
-from streaming_app.alerts.sinks.settings import SinkSettings
+from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.dispatcher import Dispatcher
+from streaming_app.notify.grouped import AlertGroup, format_group_message, format_group_title
 from streaming_app.notify.notification_queue import Grouping
+from streaming_app.notify.settings import SinkSettings
+from streaming_app.notify.sink import Sink, SinkError, TextSink
 from streaming_app.notify.sink_worker import Backoff
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import SINCE, make_alert

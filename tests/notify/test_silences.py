@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.sinks.base import Sink, SinkError
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.notification_queue import Grouping
 from streaming_app.notify.silences import ActiveSilences, Silence, SilenceStore, new_silence
+from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.notify.sink_worker import Backoff
 from tests.alerts.examples import make_alert
 from tests.waiting import wait_until

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from streaming_app.alerts.alert import FIRING, RESOLVED
-from streaming_app.alerts.sinks.base import Sink
-from streaming_app.alerts.sinks.message import format_message, format_title, one_line
-from streaming_app.alerts.sinks.settings import SinkList, SinkSettings
+from streaming_app.notify.message import format_message, format_title, one_line
+from streaming_app.notify.settings import SinkList, SinkSettings
+from streaming_app.notify.sink import Sink
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import Certificates

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import Delivery
-from streaming_app.alerts.sinks.alertmanager import AlertmanagerSettings
+from streaming_app.notify.alertmanager import AlertmanagerSettings
 from streaming_app.notify.dispatcher import Dispatcher
 from tests.alerts.examples import make_alert
 from tests.notify.receivers import Alertmanager, HttpReceiver

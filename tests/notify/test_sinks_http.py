@@ -17,10 +17,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, WARNING, Delivery
-from streaming_app.alerts.sinks.alertmanager import AlertmanagerSettings, AlertmanagerSink
-from streaming_app.alerts.sinks.base import Sink, SinkError
-from streaming_app.alerts.sinks.settings import SinkSettings
-from streaming_app.alerts.sinks.webhook import WebhookSettings, WebhookSink, signature
+from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
+from streaming_app.notify.settings import SinkSettings
+from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.notify.webhook import WebhookSettings, WebhookSink, signature
 from streaming_app.sandbox.readiness_wait import reserve_port
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters

@@ -15,10 +15,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from streaming_app.alerts.alert import PENDING, Alert, Delivery
-from streaming_app.alerts.sinks.base import Sink, TextSink
-from streaming_app.alerts.sinks.daily_summary import DailySummary, format_summary_text
-from streaming_app.alerts.sinks.settings import SinkSettings
+from streaming_app.notify.daily_summary import DailySummary, format_summary_text
 from streaming_app.notify.dispatcher import Dispatcher
+from streaming_app.notify.settings import SinkSettings
+from streaming_app.notify.sink import Sink, TextSink
 from streaming_app.notify.sink_worker import Backoff
 from streaming_app.notify.summaries import DailySummaries, make_summary
 from tests.alerts.examples import make_alert

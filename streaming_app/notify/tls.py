@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.sinks.base import BaseSettings, SinkError, check_setting
+from streaming_app.notify.sink import BaseSettings, SinkError, check_setting
 
 _HINTS = {  # OpenSSL's message for a rejected certificate, and how to fix it
     "unable to get local issuer certificate": "set ca_file to the certificate of its authority",

@@ -30,9 +30,9 @@ from pydantic import SecretStr, field_validator, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import RESOLVED, Alert
-from streaming_app.alerts.sinks.base import Sink, SinkError, check_setting
-from streaming_app.alerts.sinks.http_post import AuthSettings, SecretUrlSettings, post
-from streaming_app.alerts.sinks.message import dump_json, format_utc, notification_id, repeat_number
+from streaming_app.notify.http_post import AuthSettings, SecretUrlSettings, post
+from streaming_app.notify.message import dump_json, format_utc, notification_id, repeat_number
+from streaming_app.notify.sink import Sink, SinkError, check_setting
 
 VERSION = 1
 _PREFIX = "whsec_"

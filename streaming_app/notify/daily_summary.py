@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.alerts.sinks.message import format_summary, format_utc
+from streaming_app.notify.message import format_summary, format_utc
 
 _DAY_MINUTES = 24 * 60
 _NAMED = 20

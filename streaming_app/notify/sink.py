@@ -15,9 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, mo
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import FIRING, Alert
-from streaming_app.alerts.sinks.daily_summary import DailySummary, TimeOfDay
-from streaming_app.alerts.sinks.grouped import AlertGroup
 from streaming_app.names import check_name
+from streaming_app.notify.daily_summary import DailySummary, TimeOfDay
+from streaming_app.notify.grouped import AlertGroup
 
 _MAX_LINK = 2000  # characters; longer ones are not accepted everywhere
 

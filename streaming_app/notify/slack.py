@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
-from streaming_app.alerts.sinks.base import TextSettings, TextSink
-from streaming_app.alerts.sinks.daily_summary import DailySummary, format_summary_text, format_summary_title
-from streaming_app.alerts.sinks.grouped import AlertGroup, format_group_message, format_group_title
-from streaming_app.alerts.sinks.http_post import SecretUrlSettings, post
-from streaming_app.alerts.sinks.message import (
+from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
+from streaming_app.notify.grouped import AlertGroup, format_group_message, format_group_title
+from streaming_app.notify.http_post import SecretUrlSettings, post
+from streaming_app.notify.message import (
     dump_json,
     escape_chat,
     format_code,
@@ -21,6 +20,7 @@ from streaming_app.alerts.sinks.message import (
     format_title,
     shorten,
 )
+from streaming_app.notify.sink import TextSettings, TextSink
 
 _COLOURS = {CRITICAL: "#d00000", WARNING: "#e8a200"}
 _OTHER_COLOUR, _RESOLVED_COLOUR = "#808080", "#2eb67d"

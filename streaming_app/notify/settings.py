@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from streaming_app.alerts.sinks.alertmanager import AlertmanagerSettings
-from streaming_app.alerts.sinks.log import LogSettings
-from streaming_app.alerts.sinks.mail import MailSettings
-from streaming_app.alerts.sinks.slack import SlackSettings
-from streaming_app.alerts.sinks.webhook import WebhookSettings
+from streaming_app.notify.alertmanager import AlertmanagerSettings
+from streaming_app.notify.log import LogSettings
+from streaming_app.notify.mail import MailSettings
+from streaming_app.notify.slack import SlackSettings
+from streaming_app.notify.webhook import WebhookSettings
 
 SinkSettings = Annotated[
     AlertmanagerSettings | LogSettings | MailSettings | SlackSettings | WebhookSettings, Field(discriminator="type")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
-from streaming_app.alerts.sinks.message import format_summary, format_utc, notification_id, one_line, shorten
+from streaming_app.notify.message import format_summary, format_utc, notification_id, one_line, shorten
 
 _SEVERITIES = (CRITICAL, WARNING)  # the highest first; the others are equal
 _MAX_ID = 100  # characters

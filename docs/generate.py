@@ -17,9 +17,8 @@ import click
 from click.testing import CliRunner
 
 from docs import figures
-from schemas import table_definitions
-from schemas.table_definitions import Table, table, tables, views
 from streaming_app.cli.main import main as streams_groups
+from streaming_app.tables.definitions import Table, table, tables, views
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,6 +36,7 @@ _VERSIONS = {
     "deploy/charts/streams-groups/Chart.yaml": r"^(version: |appVersion: ).+$",
 }
 _HELP_WIDTH = 100
+_DATA = "Definitions, as data: one file per record of `__consumer_offsets`, table, view or request. No Python."
 _BEGIN = "<!-- {name}, written by `python -m docs.generate` -->"
 _END = "<!-- end of {name} -->"
 
@@ -49,7 +49,7 @@ def pages() -> dict[str, str]:
         "architecture.md": _replace_part((DOCS / "architecture.md").read_text("utf-8"), "packages", package_table()),
         "figures/record-to-alert.svg": figures.record_to_alert(),
         "figures/crash.svg": figures.crash(),
-        "figures/packages.svg": figures.rooms(_layers(), _package_layers()[1:]),
+        "figures/packages.svg": figures.rooms(_layers(), [*_package_layers()[1:], "schemas"]),
         **versions(),
     }
 
@@ -146,7 +146,7 @@ def _type(kind: str) -> str:
 
 
 def _nested() -> tuple[Table, ...]:
-    names = sorted(path.stem for path in Path(table_definitions.__file__).with_name("tables").glob("*.toml"))
+    names = sorted(path.stem for path in (ROOT / "schemas" / "tables").glob("*.toml"))
     return tuple(one for one in map(table, names) if one.nested)
 
 
@@ -154,7 +154,8 @@ def package_table() -> str:
     """Return the packages of `streaming_app` from the highest layer to the lowest, with what may be in each."""
     inside = ((f"`{name}`", f"streaming_app.{name}") for layer in _layers() for name in layer)
     outside = ((f"`{name}`, next to `streaming_app`", name) for name in _package_layers()[1:])
-    rows = (f"| {label} | {_first_paragraph(module)} |" for label, module in (*inside, *outside))
+    rows = [f"| {label} | {_first_paragraph(module)} |" for label, module in (*inside, *outside)]
+    rows.append(f"| `schemas`, next to `streaming_app` | {_DATA} |")
     return "\n".join(["| package | what it holds |", "| --- | --- |", *rows])
 
 

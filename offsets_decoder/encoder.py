@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from construct import ConstructError
 
 from offsets_decoder.constructs import key_construct, value_construct
+from offsets_decoder.definitions import records
 from offsets_decoder.errors import DecodeError, EncodeError
 from offsets_decoder.layout import (
     SHIPPED,
@@ -18,12 +19,11 @@ from offsets_decoder.layout import (
     released_definition,
     value_layout,
 )
-from schemas import records
 
 if TYPE_CHECKING:
     from construct import Construct
 
-    from schemas import RecordDefinition
+    from offsets_decoder.definitions import RecordDefinition
 
 
 def encode(  # noqa: PLR0913 - all but the first three are keyword arguments

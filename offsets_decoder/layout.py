@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from offsets_decoder.definitions import record, records
 from offsets_decoder.errors import UnknownDialectError, UnknownRecordType, UnknownValueVersion
 from offsets_decoder.scalars import SIZES
-from schemas import record, records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas import Body, Field, RecordDefinition
+    from offsets_decoder.definitions import Body, Field, RecordDefinition
 
 SHIPPED = "shipped"
 

@@ -178,7 +178,7 @@ assert "trial int" in FOLDED_DDL
         ),
         FOLD_ONE
         + """
-from schemas.table_definitions import expiring_tables, history_tables, tables
+from streaming_app.tables.definitions import expiring_tables, history_tables, tables
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
 from streaming_app.stream.outputs import COUNTS, FOLDED_DDL
 for listed in (expiring_tables(), history_tables(), tables()):
@@ -285,7 +285,7 @@ def test_a_new_thing_needs_the_files_that_the_table_names_and_no_others(thing: s
     assert all(any(pattern.fullmatch(name) for pattern in patterns) for name in touched), (touched, files)
     assert all(any(pattern.fullmatch(name) for name in touched) for pattern in patterns), (touched, files)
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, tmp_path / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
     for edit in addition.edits:
         file = tmp_path / edit.file

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
 
 _SCALARS = {
     "string": pa.string(),

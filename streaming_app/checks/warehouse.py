@@ -12,9 +12,9 @@ from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 
-from schemas.table_definitions import tables
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import WarehouseError
+from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from schemas.table_definitions import table
 from streaming_app.job.offsets_stream import StreamChangedError
 from streaming_app.job.spark_progress import OFFSETS
 from streaming_app.job.stream_query import StreamQuery
@@ -24,6 +23,7 @@ from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
+from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 

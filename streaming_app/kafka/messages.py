@@ -1,18 +1,33 @@
 """The requests of the streams group protocol as classes of kafka-python, generated from `schemas/messages/*.json`."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from kafka.protocol.api_data import SlotsBuilder, StructField
 from kafka.protocol.api_message import ApiMessage, ApiMessageData
+from kafka.protocol.schemas.load_json import _resolve_common_structs
 
-from schemas import messages
+from offsets_decoder.data import schemas
 
 Fields = dict[str, Any]
 """A message or a part of one: field names in snake_case to values, nested the same way."""
 
 
+class _FromSchemas(ApiMessageData):  # type: ignore[misc] # kafka-python is untyped
+    """A class of messages from `schemas/messages/`; kafka-python's own takes a JSON file only from a Python package."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any], **options: bool) -> Any:  # noqa: ANN401
+        if options.get("init", True):  # not for the class of one version of a message
+            message = json.loads((schemas("messages") / f"{name}.json").read_text("utf-8"))
+            structs = {struct["name"]: struct["fields"] for struct in message.get("commonStructs", [])}
+            _resolve_common_structs(message["fields"], structs)
+            attrs |= {"_json": message, "_struct": StructField(message)}
+        return SlotsBuilder.__new__(cls, name, bases, attrs, **options)
+
+
 def _message(name: str) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    return ApiMessageData(name, (ApiMessage,), {}, load_json=messages)
+    return _FromSchemas(name, (ApiMessage,), {})
 
 
 StreamsGroupHeartbeatRequest = _message("StreamsGroupHeartbeatRequest")

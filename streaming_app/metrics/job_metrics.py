@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from schemas.records_loader import record
+from offsets_decoder.definitions import record
 from streaming_app.groups.state_rules import STATES
 from streaming_app.job_status import JobStatus, OffsetsStatus
 from streaming_app.metrics.metric import Metric, Sample, single_value, unix_seconds

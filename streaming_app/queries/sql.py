@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from schemas.table_definitions import tables, views
+from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.reader import WarehouseReader
 
 _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.table_definitions import tables
 from streaming_app.alerts.alert import FIRING
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.clusters import check_cluster
 from streaming_app.queries.output import count
 from streaming_app.tables.alerts_table import read_alerts
+from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsets_decoder import SHIPPED
-from schemas.table_definitions import history_tables
 from streaming_app.errors import JobError
 from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.batch_offsets import BatchOffsets
@@ -53,6 +52,7 @@ from streaming_app.stream.slice_plans import SlicePlans
 from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Boundary, Slice
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
+from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.few_rows import FewRowsWriter
 
 if TYPE_CHECKING:

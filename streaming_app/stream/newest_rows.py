@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from offsets_decoder import DecodeError, Record, decode
-from schemas.table_definitions import table
 from streaming_app.groups.partition import partition_of
 from streaming_app.stream.newest_records import (
     CLASSIC_METADATA,
@@ -21,6 +20,7 @@ from streaming_app.stream.newest_records import (
     SHARE_METADATA,
 )
 from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables.definitions import table
 
 Row = dict[str, Any]
 TABLES = ("offset_commits", "group_records", "quarantine")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.table_definitions import table
 from streaming_app.stream.outputs import Output
+from streaming_app.tables.definitions import table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

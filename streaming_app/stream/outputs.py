@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.table_definitions import table
+from streaming_app.tables.definitions import table
 
 
 class Output(NamedTuple):

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from schemas.table_definitions import history_tables
 from streaming_app.stream.slices import batch_of
+from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:

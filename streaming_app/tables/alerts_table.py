@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from schemas.table_definitions import table
 from streaming_app.alerts.alert import Alert, Delivery
+from streaming_app.tables.definitions import table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal

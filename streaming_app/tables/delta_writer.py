@@ -7,8 +7,8 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from schemas.table_definitions import Table, table
 from streaming_app.tables.checksum_files import remove_orphan_checksums
+from streaming_app.tables.definitions import Table, table
 from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import query_table, quote, time_literal

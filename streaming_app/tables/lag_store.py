@@ -17,10 +17,10 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from schemas.table_definitions import table
 from streaming_app.lag.model import Commit, LagRow, TopicPartition
 from streaming_app.lag.series import EndSamples
 from streaming_app.lag.tracker import CommitKey
+from streaming_app.tables.definitions import table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import WarehouseReader, open_table, quote, time_literal

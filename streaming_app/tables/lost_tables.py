@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.table_definitions import FORMAT_PROPERTY, tables
+from streaming_app.tables.definitions import FORMAT_PROPERTY, tables
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from schemas.table_definitions import Table, expiring_tables
 from streaming_app.errors import java_error_message
+from streaming_app.tables.definitions import Table, expiring_tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.table_creation import LOG_RETENTION_HOURS
 

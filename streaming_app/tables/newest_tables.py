@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from schemas.table_definitions import Table, table
+from streaming_app.tables.definitions import Table, table
 from streaming_app.tables.few_rows import append_once
 from streaming_app.tables.reader import query_table, quote
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables, view_sql, views
 from streaming_app.errors import WarehouseError
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables, view_sql, views
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 

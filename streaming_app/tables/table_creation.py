@@ -10,8 +10,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from schemas.table_definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, tables
 from streaming_app.errors import JobError, java_error_message
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, tables
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.spark_sql import identifier, literal
 

@@ -16,8 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from schemas.table_definitions import table
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.tables.definitions import table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import WarehouseReader, quote

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from schemas.table_definitions import tables
 from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
 from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.location import Location
 from tests.heartbeats import write_heartbeat

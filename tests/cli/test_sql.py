@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 from deltalake import write_deltalake
 
-from schemas.table_definitions import table
 from streaming_app.cli.main import main
 from streaming_app.queries import output
+from streaming_app.tables.definitions import table
 from tests.heartbeats import write_heartbeat
 from tests.warehouses import arrow_schema, make_warehouse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-import schemas
+from offsets_decoder import definitions
 from offsets_decoder.layout import SHIPPED, FieldLayout, StructLayout, key_layout, value_layout
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ Variant = tuple[int, int, str | None]
 
 VARIANTS: list[Variant] = [
     (number, version, layout)
-    for number, definition in schemas.records().items()
+    for number, definition in definitions.records().items()
     for layout, body in [(None, definition.value), *definition.layouts.items()]
     for version in body.versions
 ]
@@ -26,7 +26,7 @@ _LETTERS = 'abc-_.09 é€😀\x00"\\'  # one to four bytes each in UTF-8, and c
 
 def variant_id(variant: Variant) -> str:
     number, version, layout = variant
-    name = schemas.records()[number].name
+    name = definitions.records()[number].name
     return f"{number}-{name}-v{version}" + (f"-{layout}" if layout else "")
 
 
@@ -103,7 +103,7 @@ class _KafkaJsonGenerator:
         }
 
     def _in_version(self, versions: str) -> bool:
-        return self.version in schemas.Versions.parse(versions)
+        return self.version in definitions.Versions.parse(versions)
 
     def _field(self, field: dict[str, Any]) -> Any:
         if self._in_version(field.get("nullableVersions", "none")) and self.random.random() < 0.3:

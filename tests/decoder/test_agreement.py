@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import schemas
-from offsets_decoder import DecodeError, MalformedRecord, Record, decode, decoder, encode, reference_decode
+from offsets_decoder import DecodeError, MalformedRecord, Record, decode, decoder, definitions, encode, reference_decode
 from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_record, variant_id
 
 Outcome = Any
@@ -225,6 +224,6 @@ def test_no_bytes_of_the_newer_layout_are_decoded_by_the_older_one(random: Rando
 
 
 def test_every_shipped_record_type_is_among_the_random_records() -> None:
-    shipped = {number for number, definition in schemas.records().items() if not definition.planned}
+    shipped = {number for number, definition in definitions.records().items() if not definition.planned}
 
     assert {variant[0] for variant in VARIANTS} == shipped == set(range(24)) - {18}

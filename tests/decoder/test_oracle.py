@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-import schemas
-from offsets_decoder import DecodeError, decode, decode_lines, encode, to_json
-from schemas.conformance import read_schemas, record_types
+from offsets_decoder import DecodeError, decode, decode_lines, definitions, encode, to_json
 from streaming_app.jvm.jars import resolve
 from tests.decoder.kafka_oracle import Oracle, OracleError
 from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_kafka_json, random_record, variant_id
+from tests.schemas.conformance import read_schemas, record_types
 
 Release = tuple[str, dict[str, dict[str, Any]], Oracle]
 OLDEST, NEWEST = "4.0.1", "4.4.0"
@@ -73,14 +72,14 @@ def kafka_version(key_schema: dict[str, Any], record_type: int) -> int:
 @pytest.mark.parametrize("record_type", [number for number in range(24) if number != 18])
 def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release: Release, record_type: int) -> None:
     name, schemas_of_release, oracle = release
-    base = schemas.records()[record_type].name
+    base = definitions.records()[record_type].name
     if not any(record_type in record_types(s) for n, s in schemas_of_release.items() if n.endswith("Key")):
         assert not expected_in(record_type, name)
         return
     key_schema, value_schema = schemas_of_release[f"{base}Key"], schemas_of_release[f"{base}Value"]
     random = Random(f"{name} {record_type}")
     count = MESSAGES if name == NEWEST else MESSAGES // 5
-    cases = [version for version in schemas.Versions.parse(value_schema["validVersions"]) for _ in range(count)]
+    cases = [version for version in definitions.Versions.parse(value_schema["validVersions"]) for _ in range(count)]
 
     for version in cases:
         key_version = kafka_version(key_schema, record_type)
@@ -101,7 +100,7 @@ def expected_in(record_type: int, release: str) -> bool:
     """Return whether a release has classes for the record type, according to the definitions."""
     if record_type == 0:
         return release >= "4.1"  # earlier, types 0 and 1 shared their classes
-    definition = schemas.records()[record_type]
+    definition = definitions.records()[record_type]
     since, until = definition.since, definition.until
     return (since < "4" or since <= release) and (not until or release.startswith(until))
 
@@ -109,7 +108,7 @@ def expected_in(record_type: int, release: str) -> bool:
 @EVERY_VARIANT
 def test_encoded_bytes_are_read_by_kafka_and_written_by_it_byte_for_byte(writer: Oracle, variant: Variant) -> None:
     number, version, layout = variant
-    name = schemas.records()[number].name
+    name = definitions.records()[number].name
     key_version = number if is_older(variant) else 0
     random = Random(variant_id(variant))
 
@@ -130,7 +129,7 @@ def test_encoded_bytes_are_read_by_kafka_and_written_by_it_byte_for_byte(writer:
 @EVERY_VARIANT
 def test_corrupted_bytes_that_decode_are_read_the_same_by_kafka(writer: Oracle, variant: Variant) -> None:
     number, version, layout = variant
-    name = f"{schemas.records()[number].name}Value"
+    name = f"{definitions.records()[number].name}Value"
     random = Random(f"corrupt {variant_id(variant)}")
     decoded = 0
 

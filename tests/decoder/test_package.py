@@ -26,7 +26,11 @@ def test_construct_is_not_imported_to_decode_a_valid_record() -> None:
 
 def test_only_the_definition_that_is_needed_is_loaded() -> None:
     result = subprocess.run(
-        [sys.executable, "-c", f"{DECODE_ONE}; from schemas import record; print(record.cache_info().currsize)"],
+        [
+            sys.executable,
+            "-c",
+            f"{DECODE_ONE}; from offsets_decoder.definitions import record; print(record.cache_info().currsize)",
+        ],
         capture_output=True,
         text=True,
         check=True,

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from docs import generate
-from schemas.table_definitions import tables, views
 from streaming_app.cli.main import main
+from streaming_app.tables.definitions import tables, views
 
 PAGES = generate.pages()
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from offsets_decoder import decode
-from schemas.table_definitions import history_tables, table, tables
 from streaming_app.groups.replay import RECORD_TYPES
+from streaming_app.tables.definitions import history_tables, table, tables
 from streaming_app.tables.reader import WarehouseReader, _to_python
 from streaming_app.verify.verification import SystemClock, verify
 from streaming_app.verify.warehouse_tables import WarehouseTables

@@ -9,8 +9,8 @@ from contextlib import suppress
 from deltalake import DeltaTable
 from kafka.errors import KafkaError
 
-from schemas.table_definitions import tables
 from streaming_app.kafka.errors import GroupError
+from streaming_app.tables.definitions import tables
 from tests.faults.harness import CHECKPOINTS, FaultHarness, UnexpectedError
 from tests.faults.recreated_topic import RecreatedTopic
 

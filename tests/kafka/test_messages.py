@@ -1,18 +1,17 @@
 import json
 import re
 import zipfile
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
-from schemas import messages as definitions
+from offsets_decoder.data import schemas
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka import messages
 from streaming_app.kafka.messages import build
 
-NAMES = sorted(file.name.removesuffix(".json") for file in files(definitions).iterdir() if file.name.endswith(".json"))
+NAMES = sorted(file.name.removesuffix(".json") for file in schemas("messages").iterdir() if file.name.endswith(".json"))
 SIGNIFICANT_KEYS = ("name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default")
 
 
@@ -48,13 +47,13 @@ def test_six_messages_are_defined() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_our_definition_describes_the_same_message_as_kafkas_own(name: str, kafka_jar: zipfile.ZipFile) -> None:
-    ours = normalize((files(definitions) / f"{name}.json").read_text(encoding="utf-8"))
+    ours = normalize((schemas("messages") / f"{name}.json").read_text(encoding="utf-8"))
     assert ours == normalize(kafka_jar.read(f"common/message/{name}.json").decode())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_our_definition_has_its_own_documentation(name: str) -> None:
-    text = (files(definitions) / f"{name}.json").read_text(encoding="utf-8")
+    text = (schemas("messages") / f"{name}.json").read_text(encoding="utf-8")
     assert '"about"' not in text
     assert json.loads(text)["doc"].count("KIP-") >= 1
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.conformance import describe_definitions, describe_jar, differences, main
 from streaming_app.jvm.jars import resolve
+from tests.schemas.conformance import describe_definitions, describe_jar, differences, main
 
 RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0"]
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from schemas import DefinitionError, Field, RecordDefinition, Versions, document, record, records
-from schemas.records_loader import _record
+from deploy.generate import records as document
+from offsets_decoder.definitions import DefinitionError, Field, RecordDefinition, Versions, _record, record, records
 
 
 def load_definition(**changes: object) -> RecordDefinition:
@@ -150,7 +150,7 @@ def test_an_invalid_range_of_versions_is_an_error(text: str) -> None:
 
 
 def test_the_stored_page_matches_the_definitions() -> None:
-    assert document.PAGE.read_text(encoding="utf-8") == document.page(), "run `python -m schemas.document`"
+    assert document.PAGE.read_text(encoding="utf-8") == document.page(), "run `python -m deploy.generate.records`"
 
 
 def test_the_page_lists_every_record_and_field() -> None:

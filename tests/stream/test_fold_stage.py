@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from offsets_decoder import encode
-from schemas.table_definitions import table
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
 from streaming_app.stream import group_fold
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
 from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL
+from streaming_app.tables.definitions import table
 from tests.warehouses import arrow_schema, arrow_type
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)

@@ -12,11 +12,11 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
-from schemas.table_definitions import table, tables, views
 from streaming_app.stream import batch_records
 from streaming_app.stream.batch_outcome import BatchOutcome
 from streaming_app.stream.fold_stage import TopicLookup
 from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.tables.definitions import table, tables, views
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from schemas.table_definitions import history_tables
 from streaming_app.stream.slices import WHOLE
 from streaming_app.stream.table_versions import TableVersions, batch_writers
+from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.location import Location

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from offsets_decoder import encode
-from schemas.table_definitions import table
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables import table_creation
+from streaming_app.tables.definitions import table
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader

@@ -12,8 +12,9 @@ import pytest
 from deltalake import write_deltalake
 
 import streaming_app
-from schemas.table_definitions import tables, views
 from streaming_app.errors import WarehouseError
+from streaming_app.tables import spark_views
+from streaming_app.tables.definitions import tables, views
 from tests.warehouses import arrow_schema, make_warehouse
 
 if TYPE_CHECKING:
@@ -95,10 +96,10 @@ def test_an_error_of_a_session_without_the_jar_is_recognized() -> None:
     spark_error = Exception(
         "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure the provider name is correct"
     )
-    assert "configure_spark_with_delta_pip" in str(streaming_app._without_jar(spark_error))
+    assert "configure_spark_with_delta_pip" in str(spark_views._without_jar(spark_error))
     missing_class = Exception("java.lang.ClassNotFoundException: org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    assert streaming_app._without_jar(missing_class) is not None
-    assert streaming_app._without_jar(Exception("[TABLE_OR_VIEW_NOT_FOUND] groups")) is None
+    assert spark_views._without_jar(missing_class) is not None
+    assert spark_views._without_jar(Exception("[TABLE_OR_VIEW_NOT_FOUND] groups")) is None
 
 
 def test_every_column_of_every_view_has_a_comment(spark: SparkSession, empty_warehouse: Path) -> None:

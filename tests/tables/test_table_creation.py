@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from schemas.table_definitions import tables
 from streaming_app.errors import JobError
 from streaming_app.tables import table_creation
+from streaming_app.tables.definitions import tables
 from streaming_app.tables.delta_writer import DeltaWriter
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from offsets_decoder import encode
-from schemas.table_definitions import Table, tables
 from streaming_app.errors import JobError, WarehouseError
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables import table_creation
+from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.stream.frames import batch

@@ -1,7 +1,7 @@
 """Compares the definitions with the message schemas in Kafka's own jars. Nothing is downloaded here.
 
-`python -m schemas.conformance JAR RELEASE`, with a `kafka-group-coordinator` jar, prints each difference: for a new
-release, that is what it adds.
+`python -m tests.schemas.conformance JAR RELEASE`, with a `kafka-group-coordinator` jar, prints each difference: for a
+new release, that is what it adds.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.definitions import Field, Versions
-from schemas.records_loader import INTEGERS, field_default, records
+from offsets_decoder.definitions import INTEGERS, Field, Versions, field_default, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from schemas.definitions import Body, RecordDefinition
+    from offsets_decoder.definitions import Body, RecordDefinition
 
 FieldDescriptions = dict[str, str]
 """The type, versions and other properties of each field, by its path: "17 StreamsGroupMetadata value.Epoch"."""

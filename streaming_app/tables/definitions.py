@@ -9,8 +9,9 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from offsets_decoder.data import schemas
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -78,7 +79,7 @@ class Table:
 @cache
 def table(name: str) -> Table:
     """Return the definition called `name`. Raises FileNotFoundError if there is none."""
-    return _table(tomllib.loads((files("schemas") / "tables" / f"{name}.toml").read_text("utf-8")))
+    return _table(tomllib.loads((schemas("tables") / f"{name}.toml").read_text("utf-8")))
 
 
 def _table(data: dict[str, Any]) -> Table:
@@ -126,7 +127,7 @@ def history_tables() -> tuple[Table, ...]:
 
 @cache
 def _all() -> tuple[Table, ...]:
-    names = (file.name.removesuffix(".toml") for file in (files("schemas") / "tables").iterdir())
+    names = (file.name.removesuffix(".toml") for file in schemas("tables").iterdir())
     return tuple(sorted((table(name) for name in names), key=lambda one: (one.order, one.name)))
 
 

@@ -1,24 +1,24 @@
-"""Generates `RECORDS.md`, the page of all records, from their definitions: `python -m schemas.document`."""
+"""Generates `RECORDS.md`, the page of all records, from their definitions: `python -m deploy.generate.records`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.records_loader import records
+from offsets_decoder.definitions import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from schemas.definitions import Body, Field, RecordDefinition
+    from offsets_decoder.definitions import Body, Field, RecordDefinition
 
-PAGE = Path(__file__).parent / "RECORDS.md"
+PAGE = Path(__file__).parents[2] / "schemas" / "RECORDS.md"
 
 _INTRODUCTION = """\
 # The records of `__consumer_offsets`
 
-Generated from `schemas/records/` by `python -m schemas.document`: change those files, not this page. A test compares
-them with the schemas in the jars of Kafka 4.0 to 4.4, and this page with them.
+Generated from `schemas/records/` by `python -m deploy.generate.records`: change those files, not this page. A test
+compares them with the schemas in the jars of Kafka 4.0 to 4.4, and this page with them.
 
 A key is its record type, an int16, followed by its fields. A value is its version, an int16, followed by its fields; a
 null value is a tombstone. Integers are big-endian. In *flexible* versions lengths are varints of length + 1 and every

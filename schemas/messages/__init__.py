@@ -1,1 +1,0 @@
-"""Definitions of requests and responses, which kafka-python loads by package name."""

@@ -1,0 +1,71 @@
+"""Registers the tables and views of a warehouse in a Spark session that somebody else made: `open_warehouse`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.definitions import Table, tables, view_sql, views
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EXTENSIONS = ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+_CATALOG = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+_MISSING_JAR = ("DATA_SOURCE_NOT_FOUND", "org.apache.spark.sql.delta", "io.delta")
+# Delta reads the log of a table with 50 tasks by default, each time it has changed; the tables are small.
+_SNAPSHOT_PARTITIONS, _DEFAULT, _FEW = "spark.databricks.delta.snapshotPartitions", "50", "2"
+
+
+def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
+    """Do what `streaming_app.open_warehouse` says."""
+    _require_delta(spark)
+    if spark.conf.get(_SNAPSHOT_PARTITIONS, _DEFAULT) == _DEFAULT:
+        spark.conf.set(_SNAPSHOT_PARTITIONS, _FEW)
+    for definition in tables():
+        location = f"{str(path).rstrip('/')}/{definition.name}"
+        try:
+            rows = spark.sql(f"SELECT * FROM delta.`{location}`")  # noqa: S608 - a path
+        except Exception as error:  # noqa: BLE001 - those of pyspark and py4j have no common base class
+            raise _without_jar(error) or error from None
+        rows.createOrReplaceTempView(definition.name)
+    for view in views():
+        select = view_sql(view, "explode")
+        spark.sql(_create_view(view, select, spark.sql(select).columns))
+
+
+def _create_view(view: Table, select: str, names: Sequence[str]) -> str:
+    """Return the statement that creates a view of a query with columns of these `names`, with a comment for each."""
+    abouts = {column.name: column.about for column in view.columns}
+    columns = ", ".join(f"`{name}` COMMENT {_literal(abouts.get(name) or f'As in {view.view_of}.')}" for name in names)
+    return f"CREATE OR REPLACE TEMPORARY VIEW {view.name} ({columns}) COMMENT {_literal(view.about)} AS {select}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _require_delta(spark: SparkSession) -> None:
+    missing = [
+        f"{name} = {value}" for name, value in (_EXTENSIONS, _CATALOG) if value not in (spark.conf.get(name, "") or "")
+    ]
+    if missing:
+        raise WarehouseError(
+            f"The Spark session has no Delta Lake: it lacks {' and '.join(missing)}, which can only be set when the "
+            "session is created; see docs/tables.md"
+        )
+
+
+def _without_jar(error: Exception) -> Exception | None:
+    """Return the error about a class path without Delta's jar, if that is the reason of an error of Spark."""
+    text = str(error)
+    if not any(word in text for word in _MISSING_JAR[:1]) and not (
+        "ClassNotFoundException" in text and any(word in text for word in _MISSING_JAR[1:])
+    ):
+        return None
+    return WarehouseError(
+        "The Spark session has no Delta Lake: its jar is not on the class path; create the session with "
+        "delta.configure_spark_with_delta_pip(builder), see docs/tables.md"
+    )

@@ -1,0 +1,95 @@
+"""The wheel of this checkout: what it installs, and that a user's own modules do not get in its way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming_app import query
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember
+from streaming_app.sandbox.topology import subtopology, topology
+
+ROOT = Path(__file__).parents[1]
+RECORD = (
+    "001100096e6f742d7265616479\t0000000000023c1d26fdb7cf829801011902156e756d2e7374616e6462792e7265706c69636173023000"
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the checkout."""
+    source, directory = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    for name in ("schemas", "offsets_decoder", "streaming_app"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, source)
+    subprocess.run(command, check=True, capture_output=True)
+    return next(directory.glob("*.whl"))
+
+
+@pytest.fixture
+def beside_a_users_modules(wheel: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment of programs that import the wheel, in which a module `schemas` of the user comes first."""
+    user, installed = tmp_path / "user", tmp_path / "installed"
+    user.mkdir()
+    (user / "schemas.py").write_text('raise RuntimeError("the module of the user")', "utf-8")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    return {**os.environ, "PYTHONPATH": f"{user}{os.pathsep}{installed}"}
+
+
+def run(environment: dict[str, str], directory: Path, *arguments: str, text: str = "") -> str:
+    """Return what a command of the wheel prints."""
+    program = (sys.executable, "-m", "streaming_app", *arguments)
+    ran = subprocess.run(
+        program, cwd=directory, env=environment, input=text, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_two_packages_and_in_them_all_definitions(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {
+        "offsets_decoder",
+        "streaming_app",
+    }
+    definitions = {f"offsets_decoder/{path.relative_to(ROOT)}" for path in (ROOT / "schemas").glob("*/*.*")}
+    assert definitions
+    assert definitions - set(names) == set()
+
+
+@pytest.mark.slow
+def test_a_module_schemas_of_the_user_is_not_imported(beside_a_users_modules: dict[str, str], tmp_path: Path) -> None:
+    assert '"groupId":"not-ready"' in run(beside_a_users_modules, tmp_path, "decode", text=RECORD)
+
+
+def test_the_job_and_its_workers_run_beside_a_module_schemas_of_the_user(
+    broker: Broker,
+    client: StreamsGroupClient,
+    group_id: str,
+    unique: Callable[[str], str],
+    beside_a_users_modules: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[unique("missing")]))).join()
+    warehouse = tmp_path / "warehouse"
+
+    options = ("--bootstrap-server", broker.bootstrap_server, "--warehouse", str(warehouse), "--once")
+    run(beside_a_users_modules, tmp_path, "run", *options)
+
+    found = query(warehouse, "SELECT group_id FROM groups").to_pydict()["group_id"]
+    assert group_id in found

@@ -6,12 +6,11 @@ tried again after a pause. With `--once` the job ends with its error, once the f
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from streaming_app.job.service import LinkedEvent
 from streaming_app.job.supervisor import Stream, supervise
 
 if TYPE_CHECKING:
@@ -21,27 +20,7 @@ if TYPE_CHECKING:
     from streaming_app.stream.health import Health
 
 _RETRY_SECONDS = 300.0
-_POLL_SECONDS = 0.1
 _CLOSE_SECONDS = 6.0  # after `stop` was set: the supervisor stops a query within less
-
-
-class LinkedEvent(threading.Event):
-    """An event that is also set while its parent is."""
-
-    def __init__(self, parent: threading.Event) -> None:
-        super().__init__()
-        self._parent = parent
-
-    def is_set(self) -> bool:
-        """Return whether it or its parent is set."""
-        return super().is_set() or self._parent.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it or its parent is set; return whether that is so."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        while not self.is_set() and (left := deadline - time.monotonic()) > 0:
-            super().wait(min(left, _POLL_SECONDS))
-        return self.is_set()
 
 
 class BackgroundStream:

@@ -105,9 +105,10 @@ def run_with(
     lines = _Lines(report)
     report = lines.report
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
-    from streaming_app.job.background_stream import BackgroundStream, LinkedEvent  # noqa: PLC0415
+    from streaming_app.job.background_stream import BackgroundStream  # noqa: PLC0415
     from streaming_app.job.commits_stream import CommitsStream  # noqa: PLC0415
     from streaming_app.job.offsets_stream import OffsetsStream  # noqa: PLC0415
+    from streaming_app.job.service import LinkedEvent  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
     from streaming_app.job.spark_progress import OFFSETS, SparkProgress  # noqa: PLC0415
     from streaming_app.job.supervisor import supervise  # noqa: PLC0415

@@ -11,7 +11,8 @@ import pytest
 
 from streaming_app.errors import JobError, NotAuthorizedError
 from streaming_app.job import supervisor
-from streaming_app.job.background_stream import BackgroundStream, LinkedEvent
+from streaming_app.job.background_stream import BackgroundStream
+from streaming_app.job.service import LinkedEvent
 from streaming_app.job_status import OffsetsStatus
 from streaming_app.stream.health import Health
 from tests.job.test_supervise import Query
@@ -112,16 +113,3 @@ def test_it_ends_with_the_job(harness: Harness, *, signal: bool) -> None:
     background.close()
     assert time.monotonic() - began < 3
     assert not stream.queries[0].isActive
-
-
-def test_a_linked_event_is_set_with_its_parent_but_not_the_other_way() -> None:
-    parent = threading.Event()
-    event = LinkedEvent(parent)
-    assert not event.wait(0.01)
-    event.set()
-    assert event.wait()
-    assert not parent.is_set()
-    other = LinkedEvent(parent)
-    threading.Timer(0.05, parent.set).start()
-    assert other.wait(5)
-    assert other.is_set()

@@ -1,0 +1,251 @@
+"""What runs in the background of the job: how a service is started, watched and ended, and what a failure does.
+
+Theory of operation
+-------------------
+A service is a thread that calls `tick` until the job ends. A tick does what is due and returns; or it blocks, such as a
+server, and `interrupt` lets it return. Whatever a tick raises is a failure of the service and of nothing else: it is
+reported in one line, not again until a tick has succeeded, and the next tick comes after the same pause. So no error
+ends the thread or the job. A failure that comes while the job ends is none: it is not reported.
+
+All services are asked to end before the first of them is waited for, and each is waited for only so long: a request
+that no broker answers, or a store, is left to its thread, which is a daemon and ends with the process. What a service
+writes must therefore be whole at any point.
+
+This module holds what all services have in common, and nothing of a single one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from socket import gaierror
+from ssl import SSLError
+from typing import ClassVar
+
+from kafka.errors import KafkaError
+
+from streaming_app.errors import UserError, java_error_message
+from streaming_app.report import Report, ReportOnce
+from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
+
+CLOSE_SECONDS = 2.0
+"""How long the end of a service is waited for, once it was asked to end."""
+_LINK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class ServiceHealth:
+    """How a service does; a snapshot."""
+
+    is_running: bool = False
+    """Its thread is alive."""
+    failures: int = 0
+    """Ticks that have failed since the start."""
+    failing_since: datetime | None = None
+    """Since when no tick has succeeded; None after one that has, and before the first one."""
+    failure: str | None = None
+    """What the last tick failed with, in one line; None after one that has succeeded."""
+
+
+class Service(ABC):
+    """One service of the job. A subclass gives `tick`, and overrides what is otherwise with it.
+
+    It is started once, and not again after `close`.
+    """
+
+    close_seconds: ClassVar[float] = CLOSE_SECONDS
+    """How long `close` waits."""
+    poll_seconds: ClassVar[float] = 1.0
+    """How often `is_ready` is asked."""
+
+    def __init__(  # noqa: PLR0913 - each may be otherwise with a service
+        self,
+        name: str,
+        report: Report,
+        *,
+        interval: float | None,
+        after: float = 0.0,
+        describe_error: Callable[[Exception], str] | None = None,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """Prepare. `name` is that of the thread, and begins the lines about failures, which `report` gets.
+
+        `interval` is between two ticks, in seconds, None for a single tick; `after` before the first one. `stopping` is
+        set when the service has to end, by default by `close` alone.
+        """
+        self.name, self.report, self.interval = name, report, interval
+        self.stopping = stopping or threading.Event()
+        self.report_failure = ReportOnce(report)
+        self._after, self._describe_error = after, describe_error or error_text
+        self._health = ServiceHealth()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @abstractmethod
+    def tick(self) -> None:
+        """Do what is due; or run until `interrupt`. Called in the thread of the service."""
+
+    def is_ready(self) -> bool:
+        """Return whether a tick may begin that is due."""
+        return True
+
+    def pause(self, seconds: float) -> float | None:
+        """Return the seconds until the next tick, after one that took so many, or None if it was the last one."""
+        del seconds
+        return self.interval
+
+    def failed(self, text: str) -> str:
+        """Note that a tick has failed, and return the line about it; `text` is its error."""
+        return f"{self.name}: {text}"
+
+    def succeeded(self) -> None:
+        """Note that a tick has succeeded; a tick that blocks calls it itself."""
+        self.report_failure.clear()
+        self._health = replace(self._health, failing_since=None, failure=None)
+
+    def interrupt(self) -> None:  # noqa: B027 - few ticks block
+        """Let a tick return that blocks; called when the service has to end, in the thread that ends it."""
+
+    def leave(self) -> None:  # noqa: B027 - few leave anything
+        """Do what is left after the last tick, within a fraction of `close_seconds`. In the thread of the service."""
+
+    @property
+    def health(self) -> ServiceHealth:
+        """How the service does now."""
+        return replace(self._health, is_running=self._thread.is_alive())
+
+    def start(self) -> None:
+        """Start the thread; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the service to end; returns at once."""
+        self.stopping.set()
+        with suppress(Exception):  # the others have to end, too
+            self.interrupt()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end of the thread for so many seconds; return whether it has ended, or was never started."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
+    def close(self) -> bool:
+        """End the service; return whether it has ended within `close_seconds`."""
+        self.stop()
+        return self.join(self.close_seconds)
+
+    def attempt(self) -> None:
+        """Make one tick in this thread. A failure is noted and reported, not raised."""
+        try:
+            self.tick()
+        except BaseException as error:  # noqa: BLE001 - an exit of a library's, too: the job goes on
+            self._fail(error)
+        else:
+            self.succeeded()
+
+    def _run(self) -> None:
+        pause: float | None = self._after
+        try:
+            while pause is not None and not self.stopping.wait(pause):
+                pause = self._turn()
+            self.leave()
+        except BaseException as error:  # noqa: BLE001 - a defect of the service's; nobody else would tell of it
+            self._fail(error)
+
+    def _turn(self) -> float | None:
+        """Make a tick if one is due; return how long to wait then."""
+        try:
+            if not self.is_ready():
+                return self.poll_seconds
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._fail(error)
+            return self.poll_seconds
+        began = time.monotonic()
+        self.attempt()
+        return self.pause(time.monotonic() - began)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.stopping.is_set():
+            return
+        text = self._describe_error(error) if isinstance(error, Exception) else _with_type(error)
+        since = self._health.failing_since or datetime.now(timezone.utc)
+        self._health = replace(self._health, failures=self._health.failures + 1, failing_since=since, failure=text)
+        with suppress(OSError):  # nobody reads the output any more
+            self.report_failure(self.failed(text))
+
+
+class Services:
+    """The services that run at a time: started one by one, ended together."""
+
+    def __init__(self) -> None:
+        self._services: list[Service] = []
+
+    def start(self, service: Service) -> None:
+        """Start a service, which ends with the others."""
+        self._services.append(service)
+        service.start()
+
+    def close(self) -> list[str]:
+        """End all, the one that was started last first; return the names of those that did not end in time."""
+        ending = self._services[::-1]
+        self._services = []
+        for service in ending:
+            service.stop()
+        asked_at = time.monotonic()
+        return [one.name for one in ending if not one.join(asked_at + one.close_seconds - time.monotonic())]
+
+
+class LinkedEvent(threading.Event):
+    """An event that is also set while its parent is."""
+
+    def __init__(self, parent: threading.Event) -> None:
+        super().__init__()
+        self._parent = parent
+
+    def is_set(self) -> bool:
+        """Return whether it or its parent is set."""
+        return super().is_set() or self._parent.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it or its parent is set; return whether that is so."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while not self.is_set() and (left := deadline - time.monotonic()) > 0:
+            super().wait(min(left, _LINK_SECONDS))
+        return self.is_set()
+
+
+def error_text(error: Exception) -> str:
+    """Return what an error says, in one line; with its type, unless it is one of ours or of the operating system."""
+    return (
+        _one_line(str(error)) or type(error).__name__ if isinstance(error, UserError | OSError) else _with_type(error)
+    )
+
+
+def _with_type(error: BaseException) -> str:
+    text = java_error_message(error) if isinstance(error, Exception) else str(error)
+    return _one_line(f"{type(error).__name__}: {text}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def describes_requests(bootstrap_server: str, properties: Mapping[str, str]) -> Callable[[Exception], str]:
+    """Return what makes a line of an error, for services that ask the brokers with these client properties."""
+
+    def describe(error: Exception) -> str:
+        is_of_brokers = isinstance(error, REQUEST_ERRORS) and not isinstance(error, UserError)
+        if not is_of_brokers or (isinstance(error, OSError) and not isinstance(error, _NETWORK_ERRORS)):
+            return error_text(error)
+        return error_message(error, bootstrap_server, properties)
+
+    return describe
+
+
+_NETWORK_ERRORS = (KafkaError, ConnectionError, TimeoutError, SSLError, gaierror)  # of the errors that are OSErrors

@@ -1,0 +1,31 @@
+"""Lines for the operator: what takes one, and what keeps the same line from being reported again and again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+
+Report = Callable[[str], None]
+"""Takes one line for whoever runs the job or the command, without its end."""
+
+
+class ReportOnce:
+    """Reports a line unless it is one of the last ones that it reported. Use it from one thread."""
+
+    def __init__(self, report: Report, memory: int = 1) -> None:
+        """`memory`: so many lines are not repeated, the newest ones; with 1, a line is if another one came between."""
+        self._report = report
+        self._known: deque[Hashable] = deque(maxlen=memory)
+
+    def __call__(self, line: str, key: Hashable | None = None) -> None:
+        """Report the line if it is new. With `key`, lines of the same key count as the same."""
+        wanted = line if key is None else key
+        if wanted not in self._known:
+            self._known.append(wanted)
+            self._report(line)
+
+    def clear(self) -> bool:
+        """Forget what was reported, so that it is reported again; return whether that was anything."""
+        had_any = bool(self._known)
+        self._known.clear()
+        return had_any

@@ -1,0 +1,251 @@
+"""What a service of the job does with the errors of its ticks, and how it ends, whatever a tick does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaConnectionError, UnknownError
+
+from streaming_app.errors import JobError
+from streaming_app.job.service import LinkedEvent, Service, Services, describes_requests, error_text
+from tests.waiting import wait_until
+
+
+class Ticks(Service):
+    """Calls what the test gives it, and counts."""
+
+    poll_seconds = 0.01
+    close_seconds = 5.0
+
+    def __init__(self, do: Callable[[], Any] = lambda: None, **settings: Any) -> None:
+        self.lines: list[str] = []
+        super().__init__("ticks", self.lines.append, **{"interval": 0.01, **settings})
+        self.do, self.count, self.ready, self.left = do, 0, True, False
+        self.interrupted = threading.Event()
+
+    def tick(self) -> None:
+        self.count += 1
+        self.do()
+
+    def is_ready(self) -> bool:
+        return self.ready
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+
+    def leave(self) -> None:
+        self.left = True
+
+    def next_ticks(self, number: int = 2) -> bool:
+        """Wait for so many further ticks."""
+        wanted = self.count + number
+        return wait_until(lambda: self.count >= wanted, 10)
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[[Ticks], Ticks]]:
+    """Start a service that ends with the test."""
+    services = Services()
+
+    def start(service: Ticks) -> Ticks:
+        services.start(service)
+        return service
+
+    yield start
+    services.close()
+
+
+def failing(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+Start = Callable[[Ticks], Ticks]
+
+
+def test_ticks_follow_each_other_until_the_service_is_closed(running: Start) -> None:
+    service = running(Ticks())
+    assert service.next_ticks(3)
+    assert service.health.is_running
+    assert service.close()
+    count = service.count
+    assert service.left
+    assert not service.health.is_running
+    assert (service.count, service.lines) == (count, [])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError("broken"), JobError("broken"), MemoryError("broken"), SystemExit("broken"), KeyboardInterrupt("broken")],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_a_tick_raises_is_one_line_and_the_next_tick_follows(running: Start, error: BaseException) -> None:
+    service = running(Ticks(failing(error)))
+    assert service.next_ticks(3)
+    (line,) = service.lines
+    assert line.startswith("ticks: ")
+    assert line.endswith("broken")
+    health = service.health
+    assert (health.is_running, health.failure) == (True, line.removeprefix("ticks: "))
+    assert health.failures >= 2
+    assert health.failing_since is not None
+
+
+def test_a_failure_is_reported_again_after_a_tick_has_succeeded(running: Start) -> None:
+    service = running(Ticks(failing(OSError("broken"))))
+    assert service.next_ticks()
+    service.do = lambda: None
+    assert service.next_ticks()
+    assert (service.health.failing_since, service.health.failure) == (None, None)
+    service.do = failing(OSError("broken"))
+    assert wait_until(lambda: len(service.lines) == 2, 10)
+    assert service.lines == ["ticks: broken"] * 2
+
+
+def test_the_time_of_the_first_failure_stays(running: Start) -> None:
+    service = running(Ticks(failing(OSError("broken"))))
+    assert service.next_ticks()
+    since = service.health.failing_since
+    service.do = failing(OSError("otherwise"))
+    assert wait_until(lambda: len(service.lines) == 2, 10)
+    assert (service.health.failing_since, service.health.failure) == (since, "otherwise")
+
+
+def test_no_tick_begins_before_the_service_is_ready(running: Start) -> None:
+    asked = threading.Event()
+    service = Ticks()
+    service.ready = False
+    service.is_ready = lambda: asked.set() or service.ready  # type: ignore[method-assign, func-returns-value]
+    running(service)
+    assert asked.wait(10)
+    assert service.count == 0
+    service.ready = True
+    assert service.next_ticks()
+
+
+def test_an_error_while_it_is_asked_whether_it_is_ready_is_a_failure_too(running: Start) -> None:
+    service = Ticks()
+    service.is_ready = failing(OSError("broken"))  # type: ignore[method-assign, assignment]
+    running(service)
+    assert wait_until(lambda: service.health.failures > 1, 10)
+    assert (service.lines, service.count) == (["ticks: broken"], 0)
+
+
+def test_a_service_without_an_interval_makes_one_tick_and_ends_by_itself(running: Start) -> None:
+    service = running(Ticks(failing(OSError("broken")), interval=None))
+    assert wait_until(lambda: not service.health.is_running, 10)
+    assert (service.count, service.lines, service.left) == (1, ["ticks: broken"], True)
+
+
+def test_a_service_that_is_closed_before_its_first_tick_is_due_makes_none(running: Start) -> None:
+    service = running(Ticks(after=1_000.0))
+    assert service.close()
+    assert (service.count, service.left) == (0, True)
+
+
+def test_a_thread_that_ends_by_a_defect_is_noticed(running: Start) -> None:
+    service = Ticks()
+    service.pause = failing(TypeError("a defect"))  # type: ignore[method-assign, assignment]
+    running(service)
+    assert wait_until(lambda: bool(service.lines) and not service.health.is_running, 10)
+    assert service.lines == ["ticks: TypeError: a defect"]
+    assert service.health.failing_since is not None
+
+
+def test_an_output_that_nobody_reads_does_not_end_the_service(running: Start) -> None:
+    service = Ticks(failing(OSError("broken")))
+    service.report_failure = failing(BrokenPipeError("nobody reads"))  # type: ignore[assignment]
+    running(service)
+    assert service.next_ticks()
+
+
+def test_a_tick_that_blocks_is_interrupted(running: Start) -> None:
+    service = Ticks()
+    service.do = lambda: service.interrupted.wait(30)
+    running(service)
+    assert wait_until(lambda: service.count == 1, 10)
+    assert service.close()
+
+
+def test_an_error_of_a_job_that_ends_is_none(running: Start) -> None:
+    service = Ticks()
+
+    def fail_at_the_end() -> None:
+        service.interrupted.wait(30)
+        raise OSError("the connection was closed")
+
+    service.do = fail_at_the_end
+    running(service)
+    assert wait_until(lambda: service.count == 1, 10)
+    assert service.close()
+    assert (service.lines, service.health.failures) == ([], 0)
+
+
+def test_all_are_asked_to_end_before_one_is_waited_for_and_a_tick_that_hangs_is_left_behind() -> None:
+    services, release = Services(), threading.Event()
+    first, second, third = Ticks(), Ticks(lambda: release.wait(60)), Ticks()
+    second.close_seconds = 0.1  # type: ignore[misc]
+    third.interrupt = failing(OSError("cannot be interrupted"))  # type: ignore[method-assign]
+    first.name, second.name, third.name = "first", "second", "third"
+    try:
+        for service in (first, second, third):
+            services.start(service)
+        assert wait_until(lambda: second.count == 1, 10)
+        assert services.close() == ["second"]
+        assert [one.health.is_running for one in (first, second, third)] == [False, True, False]
+        assert services.close() == []
+    finally:
+        release.set()
+    assert second.join(10)
+
+
+def test_closing_a_service_that_never_started_returns() -> None:
+    service = Ticks()
+    assert service.close()
+    assert not service.left
+
+
+def test_a_tick_can_be_made_without_a_thread() -> None:
+    service = Ticks(failing(OSError("broken")))
+    service.attempt()
+    assert (service.lines, service.health.failures) == (["ticks: broken"], 1)
+
+
+def test_a_linked_event_is_set_with_its_parent_but_not_the_other_way() -> None:
+    parent = threading.Event()
+    event = LinkedEvent(parent)
+    assert not event.wait(0.01)
+    event.set()
+    assert event.wait()
+    assert not parent.is_set()
+    other = LinkedEvent(parent)
+    threading.Timer(0.05, parent.set).start()
+    assert other.wait(5)
+    assert other.is_set()
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (JobError("a line\nor two"), "a line or two"),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (OSError(), "OSError"),
+        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
+        (ZeroDivisionError(), "ZeroDivisionError: ZeroDivisionError"),
+    ],
+)
+def test_an_error_is_one_line_with_its_type_if_its_text_alone_says_too_little(error: Exception, text: str) -> None:
+    assert error_text(error) == text
+
+
+def test_errors_of_brokers_name_them_and_errors_of_files_do_not() -> None:
+    describe = describes_requests("127.0.0.1:1", {})
+    assert describe(UnknownError("odd")).startswith("127.0.0.1:1: UnknownError: ")
+    assert "127.0.0.1:1" in describe(KafkaConnectionError("away"))
+    assert describe(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
+    assert describe(JobError("a line")) == "a line"

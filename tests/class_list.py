@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from streaming_app.jvm import class_archive
-from streaming_app.jvm.tested_versions import installed
+from streaming_app.jvm.spark_installation import installed
 
 # What a later run does not have, and what lets Java make classes for the archive that its own modules may not have:
 # a JVM with an agent or a flight recorder looks there for each class of an archive, and crashes if it finds none (17).
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _run_job(directory: Path) -> None:
-    from streaming_app.job.session import spark_session  # noqa: PLC0415 - these load Spark
+    from streaming_app.jvm.spark_session import spark_session  # noqa: PLC0415 - these load Spark
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415
     from streaming_app.sandbox.broker import LocalBroker  # noqa: PLC0415
     from streaming_app.sandbox.demo_groups import create_demo_groups  # noqa: PLC0415

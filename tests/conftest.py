@@ -25,7 +25,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, TopicPartition
 
-    from streaming_app.job.session import start_spark
+    from streaming_app.jvm.spark_session import start_spark
     from streaming_app.kafka.client import StreamsGroupClient
     from streaming_app.sandbox.broker import LocalBroker
     from streaming_app.sandbox.container import Broker, select_broker

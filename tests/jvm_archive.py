@@ -19,7 +19,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm.class_archive import make_archive
 from streaming_app.jvm.jar_sets import cached_jars, find_jars, kafka_jars, spark_jars
 from streaming_app.jvm.java import identify
-from streaming_app.jvm.spark_java import spark_java_home
+from streaming_app.jvm.spark_installation import spark_java_home
 from tests.jvm_options import FAST
 
 DIRECTORY = Path(__file__).parents[1] / "build" / "test-jvm"

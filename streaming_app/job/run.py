@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from streaming_app.config.job_config import JobConfig
 from streaming_app.job.class_archive_service import making_class_archive
 from streaming_app.job.lock import ensure_no_other_job, hold_job_lock, state_directory
-from streaming_app.job.session import library_logs, spark_session
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
+from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.delta_writer import DeltaWriter
@@ -50,9 +50,12 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
         if not config.warehouse.is_local:
             ensure_no_other_job(config.warehouse, config.cluster, report, stop)
 
-        def progress(line: str) -> None:
+        def poll() -> None:
             if stop.is_set():  # a download takes minutes
                 raise StopRequestedError
+
+        def progress(line: str) -> None:
+            poll()
             report(line)
 
         log_file = directory / f"{config.cluster}.spark.log"
@@ -60,7 +63,7 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
             progress("Starting Spark ...")
             with (
                 library_logs(log_file),
-                spark_session(log_file, conf=config.conf, progress=progress, stop=stop, jvm=jvm) as spark,
+                spark_session(log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
                 making_class_archive(report),
             ):
                 run_with(spark, config, report, stop, log_file)

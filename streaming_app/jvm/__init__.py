@@ -1,1 +1,1 @@
-"""The Java runtime and the jars that Spark and Kafka need."""
+"""Java, the jars that Spark and Kafka need, and the session of Spark."""

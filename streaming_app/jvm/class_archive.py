@@ -26,15 +26,12 @@ from filelock import FileLock, Timeout
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from streaming_app.jvm.jars import cache_directory
-from streaming_app.jvm.java import identify, java_version
-from streaming_app.jvm.log_line import last_line
-from streaming_app.jvm.spark_home import spark_home
-from streaming_app.jvm.spark_java import spark_java_home
+from streaming_app.jvm.java import identify, java_version, last_line
+from streaming_app.jvm.spark_installation import installed, spark_home, spark_java_home
 from streaming_app.jvm.spark_jvm import collector_option
-from streaming_app.jvm.tested_versions import installed
 
 if TYPE_CHECKING:
-    from streaming_app.jvm.tested_versions import SparkAndDelta
+    from streaming_app.jvm.spark_installation import SparkAndDelta
 
 _JAVA = 17  # Java 21.0.8 crashes on the lists, and finds a jar that Spark names twice only once in an archive
 _LISTS = Path(__file__).with_name("class_lists")

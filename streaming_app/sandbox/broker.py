@@ -13,7 +13,7 @@ import javaproperties
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars
 from streaming_app.jvm.jars import KAFKA_VERSION
-from streaming_app.jvm.log_line import last_line
+from streaming_app.jvm.java import last_line
 from streaming_app.sandbox.broker_config import broker_configuration
 from streaming_app.sandbox.jvm_command import jvm_command
 from streaming_app.sandbox.managed_process import ManagedProcess

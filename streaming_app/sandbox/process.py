@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.log_line import last_line
+from streaming_app.jvm.java import last_line
 from streaming_app.sandbox import watchdog
 
 _MARGIN_SECONDS = 10.0  # what the watchdog itself may take in addition to the grace period

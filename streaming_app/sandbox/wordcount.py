@@ -7,7 +7,7 @@ import javaproperties
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm import jars
-from streaming_app.jvm.log_line import last_line
+from streaming_app.jvm.java import last_line
 from streaming_app.sandbox.jvm_command import jvm_command
 from streaming_app.sandbox.managed_process import ManagedProcess
 from streaming_app.sandbox.process import Process

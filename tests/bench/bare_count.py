@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from streaming_app.job.session import start_spark
+from streaming_app.jvm.spark_session import start_spark
 from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
 from tests.reading import read_once
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming_app.job.session import start_spark
+from streaming_app.jvm.spark_session import start_spark
 from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
 from streaming_app.stream.source import read_stream
 

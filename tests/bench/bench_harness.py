@@ -14,7 +14,7 @@ from kafka import KafkaProducer
 from offsets_decoder import encode
 from streaming_app.config.job_config import JobConfig
 from streaming_app.job.run import run_with
-from streaming_app.job.session import start_spark
+from streaming_app.jvm.spark_session import start_spark
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker, select_broker
 from tests.job.job_runner import run_once

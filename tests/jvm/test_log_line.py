@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.jvm.log_line import last_line
+from streaming_app.jvm.java import last_line
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from streaming_app.jvm.progress_line import ProgressLine
+from streaming_app.jvm.jars import ProgressLine
 
 
 class Terminal(io.StringIO):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.spark_java import spark_java_home
+from streaming_app.jvm.spark_installation import spark_java_home
 
 _JAVA = "#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\nprintf '%s\\n' \"$@\"\n"
 _OPTION = "--add-modules=jdk.incubator.vector"

@@ -26,7 +26,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from typing_extensions import Self
 from urllib3.exceptions import HTTPError
 
-from streaming_app.jvm.log_line import last_line
+from streaming_app.jvm.java import last_line
 from streaming_app.sandbox.process import Process
 from streaming_app.sandbox.readiness_wait import reserve_port
 from tests.tools import debian_tool

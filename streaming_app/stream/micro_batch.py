@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 
 from offsets_decoder import SHIPPED
 from streaming_app.errors import JobError
-from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_outcome import BatchOutcome, GroupListener
 from streaming_app.stream.batch_records import (
@@ -51,6 +50,7 @@ from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, R
 from streaming_app.stream.slice_plans import SlicePlans
 from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Boundary, Slice
 from streaming_app.stream.table_versions import TableVersions, batch_writers
+from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.few_rows import FewRowsWriter

@@ -20,6 +20,7 @@ from streaming_app.stream.newest_records import (
     SHARE_METADATA,
 )
 from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.definitions import table
 
 Row = dict[str, Any]
@@ -74,13 +75,6 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
     return rows._replace(drifted=drifted)
 
 
-def to_table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
-    """Return rows as Arrow; columns that a row lacks are null."""
-    listed = list(rows)
-    arrays = [_array([row.get(field.name) for row in listed], field.type) for field in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
 def rows_stream(
     batches: Iterable[pa.RecordBatch], *, schema: pa.Schema, options: FoldOptions
 ) -> Iterator[pa.RecordBatch]:
@@ -101,16 +95,6 @@ def rows_stream(
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def microseconds(rows: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Return rows with their times as numbers, in microseconds since 1970: as objects they take longer."""
-    whole = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    columns = [
-        column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        for column in whole.columns
-    ]
-    return pa.table(columns, names=whole.column_names)
-
-
 def _chunk(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks)
 
@@ -119,12 +103,6 @@ def _is_leftover(group_id: str, partition: int, options: FoldOptions) -> bool:
     if not options.partitions_grew or options.partitions is None:
         return False
     return partition_of(group_id, options.partitions) != partition
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).cast(pa.timestamp("us")).cast(kind)
-    return pa.array(values, kind)
 
 
 def _commit(record: Record) -> Row:

@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 
 from streaming_app.errors import JobError
 from streaming_app.groups.partition import partition_of
-from streaming_app.stream.arrow_schema import arrow_schema
 from streaming_app.stream.fold_stage import TopicLookup, fold_stream, stored_as_records
 from streaming_app.stream.outputs import FOLDED_DDL
 from streaming_app.stream.source import GROUP_BYTES, WANTED_RECORDS, source_options
+from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.definitions import table
 from streaming_app.tables.few_rows import FewRowsWriter
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
@@ -20,6 +19,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 from streaming_app.lag.model import Commit, LagRow, TopicPartition
 from streaming_app.lag.series import EndSamples
 from streaming_app.lag.tracker import CommitKey
+from streaming_app.tables.arrow import TIMESTAMP, intern_strings, keep_fields, to_array, to_seconds
 from streaming_app.tables.definitions import table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
@@ -36,7 +36,6 @@ _FIELDS = {
 """Those that are read of the nested columns: of all groups they become Python objects."""
 _ROWS_AT_ONCE = 200
 _FEW = 200  # groups that are named in a query; of more, all are read
-_TIMESTAMP = pa.timestamp("us", "UTC")
 _HISTORY = [name for name in table("lag_history").names if name != "cluster"]
 
 
@@ -66,8 +65,8 @@ class LagStore:
         names = ("group_id", "topic", "partition", "committed_offset", "topic_id", "leader_epoch", "committed_at")
         rows = reader.query(f"SELECT {', '.join(names)} FROM offsets WHERE {self._mine}")  # noqa: S608 - quoted
         groups, topics, partitions, *values = (rows[name].to_pylist() for name in names[:-1])
-        times = _seconds(rows["committed_at"])
-        keys = zip(_interned(groups), _interned(topics), partitions, strict=True)
+        times = to_seconds(rows["committed_at"])
+        keys = zip(intern_strings(groups), intern_strings(topics), partitions, strict=True)
         return dict(zip(keys, map(Commit, *values, times), strict=True))
 
     def group_versions(self, reader: WarehouseReader) -> dict[str, GroupVersion]:
@@ -86,7 +85,7 @@ class LagStore:
         rows = reader.query(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {self._mine}{named}")  # noqa: S608 - quoted
         for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
             columns = {name: batch[name] for name in batch.schema.names}
-            columns |= {name: _only_fields(batch[name], fields) for name, fields in _FIELDS.items()}
+            columns |= {name: keep_fields(batch[name], fields) for name, fields in _FIELDS.items()}
             for row in pa.table(columns).to_pylist():
                 if row["group_id"] in group_ids:
                     yield row
@@ -112,9 +111,7 @@ class LagStore:
             f"SELECT topic, partition, topic_id, end_offsets, times FROM log_ends WHERE {self._mine}"  # noqa: S608 - quoted
         )
         names = ("topic", "partition", "topic_id", "end_offsets")
-        times = (
-            rows["times"].cast(pa.list_(_TIMESTAMP)).cast(pa.list_(pa.int64())).to_pylist()
-        )  # not as datetimes: slow
+        times = rows["times"].cast(pa.list_(TIMESTAMP)).cast(pa.list_(pa.int64())).to_pylist()  # not as datetimes: slow
         columns = zip(*(rows[name].to_pylist() for name in names), times, strict=True)
         return [(*key, [(o, t / 1e6) for o, t in zip(offsets, at, strict=True)]) for *key, offsets, at in columns]
 
@@ -186,7 +183,7 @@ def read_lag(reader: WarehouseReader, where: str) -> list[LagRow]:
     columns = ", ".join(LagRow._fields)
     rows = reader.query(f"SELECT {columns} FROM lag WHERE {where} ORDER BY group_id, topic, partition")  # noqa: S608 - our own names
     values = (
-        _seconds(rows[name]) if pa.types.is_timestamp(rows[name].type) else rows[name].to_pylist()
+        to_seconds(rows[name]) if pa.types.is_timestamp(rows[name].type) else rows[name].to_pylist()
         for name in LagRow._fields
     )
     return [LagRow(*one) for one in zip(*values, strict=True)]
@@ -198,29 +195,7 @@ def _columns(rows: Sequence[LagRow], names: Iterable[str]) -> dict[str, Sequence
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as an array; times may be seconds, as numbers, or microseconds within lists."""
+    """Return values as an array; times are seconds, within lists microseconds."""
     if pa.types.is_timestamp(kind):
-        return pa.array([None if one is None else round(one * 1e6) for one in values], pa.int64()).cast(kind)
-    if pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type):
-        return pa.array(values, pa.list_(pa.int64())).cast(kind)
-    return pa.array(values, kind)
-
-
-def _only_fields(lists: pa.Array, names: Sequence[str]) -> pa.Array:
-    """Return lists of structs with these fields alone; null becomes empty."""
-    structs = lists.flatten()
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
-    ends = pc.cumulative_sum(lengths)
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays([structs.field(n) for n in names], names))
-
-
-def _seconds(times: pa.ChunkedArray) -> list[float | None]:
-    microseconds = times.cast(_TIMESTAMP).cast(pa.int64())
-    return list(pc.divide(microseconds.cast(pa.float64()), 1e6).to_pylist())
-
-
-def _interned(values: Sequence[str]) -> list[str]:
-    """Return the values; equal strings are one object."""
-    seen: dict[str, str] = {}
-    return [seen.setdefault(value, value) for value in values]
+        values = [None if one is None else round(one * 1e6) for one in values]
+    return to_array(values, kind)

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.errors import WarehouseError
+from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables, view_sql, views
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
@@ -60,7 +61,7 @@ class WarehouseReader:
         for name, arrow_type in types.items():
             if pa.types.is_nested(arrow_type):
                 for row in rows:
-                    row[name] = _to_python(row[name], arrow_type)
+                    row[name] = to_python(row[name], arrow_type)
         return list(types), rows
 
 
@@ -112,38 +113,6 @@ def _has_job(warehouse: Location) -> bool:
 
 def _created_by_older_release(warehouse: Location, what: str) -> str:
     return f"{warehouse} was created by an older release and lacks {what}: start the job of this release first"
-
-
-def _to_python(value: Any, arrow_type: pa.DataType) -> Any:  # noqa: ANN401 - any Arrow value
-    """Return an Arrow value with its maps as dicts, at any depth."""
-    if value is None:
-        return None
-    if pa.types.is_map(arrow_type):
-        return dict(value)
-    if pa.types.is_struct(arrow_type):
-        return {field.name: _to_python(value[field.name], field.type) for field in arrow_type}
-    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_list_view(arrow_type):
-        return [_to_python(item, arrow_type.value_type) for item in value]
-    return value
-
-
-def with_plain_types(table: pa.Table) -> pa.Table:
-    """Return the table with strings and bytes instead of views of them, which pandas does not read within lists."""
-    return table.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema]))
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_binary_view(kind):
-        return pa.binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
-    return kind
 
 
 def time_literal(time: datetime) -> str:

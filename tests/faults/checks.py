@@ -11,8 +11,9 @@ from deltalake import DeltaTable
 
 from offsets_decoder import decode
 from streaming_app.groups.replay import RECORD_TYPES
+from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
-from streaming_app.tables.reader import WarehouseReader, _to_python
+from streaming_app.tables.reader import WarehouseReader
 from streaming_app.verify.verification import SystemClock, verify
 from streaming_app.verify.warehouse_tables import WarehouseTables
 from tests.faults.afresh import Rows, read_afresh
@@ -142,7 +143,7 @@ def as_stored(warehouse: Path, name: str, rows: Rows) -> Rows:
     """Return rows as they are read from a table: maps are dicts, for example."""
     schema = pa.schema(DeltaTable(warehouse / name).schema().to_arrow())
     return [
-        {column: _to_python(value, schema.field(column).type) for column, value in row.items()}
+        {column: to_python(value, schema.field(column).type) for column, value in row.items()}
         for row in pa.Table.from_pylist(rows, schema).to_pylist()
     ]
 

@@ -13,8 +13,9 @@ import pytest
 from deltalake import write_deltalake
 
 from offsets_decoder import encode
-from streaming_app.stream.newest_rows import to_rows, to_table
+from streaming_app.stream.newest_rows import to_rows
 from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables.arrow import to_table
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import WarehouseReader
 from tests.warehouses import arrow_schema, make_warehouse

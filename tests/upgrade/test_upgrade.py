@@ -15,7 +15,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.job.job_runner import run_once
-from tests.upgrade.record import ARCHIVE, TOPIC, create_topic, produce, read_parts
+from tests.upgrade.record import TOPIC, archive_of, create_topic, produce, read_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,9 +41,9 @@ EVENTS = (
 )
 
 
-def extract(directory: Path, topic: str, identity: Mapping[str, str]) -> Path:
-    """Extract the warehouse of 0.1.0 as one of this topic, which has the records that were read then."""
-    with tarfile.open(ARCHIVE) as archive:
+def extract(release: str, directory: Path, topic: str, identity: Mapping[str, str]) -> Path:
+    """Extract the warehouse of a release as one of this topic, which has the records that were read then."""
+    with tarfile.open(archive_of(release)) as archive:
         archive.extractall(directory, filter="data")
     for file in (directory / "_checkpoints").rglob("*"):
         if file.suffix == ".crc":  # of files that change here
@@ -84,7 +84,7 @@ def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
     run(reference)
     identity = json.loads((reference / "_checkpoints" / "default.topic.json").read_text("utf-8"))
     upgraded = extract(
-        tmp_path / "upgraded", topic, {name: identity[name] for name in ("cluster_id", "topic", "topic_id")}
+        "0.1.0", tmp_path / "upgraded", topic, {name: identity[name] for name in ("cluster_id", "topic", "topic_id")}
     )
     # 0.1.0 did not record when it was last at the end of the topic, so tombstones may have been missed.
     assert "reading from the beginning" in run(upgraded)[0]
@@ -98,9 +98,10 @@ def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
     )
 
 
-def test_the_archive_is_of_0_1_0_and_small() -> None:
-    with tarfile.open(ARCHIVE) as archive:
+@pytest.mark.parametrize(("release", "has_topologies"), [("0.1.0", False), ("0.2.0", True)])
+def test_the_archives_are_small_and_of_their_release(release: str, *, has_topologies: bool) -> None:
+    with tarfile.open(archive_of(release)) as archive:
         names = archive.getnames()
     assert any(name.startswith("_checkpoints/default/commits/") for name in names)
-    assert not any(name.startswith("topologies/") for name in names)  # a table of later releases
-    assert ARCHIVE.stat().st_size < 200_000
+    assert any(name.startswith("topologies/") for name in names) == has_topologies
+    assert archive_of(release).stat().st_size < 200_000

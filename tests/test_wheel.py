@@ -70,6 +70,7 @@ def test_the_wheel_installs_two_packages_and_in_them_all_definitions(wheel: Path
     definitions = {f"offsets_decoder/{path.relative_to(ROOT)}" for path in (ROOT / "schemas").glob("*/*.*")}
     assert definitions
     assert definitions - set(names) == set()
+    assert {"offsets_decoder/py.typed", "streaming_app/py.typed"} <= set(names)  # PEP 561: users' mypy reads the types
 
 
 @pytest.mark.slow

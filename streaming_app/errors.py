@@ -5,6 +5,8 @@ Errors of a single package (a location that cannot be parsed, a sink that fails)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class UserError(Exception):
     """An error that the user can fix. The command line prints its text as one line and exits with 1."""
@@ -34,8 +36,25 @@ class SetupError(UserError):
     """Something that a broker or Spark needs is missing on this machine: Java, a jar, a free port."""
 
 
+class ConfigError(UserError):
+    """An invalid file or variable; each of `lines` names one key and what its value must be."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
+
+
+class FlagError(ConfigError):
+    """An invalid value of a flag, which is wrong usage of the command."""
+
+
 class WarehouseError(UserError):
     """The tables cannot be read."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why something failed: of an error of the operating system what that says, without its number and file."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def java_error_message(error: Exception) -> str:

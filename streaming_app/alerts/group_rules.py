@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from streaming_app.alerts.alert import CRITICAL, Finding
-from streaming_app.alerts.durations import format_duration
 from streaming_app.alerts.history import EMPTY, NO_HISTORY, GroupHistory, StateChange, empty_spells
 from streaming_app.alerts.outages import Outage, current_outage
 from streaming_app.alerts.rule import (
@@ -24,6 +23,7 @@ from streaming_app.alerts.rule import (
     to_iso,
 )
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.text import format_duration
 
 _OBSERVED_AT_LEAST = timedelta(days=1)  # before it is known whether a group is empty regularly
 _OFTEN_EMPTY = 0.25  # of the time

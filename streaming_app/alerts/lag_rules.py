@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from streaming_app.alerts.alert import CRITICAL, AlertKey, Finding
-from streaming_app.alerts.durations import format_duration
 from streaming_app.alerts.history import NO_HISTORY, GroupHistory, empty_spells
 from streaming_app.alerts.lag_texts import (
     IN_SUMMARY,
@@ -35,6 +34,7 @@ from streaming_app.alerts.rule import (
 )
 from streaming_app.lag.group_lag import NO_PROGRESS, SLOW, GroupLag
 from streaming_app.lag.status import LOST, RECREATED, REWOUND, UNOWNED
+from streaming_app.text import format_duration
 
 _LAG_HIGH = "StreamsGroupLagHigh"
 _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit

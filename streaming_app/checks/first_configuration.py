@@ -11,9 +11,9 @@ from typing import NamedTuple
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming_app.checks.result import FAILED, OK, WARNING, Result
-from streaming_app.escapes import escape
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.security import security_settings
+from streaming_app.text import escape
 
 _PLUGIN_CLASS = "group.streams.topology.description.plugin.class"
 _GROUPS_NAMED = 10

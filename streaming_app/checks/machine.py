@@ -14,7 +14,7 @@ from streaming_app.checks.result import Result, failed, ok, warning
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.java import find_java, java_version
-from streaming_app.metrics.settings import split_address
+from streaming_app.text import split_address
 
 _GIB = 1 << 30
 _DRIVER_MEMORY, _DEFAULT_HEAP = "spark.driver.memory", "2g"

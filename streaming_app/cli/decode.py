@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import click
 
 from streaming_app.cli.options import dialect_option, handle_errors
-from streaming_app.escapes import escape_json
+from streaming_app.text import escape_json
 
 
 class _TextFile(click.File):

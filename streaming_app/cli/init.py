@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from streaming_app.cli.options import broker_options, handle_errors, require_server
-from streaming_app.escapes import escape
+from streaming_app.text import escape
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import Command, handle_errors
-from streaming_app.escapes import escape
+from streaming_app.text import escape
 
 if TYPE_CHECKING:
     from streaming_app.jvm.jar_sets import JarSet

@@ -12,10 +12,9 @@ from click.core import ParameterSource
 
 from streaming_app.config import defaults, environment
 from streaming_app.errors import UserError
-from streaming_app.escapes import escape
-from streaming_app.names import is_name
 from streaming_app.process_exit import abandon_threads
 from streaming_app.tables.location import Location
+from streaming_app.text import escape, is_name
 
 if TYPE_CHECKING:
     from streaming_app.config.load import LoadedConfig
@@ -255,8 +254,8 @@ def _load(
     file: Path | None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None
 ) -> LoadedConfig:
     """Load the effective configuration. Exits with 2 if a flag is invalid, with 1 if the file or a variable is."""
-    from streaming_app.config.errors import ConfigError, FlagError  # noqa: PLC0415 - not loaded by --help
     from streaming_app.config.load import load, typo_suggestions  # noqa: PLC0415
+    from streaming_app.errors import ConfigError, FlagError  # noqa: PLC0415 - not loaded by --help
 
     for variable, suggestion in typo_suggestions():
         click.echo(escape(f"Warning: {variable} is not a known variable; did you mean {suggestion}?"), err=True)

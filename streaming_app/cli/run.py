@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import handle_errors, job_options, require_server
-from streaming_app.escapes import escape
+from streaming_app.text import escape
 
 if TYPE_CHECKING:
     from streaming_app.config.load import LoadedConfig

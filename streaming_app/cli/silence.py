@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
-from streaming_app.escapes import escape
 from streaming_app.tables.location import Location
+from streaming_app.text import escape
 
 if TYPE_CHECKING:
     from streaming_app.notify.silences import Silence

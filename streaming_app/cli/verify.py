@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import broker_options, handle_errors, warehouse_options
-from streaming_app.escapes import escape
 from streaming_app.tables.location import Location
+from streaming_app.text import escape
 
 if TYPE_CHECKING:
     from streaming_app.verify.verification import Report

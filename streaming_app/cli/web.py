@@ -9,6 +9,7 @@ import click
 
 from streaming_app.cli.options import config_sections, handle_errors, optional_broker_options, warehouse_options
 from streaming_app.tables.location import Location
+from streaming_app.text import split_address
 
 if TYPE_CHECKING:
     from streaming_app.page.config import PageConfig
@@ -52,13 +53,13 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     """
     from streaming_app.kafka.security import SecurityError  # noqa: PLC0415 - not loaded by --help
     from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415
-    from streaming_app.page.config import PageConfig, check_base_path, check_listen  # noqa: PLC0415
+    from streaming_app.page.config import PageConfig, check_base_path  # noqa: PLC0415
     from streaming_app.page.server import serve  # noqa: PLC0415
     from streaming_app.page.settings import PageSettings  # noqa: PLC0415
 
     page = page or PageConfig()
     try:
-        check_listen(listen)
+        split_address(listen)
         path = page.base_path if base_path is None else check_base_path(base_path)
     except ValueError as error:
         raise click.UsageError(str(error)) from None

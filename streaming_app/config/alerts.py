@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from streaming_app.alerts.alert import CRITICAL, INFO, WARNING
 from streaming_app.alerts.description_support import DescriptionMode
-from streaming_app.alerts.durations import Duration, PositiveDuration, Regex
 from streaming_app.alerts.evaluate import (
     RULES,
     RULES_FOR_COPIES,
@@ -29,13 +28,10 @@ from streaming_app.alerts.evaluate import (
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.rule import RuleSettings
 from streaming_app.notify.notification_queue import Grouping
+from streaming_app.section import Duration, PositiveDuration, Regex, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]
 _CACHED_GROUPS = 1 << 18
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def _make_model(rule: AnyRule, *, partial: bool) -> type[BaseModel]:
@@ -52,13 +48,13 @@ def _make_model(rule: AnyRule, *, partial: bool) -> type[BaseModel]:
         name: (kind | None if partial else kind, Field(None if partial else default, alias=name.rstrip("_")))
         for name, (kind, default) in fields.items()
     }
-    return create_model(rule.name, __base__=_Section, **definitions)
+    return create_model(rule.name, __base__=Section, **definitions)
 
 
 def _make_sections(name: str, rules: Iterable[AnyRule], *, partial: bool) -> type[BaseModel]:
     models = {rule.name: _make_model(rule, partial=partial) for rule in rules}
     fields: dict[str, Any] = {name: (model, model()) for name, model in models.items()}
-    return create_model(name, __base__=_Section, **fields)
+    return create_model(name, __base__=Section, **fields)
 
 
 if TYPE_CHECKING:
@@ -73,7 +69,7 @@ else:
     )
 
 
-class Override(_Section):
+class Override(Section):
     """Different settings for the groups whose whole id matches."""
 
     groups: Regex
@@ -84,8 +80,8 @@ def _as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
     return [given] if isinstance(given, str) else given
 
 
-class AlertSettings(_Section):
-    """The keys below `alerts:`; durations are seconds, or text such as `90s`, `5m`, `1h30m`."""
+class AlertSettings(Section):
+    """The keys below `alerts:`."""
 
     interval: PositiveDuration = 5.0
     """Time between two evaluations."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from streaming_app.config.errors import ConfigError
+from streaming_app.errors import ConfigError
 
 PREFIX = "STREAMS_GROUPS_"
 NESTED = "__"

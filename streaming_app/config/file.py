@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from streaming_app.config.errors import ConfigError
 from streaming_app.config.key_path import KeyPath, format_path
+from streaming_app.errors import ConfigError
 
 REDACTED = "**********"
 """Printed instead of a secret, as by pydantic."""

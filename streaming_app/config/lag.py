@@ -6,18 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from streaming_app.alerts.durations import PositiveDuration, RegexText
-from streaming_app.config import defaults
+from streaming_app.section import Days, PositiveDuration, RegexText, Section
 
 _Offsets = Annotated[int, Field(ge=0)]
 
 
-class LagSettings(BaseModel):
-    """The section `lag`; durations are seconds, or text such as `90s`, `5m`, `1h30m`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+class LagSettings(Section):
+    """The section `lag`."""
 
     enabled: bool = True
     """Whether the job asks the brokers for the ends of the logs, and writes the lag."""
@@ -25,7 +22,7 @@ class LagSettings(BaseModel):
     """Time between two passes."""
     history_interval: PositiveDuration = 60.0
     """Minimum time between two rows of `lag_history` for a partition."""
-    history_days: Annotated[float, Field(gt=0, le=defaults.MAX_RETENTION_DAYS, allow_inf_nan=False)] = 7.0
+    history_days: Days = 7.0
     """How many days `lag_history` is kept."""
     allowed: _Offsets = 0
     """A lag of at most so many offsets is OK."""

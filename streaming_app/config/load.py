@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from streaming_app.config import environment
 from streaming_app.config.error_messages import format_error
-from streaming_app.config.errors import ConfigError, FlagError
 from streaming_app.config.file import ResolvedValues, read_yaml, resolve_references
 from streaming_app.config.key_path import KeyPath, format_path, keys_at, lookup
 from streaming_app.config.settings import Settings
+from streaming_app.errors import ConfigError, FlagError
 
 FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
 

@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.lag import LagSettings
 from streaming_app.metrics.settings import MetricsSettings
-from streaming_app.names import check_name
 from streaming_app.notify.settings import SinkList
 from streaming_app.page.config import PageConfig
+from streaming_app.section import Days, Duration, Section
 from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location
+from streaming_app.text import check_name
 from streaming_app.verify.settings import SelfCheckSettings, TaskCopiesSettings
 
 _ADDRESS = re.compile(r"(?:[^\s,:]+|\[[^\s,\]]+\]):(?P<port>\d{1,5})")
@@ -61,10 +62,8 @@ BootstrapServer = Annotated[str, AfterValidator(_check_addresses)]
 WarehouseLocation = Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)]
 
 
-class Settings(BaseModel):
+class Settings(Section):
     """The settings that a YAML file, the environment and flags may set; the fields are the keys of the file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     bootstrap_server: BootstrapServer | None = None
     command_config: Path | None = None
@@ -74,12 +73,9 @@ class Settings(BaseModel):
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC
     dialect: Annotated[str, AfterValidator(_check_dialect)] = defaults.DIALECT
-    trigger: Annotated[float, Field(ge=0, allow_inf_nan=False)] = defaults.TRIGGER_SECONDS
-    """Seconds."""
+    trigger: Duration = defaults.TRIGGER_SECONDS
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
-    retention_days: Annotated[float, Field(gt=0, le=defaults.MAX_RETENTION_DAYS, allow_inf_nan=False)] = (
-        defaults.RETENTION_DAYS
-    )
+    retention_days: Days = defaults.RETENTION_DAYS
     conf: Annotated[Mapping[str, str], BeforeValidator(_to_text)] = {}
     """Spark settings."""
     alerts: AlertSettings = AlertSettings()

@@ -13,7 +13,7 @@ import yaml
 from streaming_app.config.file import REDACTED
 from streaming_app.config.key_path import KeyPath
 from streaming_app.config.load import DEFAULT, FILE, LoadedConfig
-from streaming_app.escapes import escape_json
+from streaming_app.text import escape_json
 
 # The same as Spark's spark.redaction.regex, which redacts its web pages.
 _SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_app.escapes import escape
 from streaming_app.groups.partition import hash_code
+from streaming_app.text import escape
 
 Node = Mapping[str, Any]
 Neighbours = Mapping[str, "_JavaTreeSet"]

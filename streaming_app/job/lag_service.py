@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from kafka.errors import KafkaError
 
 from streaming_app.errors import UserError, WarehouseError
-from streaming_app.escapes import escape
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.kafka.admin import Admin
 from streaming_app.kafka.security import security_settings
@@ -25,6 +24,7 @@ from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.lag_metrics import LagStatus
 from streaming_app.tables.lag_store import LagStore
+from streaming_app.text import escape
 from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
 
 if TYPE_CHECKING:

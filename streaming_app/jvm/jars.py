@@ -23,8 +23,8 @@ from filelock import FileLock
 from typing_extensions import Self
 
 from streaming_app.errors import SetupError
-from streaming_app.escapes import escape
 from streaming_app.jvm.java import find_java
+from streaming_app.text import escape
 
 SCALA = "2.13"
 KAFKA_VERSION = "4.4.0"

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import javaproperties
 
 from streaming_app.errors import JobError, java_error_message
-from streaming_app.escapes import escape_lines
 from streaming_app.jvm.class_archive import archive_option
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.java import last_line
 from streaming_app.jvm.spark_installation import spark_java_home, use_spark_home
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, working_directory
+from streaming_app.text import escape_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
-from streaming_app.alerts.durations import Duration
 from streaming_app.notify.http_post import AuthSettings, check_url, post, split_url
 from streaming_app.notify.message import dump_json, format_utc, format_value, shorten
 from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.section import Duration
 
 _RESENDS_AHEAD = 4  # as Prometheus does
 _BATCH_SIZE = 200

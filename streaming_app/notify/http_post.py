@@ -28,10 +28,10 @@ from urllib3.exceptions import (
 )
 from urllib3.util import Url, parse_url
 
-from streaming_app.alerts.durations import Duration
 from streaming_app.notify.deadline import Deadline
 from streaming_app.notify.sink import SinkError, check_setting
 from streaming_app.notify.tls import TlsSettings, tls_error
+from streaming_app.section import Duration
 
 _HTTP_PORT, _HTTPS_PORT = 80, 443
 _MAX_ERROR_BYTES = 1000  # how much of an error response is read for its reason

@@ -15,12 +15,12 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
-from streaming_app.escapes import is_visible
 from streaming_app.notify.daily_summary import DailySummary, format_summary_title
 from streaming_app.notify.grouped import AlertGroup, format_names, format_subject
 from streaming_app.notify.message import dump_json, format_utc, format_value, shorten
 from streaming_app.notify.sink import SinkError, TextSettings, TextSink
 from streaming_app.notify.webhook import VERSION, payload
+from streaming_app.text import is_visible
 
 _MAX_VALUE, _MAX_LINE = 2_000, 12_000  # characters; container runtimes split lines at 16 kB
 _LEVELS = {CRITICAL: logging.CRITICAL, WARNING: logging.WARNING}

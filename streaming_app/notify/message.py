@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 
 from streaming_app.alerts.alert import RESOLVED, Alert
-from streaming_app.escapes import escape
+from streaming_app.text import escape
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from streaming_app.alerts.cluster_rules import CLUSTER_RULES
 from streaming_app.alerts.copies_rules import COPIES_RULES
 from streaming_app.alerts.description_rules import DESCRIPTION_RULES
-from streaming_app.alerts.durations import format_duration
 from streaming_app.alerts.evaluate import AnyRule
 from streaming_app.alerts.group_rules import GROUP_RULES
 from streaming_app.alerts.job_rules import JOB_RULES
@@ -25,6 +24,7 @@ from streaming_app.alerts.rebalance_rules import REBALANCE_RULES
 from streaming_app.alerts.self_check_rules import SELF_CHECK_RULES
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
 from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
+from streaming_app.text import format_duration
 
 PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
 

@@ -18,10 +18,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.alerts.durations import Regex, format_duration, parse_duration
 from streaming_app.errors import WarehouseError
+from streaming_app.section import Regex
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
+from streaming_app.text import format_duration, parse_duration
 
 MAX_SECONDS = 30 * 86_400.0
 _MAX_COMMENT, _MAX_REGEX = 500, 1_000  # characters

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import FIRING, Alert
-from streaming_app.names import check_name
 from streaming_app.notify.daily_summary import DailySummary, TimeOfDay
 from streaming_app.notify.grouped import AlertGroup
+from streaming_app.section import Section
+from streaming_app.text import check_name
 
 _MAX_LINK = 2000  # characters; longer ones are not accepted everywhere
 
@@ -70,10 +71,8 @@ class TextSink(Sink):
         """Send the daily summary, and return once the receiver has it. Raises SinkError."""
 
 
-class BaseSettings(BaseModel):
+class BaseSettings(Section):
     """The settings that every sink has."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     secrets: ClassVar[tuple[str, ...]] = ()
     """Fields that contain a secret; each may be given in a file instead, under the same name and `_file`."""

@@ -26,7 +26,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError
-from streaming_app.escapes import escape
 from streaming_app.page.access import AccessMiddleware
 from streaming_app.page.broker_description import Descriptions
 from streaming_app.page.description import Described, description_graph
@@ -43,6 +42,7 @@ from streaming_app.page.source import SnapshotSource, utc_now
 from streaming_app.page.topology_map import topology_map
 from streaming_app.page.window import Window, parse_window
 from streaming_app.page.words import group_query
+from streaming_app.text import escape
 
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # for so long the ages in a page may be old; the browser counts on by itself

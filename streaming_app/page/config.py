@@ -7,19 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from streaming_app.alerts.durations import RegexText
-from streaming_app.metrics.settings import split_address
+from streaming_app.section import Address, RegexText, Section
 
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 _LABEL = r"[A-Za-z_][A-Za-z0-9_.-]{0,62}"
-
-
-def check_listen(text: str) -> str:
-    """Return the address. Raises ValueError if it is not `HOST:PORT`."""
-    split_address(text)
-    return text
 
 
 def check_base_path(text: str) -> str:
@@ -32,15 +25,12 @@ def check_base_path(text: str) -> str:
 
 _Name = Annotated[str, Field(pattern=f"^{_LABEL}$")]
 _Value = Annotated[str, Field(min_length=1, max_length=63)]
-LabelRules = Mapping[_Name, Mapping[_Value, RegexText]]
 
 
-class PageConfig(BaseModel):
+class PageConfig(Section):
     """The section `page`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    listen: Annotated[str, AfterValidator(check_listen)] | None = None
+    listen: Address | None = None
     """Where the job serves the page: `HOST:PORT`; None: it does not. `web` has its own flag."""
     base_path: Annotated[str, AfterValidator(check_base_path)] = ""
     """The path of the page, for a proxy that passes paths on as they are."""
@@ -48,5 +38,5 @@ class PageConfig(BaseModel):
     """Names under which the page is reached, in addition to `localhost` and every IP address."""
     auth_file: Path | None = None
     """Who may read it: lines `USER:PASSWORD` or `Bearer TOKEN`; None: everybody who reaches the address."""
-    labels: LabelRules = {}
+    labels: Mapping[_Name, Mapping[_Value, RegexText]] = {}
     """Labels of groups: by name and value, the regular expression that the whole group id matches."""

@@ -11,13 +11,13 @@ from typing import Any
 
 import uvicorn
 
-from streaming_app.metrics.settings import split_address
 from streaming_app.page.app import Page
 from streaming_app.page.broker_description import broker_descriptions
 from streaming_app.page.labels import Labels
 from streaming_app.page.settings import PageError, PageSettings
 from streaming_app.page.source import SnapshotSource
 from streaming_app.tables.location import Location
+from streaming_app.text import split_address
 
 _BACKLOG = 128
 _MAX_HEADER_BYTES = 16_384

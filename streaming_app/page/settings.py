@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaming_app.errors import UserError
-from streaming_app.metrics.settings import split_address
 from streaming_app.page.access import AccessPolicy, Credentials, is_loopback
 from streaming_app.page.config import PageConfig
+from streaming_app.text import split_address
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 

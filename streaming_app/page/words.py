@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from streaming_app.escapes import escape
+from streaming_app.text import escape
 
 _MAX_SHOWN = 96  # characters of a name in a table
 _TAIL = 16

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming_app.escapes import escape, escape_json
+from streaming_app.text import escape, escape_json
 
 Rows = Sequence[Mapping[str, Any]]
 _NULL = "-"

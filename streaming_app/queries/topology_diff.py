@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from streaming_app.alerts.durations import parse_duration
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.topology import Change, changes_between, topology_hash
 from streaming_app.queries import output
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.text import parse_duration
 
 
 @dataclass(frozen=True)

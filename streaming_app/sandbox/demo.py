@@ -17,12 +17,12 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.job_config import JobConfig
 from streaming_app.job.run import run
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.names import MAX_CHARACTERS
 from streaming_app.queries.output import terminal_table
 from streaming_app.sandbox.container import select_broker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.text import MAX_NAME_CHARACTERS
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -78,7 +78,7 @@ def run_demo(
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_demo_groups(client, progress)
                 is_used = bool((warehouse / "_checkpoints" / cluster).names())
-                name = f"{cluster[: MAX_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
+                name = f"{cluster[: MAX_NAME_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
                 if is_used:
                     progress(f"{warehouse} has a cluster {cluster!r} already: this one is {name!r}")
                 config = JobConfig(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
-from streaming_app.alerts.durations import PositiveDuration
+from streaming_app.section import PositiveDuration, Section
 
 
-class SelfCheckSettings(BaseModel):
-    """The section `self_check`; durations are seconds, or text such as `90s`, `5m`, `1h30m`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+class SelfCheckSettings(Section):
+    """The section `self_check`."""
 
     enabled: bool = True
     """Whether the running job compares its tables with the brokers; never with `--once`."""
@@ -18,10 +14,8 @@ class SelfCheckSettings(BaseModel):
     """Time between two comparisons of all groups; one also follows each start, once the job has caught up."""
 
 
-class TaskCopiesSettings(BaseModel):
+class TaskCopiesSettings(Section):
     """The section `task_copies`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     enabled: bool = True
     """Whether the running job asks the brokers for the copies of tasks; never with `--once`."""

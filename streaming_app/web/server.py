@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from streaming_app.errors import JobError
-from streaming_app.metrics.settings import split_address
+from streaming_app.text import split_address
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

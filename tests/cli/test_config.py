@@ -111,7 +111,7 @@ def test_check_prints_each_error_or_that_there_are_none(file: Path) -> None:
     assert (invalid.exit_code, invalid.stdout) == (1, "")
     assert sorted(invalid.stderr.splitlines()) == [
         f"Error: {file}: topik: is not a known key; did you mean topic?",
-        f'Error: {file}: trigger: must be a number, not "soon"',
+        f'Error: {file}: trigger: must be seconds, or a duration such as 90s, 5m or 1h30m, not "soon"',
     ]
 
 

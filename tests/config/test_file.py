@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.config.errors import ConfigError
 from streaming_app.config.file import read_yaml, resolve_references
 from streaming_app.config.load import load
+from streaming_app.errors import ConfigError
 
 
 @pytest.fixture

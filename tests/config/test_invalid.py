@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.config.errors import ConfigError, FlagError
 from streaming_app.config.load import load, typo_suggestions
+from streaming_app.errors import ConfigError, FlagError
 
 NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or "..", no ".json" or ".new" at the end)'
 
@@ -49,10 +49,10 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
             "alerts: {groups: '[a'}",
             ['alerts.groups: is not a valid regular expression: unterminated character set at position 0 of "[a"']
         ),
-        ("trigger: soon", ['trigger: must be a number, not "soon"']),
-        ("trigger: -1", ['trigger: must be greater than or equal to 0, not "-1"']),
-        ("trigger: .nan", ['trigger: must be a finite number, not "nan"']),
-        ("retention_days: .inf", ['retention_days: must be a finite number, not "inf"']),
+        ("trigger: soon", ['trigger: must be seconds, or a duration such as 90s, 5m or 1h30m, not "soon"']),
+        ("trigger: -1", ['trigger: must not be negative, not "-1"']),
+        ("trigger: .nan", ['trigger: must be seconds, or a duration such as 90s, 5m or 1h30m, not "nan"']),
+        ("retention_days: .inf", ['retention_days: must be at most 36500d, not "inf"']),
         ("max_offsets_per_trigger: 1.5", ['max_offsets_per_trigger: must be a whole number, not "1.5"']),
         ("cluster: 7", ['cluster: must be text; write it in quotes, not "7"']),
         ("cluster: a/b", [f'cluster: {NAME_FORM}, not "a/b"']),
@@ -95,7 +95,7 @@ def test_each_invalid_key_is_a_line_that_names_the_file_and_the_key(
 @pytest.mark.parametrize(
     ("variable", "value", "line"),
     [
-        ("TRIGGER", "soon", 'trigger: must be a number, not "soon"'),
+        ("TRIGGER", "soon", 'trigger: must be seconds, or a duration such as 90s, 5m or 1h30m, not "soon"'),
         (
             "ALERTS__RULES__STREAMSGROUPNOTREADY__SEVERITY",
             "loud",

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from streaming_app.config import show
-from streaming_app.config.errors import ConfigError
 from streaming_app.config.load import DEFAULT, ENVIRONMENT, FILE, FLAG, load
 from streaming_app.config.settings import Settings
+from streaming_app.errors import ConfigError
 
 SECRET = "hunter2"  # noqa: S105 - not a real one
 

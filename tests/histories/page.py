@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-from streaming_app.alerts.durations import format_duration
+from streaming_app.text import format_duration
 from tests.histories.bed import Outcome, run
 from tests.histories.history import DAY, History
 from tests.histories.incidents import INCIDENTS

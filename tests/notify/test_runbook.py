@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from offsets_decoder import encode
-from streaming_app.alerts.durations import format_duration, parse_duration
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.alerts.rule import GROUP_ID
 from streaming_app.config.alerts import AlertSettings
@@ -117,12 +116,6 @@ def test_the_table_of_description_statuses_agrees_with_the_code() -> None:
     assert len(rows) == len(epochs) == len(DESCRIPTION_STATUS_RULES)
     for row, (when, values) in zip(rows, epochs.items(), strict=True):
         assert row.startswith(f"| {description_status(*values)} | {when}")
-
-
-@pytest.mark.parametrize("duration", [0, 0.25, 5, 90, 300, 5400, 86_400, 691_200])
-def test_durations_are_formatted_as_they_are_parsed(duration: float) -> None:
-    assert parse_duration(format_duration(duration)) == duration
-    assert format_duration(691_200) == "8d"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,74 @@
+"""What the sections of the configuration are made of: their base class, and the types of their values.
+
+A section is in the module `settings` of its room; `config` puts them together. A value that several sections have, such
+as a duration or an address, has its type here; a value of one room has it there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+from streaming_app.text import DAY, parse_duration, split_address
+
+_MAX_DAYS = 36_500
+
+
+class Section(BaseModel):
+    """A section: its values do not change, a key that it does not have is an error, and no error shows a secret.
+
+    Durations are seconds, or text such as `90s`, `5m`, `1h30m` or `PT5M`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+def _positive(value: float) -> float:
+    if not value:
+        raise ValueError("must be more than 0")
+    return value
+
+
+def _parse_days(given: Any) -> float:  # noqa: ANN401 - any YAML value
+    return parse_duration(given, _MAX_DAYS * DAY, unit=DAY) / DAY
+
+
+def _compile(given: Any) -> re.Pattern[str]:  # noqa: ANN401 - any YAML value
+    if isinstance(given, re.Pattern):
+        return given
+    if not isinstance(given, str):
+        raise ValueError(f'must be a regular expression, in quotes, not "{given}"')  # noqa: TRY004 - pydantic's way
+    try:
+        return re.compile(given)
+    except re.error as error:
+        raise ValueError(f'is not a valid regular expression: {error} of "{given}"') from None
+
+
+def _check_regex(text: str) -> str:
+    _compile(text)
+    return text
+
+
+def _check_address(text: str) -> str:
+    split_address(text)
+    return text
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+"""In seconds; given as a number of them, or as text such as `90s`, `5m`, `1h30m` or `PT5M`."""
+
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+
+Days = Annotated[float, BeforeValidator(_parse_days), AfterValidator(_positive)]
+"""In days; given as a number of them, or as text such as `12h`, `30d` or `P30D`."""
+
+Regex = Annotated[re.Pattern[str], BeforeValidator(_compile)]
+"""A Python regular expression; its users match the whole text with it, as Prometheus does."""
+
+RegexText = Annotated[str, AfterValidator(_check_regex)]
+"""The same, kept as its text: for settings that are shown or passed on as they were given."""
+
+Address = Annotated[str, AfterValidator(_check_address)]
+"""Where to listen: `HOST:PORT` or `[::]:PORT`."""

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.sandbox import jvm_command
-
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Settings of a session. Jobs that tests start as commands compile, as those of users do."""
@@ -31,7 +29,9 @@ def start_jvms_fast(broker_archive: Path | None) -> None:
     for name in VARIABLES:
         os.environ.setdefault(name, FAST)
     if broker_archive:
-        jvm_command._FLAGS += (f"-XX:SharedArchiveFile={broker_archive}",)
+        from streaming_app.sandbox import broker  # noqa: PLC0415 - kafka-python warns when it is imported, see conftest
+
+        broker.JVM_OPTIONS += (f"-XX:SharedArchiveFile={broker_archive}",)
 
 
 def start_jvms_as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,7 @@ import pytest
 from streaming_app import query
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 
 ROOT = Path(__file__).parents[1]
 RECORD = (

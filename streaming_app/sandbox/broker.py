@@ -1,5 +1,11 @@
-"""A real Apache Kafka broker in KRaft mode, from jars, on loopback, for the demo and the tests."""
+"""A real Apache Kafka broker in KRaft mode, from jars, on loopback, for the demo and the tests.
 
+With what the broker in a container shares: its configuration, one small node with fast responses and long session
+timeouts, and the wait until it answers.
+"""
+
+import os
+import socket
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -9,20 +15,91 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import javaproperties
+from kafka.errors import KafkaError
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars
 from streaming_app.jvm.jars import KAFKA_VERSION
-from streaming_app.jvm.java import last_line
-from streaming_app.sandbox.broker_config import broker_configuration
-from streaming_app.sandbox.jvm_command import jvm_command
-from streaming_app.sandbox.managed_process import ManagedProcess
-from streaming_app.sandbox.process import Process
-from streaming_app.sandbox.readiness_wait import HOST, BrokerTimeoutError, reserve_port, wait_until_ready
+from streaming_app.jvm.java import find_java, last_line
+from streaming_app.kafka.admin import Admin
+from streaming_app.sandbox.process import HOST, ManagedProcess, Process, reserve_port
 
 START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
+_REQUEST_MS = 5000
 _ERROR_WORDS = ("Exception", "ERROR", "FATAL", "Error:")
+
+NODE_ID = 1
+_PLUGIN_CLASS = "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
+_FIRST_RELEASE_WITH_DESCRIPTIONS = (4, 4)
+
+_CONFIGURATION = {
+    "process.roles": "broker,controller",
+    "node.id": str(NODE_ID),
+    "controller.listener.names": "CONTROLLER",
+    # One node has no second replica, and fewer partitions are created faster.
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "auto.create.topics.enable": "false",  # a source topic that is missing must stay missing
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "50",
+    "group.streams.assignment.interval.ms": "0",
+    # Tests and the demo decide when their members send heartbeats, which may be less often than every five seconds.
+    "group.streams.session.timeout.ms": "300000",
+    "group.streams.max.session.timeout.ms": "3600000",
+    "group.streams.heartbeat.interval.ms": "5000",
+    "group.consumer.session.timeout.ms": "300000",
+    "group.consumer.max.session.timeout.ms": "300000",
+    "group.share.session.timeout.ms": "300000",
+    "group.share.max.session.timeout.ms": "300000",
+    # The demo keeps groups in transient states by group configs that no production broker would allow.
+    "group.streams.max.assignment.interval.ms": "86400000",
+    # A broker restarted after a crash waits until its previous session has timed out; the default is nine seconds.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+_EARLY_ACCESS = {  # before 4.4, streams groups or the newest versions of their requests had to be enabled
+    "group.coordinator.rebalance.protocols": "classic,consumer,streams",
+    "unstable.api.versions.enable": "true",
+    "unstable.feature.versions.enable": "true",
+}
+JVM_OPTIONS: tuple[str, ...] = (
+    "-Xmx512m",
+    "-Xms128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+    "-Dlog4j2.disableJmx=true",
+)
+"""A small heap, and only the first JIT tier: a short startup matters more than peak throughput."""
+_LOG4J = """\
+status = error
+appender.stdout.type = Console
+appender.stdout.name = stdout
+appender.stdout.layout.type = PatternLayout
+appender.stdout.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = info
+rootLogger.appenderRef.stdout.ref = stdout
+logger.state.name = state.change.logger
+logger.state.level = warn
+logger.config.name = org.apache.kafka.common.config.AbstractConfig
+logger.config.level = warn
+"""
+
+
+class BrokerTimeoutError(Exception):
+    """The broker did not answer in time, or answered for another cluster."""
 
 
 class SecureListeners(NamedTuple):
@@ -180,3 +257,81 @@ class LocalBroker(ManagedProcess):
 def _new_cluster_id() -> str:
     """Return an id in the form of Kafka's Uuid, without dashes: tools would take a leading one for an option."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
+def broker_configuration(
+    version: str,
+    *,
+    listeners: Mapping[str, str],
+    advertised: str,
+    properties: Mapping[str, str],
+    protocols: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Return the whole configuration of one node.
+
+    `listeners` gives `host:port` by listener: PLAINTEXT, CONTROLLER, and those in `protocols`, each with its security
+    protocol. `advertised` is the advertised `host:port` of PLAINTEXT; the other listeners advertise their own.
+    `properties` override everything.
+    """
+    advertised_listeners = {"PLAINTEXT": advertised, **{name: listeners[name] for name in protocols}}
+    protocol_map = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **protocols}
+    release = tuple(int(part) for part in version.split(".")[:2])
+    has_descriptions = release >= _FIRST_RELEASE_WITH_DESCRIPTIONS
+    return {
+        **_CONFIGURATION,
+        **({"group.streams.topology.description.plugin.class": _PLUGIN_CLASS} if has_descriptions else _EARLY_ACCESS),
+        "listeners": _format_listeners(listeners),
+        "advertised.listeners": _format_listeners(advertised_listeners),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocol_map.items()),
+        "controller.quorum.voters": f"{NODE_ID}@{listeners['CONTROLLER']}",
+        **properties,
+    }
+
+
+def _format_listeners(listeners: Mapping[str, str]) -> str:
+    return ",".join(f"{name}://{address}" for name, address in listeners.items())
+
+
+def jvm_command(directory: Path, class_path: Sequence[Path]) -> list[str | Path]:
+    """Return the java command for one of Kafka's programs, without its class, and write its log settings into `directory`.
+
+    Raises SetupError if there is no Java.
+    """
+    settings = directory / "log4j2.properties"
+    settings.write_text(_LOG4J, encoding="utf-8")
+    command: list[str | Path] = [find_java(), *JVM_OPTIONS, f"-Dlog4j2.configurationFile={settings}"]
+    return [*command, "-cp", os.pathsep.join(map(str, class_path))]
+
+
+def wait_until_ready(port: int, cluster_id: str | None, seconds: float, check: Callable[[], None]) -> None:
+    """Wait until the broker on this port answers for this cluster (None: for any), as it does once it is unfenced.
+
+    `check` is called before every attempt and may raise to end the wait. Raises BrokerTimeoutError.
+    """
+    try:
+        for attempt in Retrying(
+            retry=retry_if_exception_type((OSError, KafkaError, BrokerTimeoutError)),
+            stop=stop_after_delay(seconds),
+            wait=wait_fixed(0.1),
+        ):
+            with attempt:
+                check()
+                _describe_cluster(port, cluster_id)
+    except RetryError:
+        raise BrokerTimeoutError from None
+
+
+def _describe_cluster(port: int, cluster_id: str | None) -> None:
+    socket.create_connection((HOST, port), timeout=1).close()  # fails silently, where a Kafka client would log an error
+    admin = Admin(
+        bootstrap_servers=f"{HOST}:{port}",
+        request_timeout_ms=_REQUEST_MS,
+        bootstrap_timeout_ms=_REQUEST_MS,
+        reconnect_backoff_max_ms=200,  # a broker that is still fenced answers, but lists no broker
+    )
+    try:
+        actual_id = admin.describe_cluster()["cluster_id"]
+    finally:
+        admin.close()
+    if cluster_id and actual_id != cluster_id:
+        raise BrokerTimeoutError

@@ -14,10 +14,14 @@ from typing_extensions import Self
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jars import KAFKA_VERSION
-from streaming_app.sandbox.broker import START_SECONDS, LocalBroker
-from streaming_app.sandbox.broker_config import broker_configuration
-from streaming_app.sandbox.managed_process import Startable
-from streaming_app.sandbox.readiness_wait import HOST, BrokerTimeoutError, reserve_port, wait_until_ready
+from streaming_app.sandbox.broker import (
+    START_SECONDS,
+    BrokerTimeoutError,
+    LocalBroker,
+    broker_configuration,
+    wait_until_ready,
+)
+from streaming_app.sandbox.process import HOST, Startable, reserve_port
 
 BROKER_VARIABLE = "STREAMS_GROUPS_BROKER"
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093

@@ -1,17 +1,28 @@
-"""A child process that never outlives its parent: the only way in which this package starts servers."""
+"""Child processes that never outlive their parent: the only way in which this package starts servers.
+
+Also the base classes of what is started and stopped, and the ports that servers listen on.
+"""
+
+from __future__ import annotations
 
 import atexit
 import contextlib
 import os
+import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
+
+from typing_extensions import Self
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm.java import last_line
 from streaming_app.sandbox import watchdog
 
+HOST = "127.0.0.1"
 _MARGIN_SECONDS = 10.0  # what the watchdog itself may take in addition to the grace period
 
 
@@ -69,3 +80,54 @@ class Process:
             self.kill(9)
             self._watchdog.kill()
             self._watchdog.wait()
+
+
+class Startable(ABC):
+    """Something that starts and stops. As a context manager it runs from the start of the block to its end."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop it."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class ManagedProcess(Startable):
+    """A startable that runs as a child process, which `start` assigns to `_process`."""
+
+    _process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the program's process; None while it does not run."""
+        return self._process.pid if self._process and self._process.exit_code is None else None
+
+    def stop(self) -> None:
+        """Stop the process and wait until it has exited; its files stay. Does nothing if it does not run."""
+        if self._process:
+            self._process.stop()
+            self._process = None
+
+
+def reserve_port(port: int | None = None) -> socket.socket:
+    """Bind `port` on loopback, or any free port, and return the socket. Raises SetupError if the port is in use."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port or 0))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or error
+        raise SetupError(f"Port {port} on {HOST} is not available ({reason}): choose another one") from None
+    return listener

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from deltalake import DeltaTable
 
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.bench.background import repeating
 from tests.bench.bench_harness import Harness
 from tests.bench.file_sizes import file_sizes

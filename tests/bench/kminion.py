@@ -25,7 +25,7 @@ from urllib.request import urlopen
 
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.reader import WarehouseReader
 from tests.bench.bench_harness import Harness
 from tests.bench.memory import proportional_by_process

@@ -20,7 +20,7 @@ from streaming_app.checks.machine import (
 from streaming_app.checks.result import FAILED, OK, WARNING, ok
 from streaming_app.errors import SetupError
 from streaming_app.jvm.spark_installation import SparkAndDelta
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 
 GIB = 1 << 30
 

@@ -13,8 +13,7 @@ from streaming_app.cli.main import main
 from streaming_app.groups.topology_description import describe_topology
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import build_description, subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
 
 
 def fetch(broker: Broker, group_id: str, *options: str) -> Result:

@@ -15,7 +15,7 @@ import pytest
 
 from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 from tests.deploy import base_images
 from tests.deploy.docker_engine import Engine
 from tests.deploy.live_group import live_group

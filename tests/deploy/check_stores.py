@@ -18,7 +18,7 @@ from kafka import KafkaProducer
 from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.location import Location
 from tests.deploy import stores

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 from tests.deploy.base_images import IMAGES
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import live_group

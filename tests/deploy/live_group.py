@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from threading import Event
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 
 _HEARTBEAT_SECONDS = 5.0
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pyspark
 
 from streaming_app.jvm.spark_installation import spark_java_home
-from streaming_app.sandbox.process import Process
-from streaming_app.sandbox.readiness_wait import HOST, reserve_port
+from streaming_app.sandbox.process import HOST, Process, reserve_port
 from tests.waiting import wait_until
 
 _EXECUTOR_MEMORY = "640m"

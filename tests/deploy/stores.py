@@ -11,8 +11,7 @@ from pathlib import Path
 
 from streaming_app.jvm.jars import SPARK_EXCLUSIONS, resolve
 from streaming_app.jvm.java import find_java
-from streaming_app.sandbox.process import Process
-from streaming_app.sandbox.readiness_wait import HOST, reserve_port
+from streaming_app.sandbox.process import HOST, Process, reserve_port
 from tests.waiting import wait_until
 
 _START_SECONDS = 60.0

@@ -9,7 +9,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from streaming_app.sandbox.managed_process import Startable
+from streaming_app.sandbox.process import Startable
 
 _MEGABYTES = 320
 

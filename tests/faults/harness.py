@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.managed_process import Startable
+from streaming_app.sandbox.process import Startable
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.faults.disk import Disk
 from tests.faults.job import FaultyJob

@@ -8,8 +8,7 @@ import pytest
 
 from streaming_app.groups import not_ready
 from streaming_app.groups.not_ready import Reason, not_ready_reason, reason_from_topics, required_topics
-from streaming_app.sandbox.member import STATUSES
-from streaming_app.sandbox.topology import internal_topic
+from streaming_app.sandbox.member import STATUSES, internal_topic
 
 
 def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:

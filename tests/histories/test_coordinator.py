@@ -15,8 +15,7 @@ import pytest
 from offsets_decoder import decode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.histories.coordinator import Group, Write
 from tests.histories.members import Member
 from tests.recorded.record import read

@@ -18,8 +18,7 @@ from streaming_app.config.job_config import JobConfig
 from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.notify.receivers import HttpReceiver
 from tests.waiting import wait_until

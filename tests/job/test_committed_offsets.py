@@ -20,8 +20,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, stop_af
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.errors import GroupError
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.other_groups import GroupMember

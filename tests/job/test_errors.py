@@ -20,9 +20,8 @@ from streaming_app.cli.main import main
 from streaming_app.job.lock import hold_job_lock
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.readiness_wait import reserve_port
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
+from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.job_runner import RUN_SECONDS, STREAMS_GROUPS, error_line, run_job, run_once, streams_groups
 

@@ -12,8 +12,7 @@ from kafka import KafkaProducer
 from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.job_runner import error_line, run_job
 from tests.jvm_options import start_jvms_as_users_do

@@ -13,8 +13,7 @@ from kafka import KafkaProducer
 from streaming_app.cli.main import main
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader
 
 if TYPE_CHECKING:

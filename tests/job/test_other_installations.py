@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.job_runner import error_line, run_job
 

@@ -23,9 +23,9 @@ from streaming_app.job.lag_pass import LagPass
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 from streaming_app.tables.lag_store import LagStore
 from tests.waiting import wait_until
+from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = pytest.mark.broker
 

@@ -20,8 +20,7 @@ from streaming_app.job import self_check
 from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
 from tests.waiting import wait_until

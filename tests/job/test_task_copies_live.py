@@ -7,8 +7,7 @@ from collections.abc import Callable
 from streaming_app.groups.task_copies import CopiesSum, check_stops, copies_of_description, sum_copies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.group_descriptions import acceptable_lags, describe_each
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import internal_topic, subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
 
 
 def test_a_broker_says_how_far_behind_the_standby_of_each_task_is(

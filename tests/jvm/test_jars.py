@@ -10,7 +10,7 @@ import pytest
 from streaming_app.errors import SetupError
 from streaming_app.jvm import jars
 from streaming_app.jvm.jar_sets import find_jars, spark_jars
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 
 pytestmark = pytest.mark.java  # which resolves the artifacts
 SMALL = "org.lz4:lz4-java:1.8.0"  # one jar without dependencies

@@ -11,9 +11,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.errors import GroupError, raise_for_code
 from streaming_app.kafka.messages import build
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.readiness_wait import reserve_port
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
+from streaming_app.sandbox.process import reserve_port
 
 # kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
 ignore_unclosed_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

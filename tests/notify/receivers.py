@@ -27,8 +27,7 @@ from typing_extensions import Self
 from urllib3.exceptions import HTTPError
 
 from streaming_app.jvm.java import last_line
-from streaming_app.sandbox.process import Process
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import Process, reserve_port
 from tests.tools import debian_tool
 from tests.waiting import wait_until
 

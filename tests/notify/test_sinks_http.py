@@ -21,7 +21,7 @@ from streaming_app.notify.alertmanager import AlertmanagerSettings, Alertmanager
 from streaming_app.notify.settings import SinkSettings
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.notify.webhook import WebhookSettings, WebhookSink, signature
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import Certificates, HttpReceiver, Response, hang, send_slowly, serve_connections

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
 from streaming_app.notify.settings import SinkSettings
 from streaming_app.notify.sink import Sink, SinkError
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import HOST, Certificates, SmtpReceiver, hang, send_slowly, serve_connections

@@ -11,8 +11,7 @@ from streaming_app.page.broker_description import broker_descriptions
 from streaming_app.page.description import AVAILABLE, description_graph
 from streaming_app.page.settings import PageSettings
 from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import internal_topic, subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
 
 
 def test_a_description_is_fetched_and_drawn_once_it_is_stored(

@@ -24,8 +24,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.errors import GroupError
 from streaming_app.kafka.messages import Fields
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.member import SimulatedMember, settle
-from streaming_app.sandbox.topology import internal_topic, subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
 from tests.history.log import LogReader, RawRecord
 
 VERSIONS = ("4.1.2", "4.2.1", "4.3.1", "4.4.0")

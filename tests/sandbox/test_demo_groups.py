@@ -12,7 +12,7 @@ from streaming_app.errors import SetupError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
-from streaming_app.sandbox.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
+from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = pytest.mark.broker
 

@@ -6,8 +6,7 @@ import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.errors import GroupError
-from streaming_app.sandbox.member import SimulatedMember, new_id, settle
-from streaming_app.sandbox.topology import internal_topic, subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, internal_topic, new_id, settle, subtopology, topology
 
 pytestmark = pytest.mark.broker
 PARTITIONS = [0, 1, 2, 3]

@@ -1,6 +1,6 @@
 import pytest
 
-from streaming_app.sandbox.topology import build_description, internal_topic, subtopology, topology
+from streaming_app.sandbox.member import build_description, internal_topic, subtopology, topology
 
 
 def test_copartition_groups_are_given_by_name_and_sent_as_indexes_of_the_sorted_lists() -> None:

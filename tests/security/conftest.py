@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from streaming_app.sandbox.member import SimulatedMember
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from tests.security.certificates import (
     KEY_PASSWORD,
     STORE_PASSWORD,

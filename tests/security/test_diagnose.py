@@ -12,7 +12,7 @@ from streaming_app.errors import JobError
 from streaming_app.kafka import diagnose, offsets_topic
 from streaming_app.kafka.diagnose import MESSAGES
 from streaming_app.kafka.topic_metadata import TopicMetadata
-from streaming_app.sandbox.readiness_wait import reserve_port
+from streaming_app.sandbox.process import reserve_port
 from tests.job.job_runner import error_line, streams_groups
 from tests.security.certificates import create_authority, create_certificate, write_pem_store
 from tests.security.conftest import ClientConfig

@@ -14,9 +14,8 @@ import pytest
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.demo_groups import create_demo_groups
-from streaming_app.sandbox.member import SimulatedMember
-from streaming_app.sandbox.readiness_wait import reserve_port
-from streaming_app.sandbox.topology import subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
+from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.job.job_runner import run_once, streams_groups
 

@@ -8,9 +8,8 @@ import javaproperties
 from streaming_app.errors import SetupError
 from streaming_app.jvm import jars
 from streaming_app.jvm.java import last_line
-from streaming_app.sandbox.jvm_command import jvm_command
-from streaming_app.sandbox.managed_process import ManagedProcess
-from streaming_app.sandbox.process import Process
+from streaming_app.sandbox.broker import jvm_command
+from streaming_app.sandbox.process import ManagedProcess, Process
 
 COORDINATES = ("org.apache.kafka:kafka-streams-examples:4.3.1", jars.LOG4J)  # kafka-streams 4.4.0 did not resolve
 INPUT_TOPIC, OUTPUT_TOPIC = "streams-plaintext-input", "streams-wordcount-output"

@@ -293,7 +293,7 @@ def _format_listeners(listeners: Mapping[str, str]) -> str:
 
 
 def jvm_command(directory: Path, class_path: Sequence[Path]) -> list[str | Path]:
-    """Return the java command for one of Kafka's programs, without its class, and write its log settings into `directory`.
+    """Return the java command for a program of Kafka, without its class, and write its log settings into `directory`.
 
     Raises SetupError if there is no Java.
     """

@@ -47,7 +47,7 @@ def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_pat
     started = time.monotonic()
     process.stop()
     assert process.exit_code == 128 + signal.SIGKILL
-    assert 0.3 <= time.monotonic() - started < 5
+    assert time.monotonic() - started >= 0.3
 
 
 def test_stopping_twice_or_after_a_kill_does_nothing(tmp_path: Path) -> None:

@@ -1,31 +1,27 @@
-"""Runs the passes over the lag while the job runs, in a thread of its own, and writes the tables.
+"""The service that makes the passes over the lag while the job runs, and writes the tables.
 
-An error never ends the thread or the job: it is reported in one line, and not again until a pass has succeeded. The
-tables stay as they are meanwhile. Nothing waits for this service, and it may die at any point: each table is replaced
-or added to in one commit, and the next run begins with what is there.
+While passes fail, the tables stay as they are. The service may die at any point: each table is replaced or added to in
+one commit, and the next run begins with what is there.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
-from kafka.errors import KafkaError
-
-from streaming_app.errors import UserError, WarehouseError
+from streaming_app.errors import UserError
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
+from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
 from streaming_app.kafka.admin import Admin
 from streaming_app.kafka.security import security_settings
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.lag_metrics import LagStatus
+from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.lag_store import LagStore
 from streaming_app.text import escape
-from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,17 +31,15 @@ if TYPE_CHECKING:
     from streaming_app.stream.health import Health
 
 _BOOTSTRAP_MS = 10_000
-_POLL_SECONDS = 1.0
 _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
-_CLOSE_SECONDS = 2.0
 _SAVE_SECONDS = 60.0  # between two writes of the samples
 _SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
 _UNCHANGED_SECONDS = 300.0  # after that, rows are written although only `observed_at` has changed
 _MAINTENANCE_SECONDS = 1_800.0
 
 
-class LagService:
-    """Runs from `start` to `close`; or once, with `finish`."""
+class LagService(Service):
+    """Runs from `start` to `close`; or makes one pass, with `finish`."""
 
     def __init__(  # noqa: PLR0913 - each is one thing it needs
         self,
@@ -53,21 +47,21 @@ class LagService:
         store: LagStore,
         connect: Callable[[], Admin],
         *,
-        report: Callable[[str], None],
-        describe_error: Callable[[Exception], str] = str,
+        report: Report,
+        describe_error: Callable[[Exception], str] | None = None,
         clock: Callable[[], float] = time.time,
-        is_ready: Callable[[], bool] = lambda: True,
+        may_begin: Callable[[], bool] = lambda: True,
         on_pass: Callable[[str | None], None] = lambda _failure: None,
     ) -> None:
         """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
 
         `on_pass` is called after each pass, with the error of one that failed.
 
-        No pass begins while not `is_ready`: the job reads old records, or has itself reported that no broker answers.
+        No pass begins unless `may_begin`: the job reads old records, or has itself reported that no broker answers.
         """
+        super().__init__("lag", report, interval=settings.interval, describe_error=describe_error)
         self._settings, self._store, self._connect = settings, store, connect
-        self._report, self._describe_error, self._clock, self._is_ready = report, describe_error, clock, is_ready
-        self._on_pass = on_pass
+        self._clock, self._may_begin, self._on_pass = clock, may_begin, on_pass
         self._pass = LagPass(store, settings.allowed_for, clock)
         self._admin: Admin | None = None
         self._is_restored = False
@@ -77,29 +71,41 @@ class LagService:
         self._written_at = self._saved_at = self._maintained_at = 0.0
         self._save_seconds = 0.0
         self._history: dict[tuple[str, str, int], tuple[float, object]] = {}
-        self._reported: str | None = None
-        self._reported_gap: frozenset[str] = frozenset()
-        self.failures = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lag", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop. A request that brokers have not answered is left to the thread, which writes nothing any more."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(_CLOSE_SECONDS)
-        if not self._thread.is_alive():
-            self._disconnect()
+        self._report_gap = ReportOnce(report)
+        self._has_gap = False
 
     def finish(self) -> None:
         """Do one pass now, for a run that ends, and save everything."""
-        self._attempt()
+        self.attempt()
         with suppress(OSError):
             self._save_samples(self._clock())
+        self._disconnect()
+
+    def is_ready(self) -> bool:
+        """Return whether a pass may begin."""
+        return self._may_begin()
+
+    def pause(self, seconds: float) -> float:
+        """Return the time until the next pass: one that takes long leaves as much time to others."""
+        return max(self._settings.interval - seconds, seconds)
+
+    def failed(self, text: str) -> str:
+        """Tell the job of a pass that failed, and return the line about it."""
+        self._disconnect()
+        self._on_pass(text)
+        return f"lag: not known at present: {text}"
+
+    def succeeded(self) -> None:
+        """Report that the lag is known again."""
+        if self.report_failure.clear():
+            self.report("lag: known again")
+        super().succeeded()
+
+    def leave(self) -> None:
+        """Save the samples if that takes little time, and close the connection."""
+        with suppress(OSError):
+            if self._result is not None and self._save_seconds < CLOSE_SECONDS / 2:
+                self._save_samples(self._clock())
         self._disconnect()
 
     @property
@@ -120,53 +126,25 @@ class LagService:
         result = self._result
         if result is None:
             return None
-        return LagStatus(result.rows, result.at, result.seconds, result.requests, result.partitions, self.failures)
+        return LagStatus(
+            result.rows, result.at, result.seconds, result.requests, result.partitions, self.health.failures
+        )
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            if not self._is_ready():
-                self._stop.wait(_POLL_SECONDS)
-                continue
-            began = time.monotonic()
-            self._attempt()
-            seconds = time.monotonic() - began
-            # A pass that takes long leaves as much time to others.
-            self._stop.wait(max(self._settings.interval - seconds, seconds))
-        with suppress(OSError):
-            if self._result is not None and self._save_seconds < _CLOSE_SECONDS / 2:
-                self._save_samples(self._clock())
-
-    def _attempt(self) -> None:
-        try:
-            self._step()
-        except Exception as error:  # noqa: BLE001 - of kafka-python, delta-rs and our own; the job goes on
-            self._disconnect()
-            if self._stop.is_set():
-                return
-            self.failures += 1
-            line = self._describe_error(error)
-            self._on_pass(line)
-            if line != self._reported:
-                self._reported = line
-                self._report(f"lag: not known at present: {line}")
-
-    def _step(self) -> None:
+    def tick(self) -> None:
+        """Make one pass, and write what it gives. Raises the errors of kafka-python, of delta-rs and our own."""
         if not self._is_restored:
             self._pass.restore()
             self._is_restored = True
         if self._admin is None:
             self._admin = self._connect()
         result = self._pass.run(self._admin)
-        if self._stop.is_set():
+        if self.stopping.is_set():
             return
         self._groups = group_lags(result.rows, result.groups, self._groups, result.at)
         self._result = result
         self._report_gaps(result)
         self._write(result)
         self._on_pass(None)
-        if self._reported is not None:
-            self._reported = None
-            self._report("lag: known again")
 
     def _write(self, result: PassResult) -> None:
         now, rows = result.at, result.rows
@@ -186,7 +164,7 @@ class LagService:
         try:
             self._store.maintain(self._settings.history_days)
         except (OSError, UserError) as error:
-            self._report(f"lag: {error}")
+            self.report(f"lag: {error}")
 
     def _new_history(self, rows: list[LagRow], now: float) -> list[LagRow]:
         """Return the rows that differ from their newest one in the history, which is old enough."""
@@ -215,10 +193,10 @@ class LagService:
 
     def _report_gaps(self, result: PassResult) -> None:
         """Report what brokers do not tell, once, and again when it is about other errors."""
-        errors = frozenset(result.errors)
-        if errors != self._reported_gap:
-            self._reported_gap = errors
-            self._report(f"lag: {escape(describe_errors(result.errors) or 'the lag of all partitions is known')}")
+        if result.errors or self._has_gap:
+            text = describe_errors(result.errors) or "the lag of all partitions is known"
+            self._report_gap(f"lag: {escape(text)}", key=frozenset(result.errors))
+        self._has_gap = bool(result.errors)
 
     def _disconnect(self) -> None:
         if self._admin is not None:
@@ -227,9 +205,7 @@ class LagService:
             self._admin = None
 
 
-def make_lag_service(
-    config: JobConfig, properties: Mapping[str, str], health: Health, report: Callable[[str], None]
-) -> LagService:
+def make_lag_service(config: JobConfig, properties: Mapping[str, str], health: Health, report: Report) -> LagService:
     """Return the service of a job. Raises WarehouseError if the tables do not exist."""
 
     def connect() -> Admin:
@@ -242,17 +218,7 @@ def make_lag_service(
         LagStore(config.warehouse, config.cluster),
         connect,
         report=report,
-        describe_error=partial(_describe_error, config.bootstrap_server, properties),
+        describe_error=describes_requests(config.bootstrap_server, properties),
         on_pass=health.lag_pass,
-        is_ready=lambda: health.status.caught_up and health.status.brokers_away_since is None,
+        may_begin=lambda: health.status.caught_up and health.status.brokers_away_since is None,
     )
-
-
-def _describe_error(bootstrap_server: str, properties: Mapping[str, str], error: Exception) -> str:
-    if isinstance(error, UserError | WarehouseError):
-        return str(error)
-    if isinstance(error, OSError) and not isinstance(error, KafkaError):
-        return str(error)
-    if isinstance(error, REQUEST_ERRORS):
-        return error_message(error, bootstrap_server, properties)
-    return f"{type(error).__name__}: {error}"

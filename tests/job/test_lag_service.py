@@ -15,7 +15,8 @@ from streaming_app.config.lag import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.kafka.admin import Admin
-from streaming_app.lag.model import LagRow
+from streaming_app.lag.model import Commit, LagRow, LogEnds
+from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health
 from streaming_app.tables.lag_store import LagStore
 from streaming_app.tables.reader import WarehouseReader
@@ -23,7 +24,7 @@ from tests.lag.lag_harness import row
 from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
 
-Outcome = PassResult | Exception
+Outcome = PassResult | Exception | Callable[[LagPass], PassResult]
 
 
 class Passes:
@@ -32,7 +33,7 @@ class Passes:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.now, self.lines = make_warehouse(path), time.time(), list[str]()
         self.outcome: Outcome = self.result([])
-        monkeypatch.setattr(LagPass, "run", lambda _self, _admin: self._outcome())
+        monkeypatch.setattr(LagPass, "run", lambda one, _admin: self._outcome(one))
         self.service = self.start(LagSettings())
 
     def start(
@@ -49,6 +50,7 @@ class Passes:
             LagStore(self.path, "default"),
             connect or (lambda: cast("Admin", NoConnection())),
             report=self.lines.append,
+            describe_error=str,
             clock=lambda: self.now,
             on_pass=on_pass,
         )
@@ -60,16 +62,16 @@ class Passes:
     def run(self, rows: list[LagRow], seconds: float = 30.0, **errors: set[str]) -> None:
         self.now += seconds
         self.outcome = self.result([one._replace(observed_at=self.now) for one in rows], **errors)
-        self.service._attempt()
+        self.service.attempt()
 
     def fail(self, error: Exception) -> None:
         self.outcome = error
-        self.service._attempt()
+        self.service.attempt()
 
-    def _outcome(self) -> PassResult:
+    def _outcome(self, one: LagPass) -> PassResult:
         if isinstance(self.outcome, Exception):
             raise self.outcome
-        return self.outcome
+        return self.outcome(one) if callable(self.outcome) else self.outcome
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         return WarehouseReader(self.path).rows(sql)
@@ -119,7 +121,7 @@ def test_the_history_has_what_changed_once_a_minute(passes: Passes) -> None:
 def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
     for number in range(5):
         passes.run([row(log_end_offset=number, lag=number)], 60)
-    passes.service._store.append_history([row(observed_at=1_000_000.0)])
+    LagStore(passes.path, "default").append_history([row(observed_at=1_000_000.0)])
     store = LagStore(passes.path, "default")
     assert len(DeltaTable(str(passes.path / "lag_history")).file_uris()) == 6
 
@@ -136,7 +138,7 @@ def test_brokers_that_are_away_are_reported_once_and_the_rows_stay(passes: Passe
     passes.run([row(lag=12)])
 
     assert passes.lines == [f"lag: not known at present: {KafkaConnectionError('away')}", "lag: known again"]
-    assert passes.service.failures == 3
+    assert passes.service.health.failures == 3
     assert [one["lag"] for one in passes.query("SELECT lag FROM lag")] == [12]
 
 
@@ -155,7 +157,7 @@ def test_what_brokers_do_not_tell_is_reported_once_and_again_when_it_changes(pas
 
 
 def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(passes: Passes) -> None:
-    samples = passes.service._pass.tracker
+    samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
     LagStore(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
 
@@ -164,7 +166,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
 
     service = passes.start(LagSettings(interval=0.01), connect)
     service.start()
-    assert wait_until(lambda: service.failures > 2, 10)
+    assert wait_until(lambda: service.health.failures > 2, 10)
     service.close()
 
     assert len(passes.lines) == 1
@@ -176,7 +178,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
 def test_no_pass_begins_while_the_job_is_not_ready(passes: Passes) -> None:
     asked: list[bool] = []
 
-    def is_ready() -> bool:
+    def may_begin() -> bool:
         asked.append(False)
         return False
 
@@ -185,23 +187,32 @@ def test_no_pass_begins_while_the_job_is_not_ready(passes: Passes) -> None:
         LagStore(passes.path, "default"),
         lambda: pytest.fail("it connected"),
         report=passes.lines.append,
-        is_ready=is_ready,
+        may_begin=may_begin,
     )
     service.start()
     assert wait_until(lambda: bool(asked), 10)
     service.close()
 
-    assert (service.result, service.failures, passes.lines) == (None, 0, [])
+    assert (service.result, service.health.failures, passes.lines) == (None, 0, [])
 
 
 def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
+    samples = LagTracker()
+    samples.restore_samples("orders", 0, "id", [(90, 1.0), (100, 2.0)])
+    LagStore(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
     passes.run([row(lag=10, status="STOPPED", status_since=5.0, behind_since=4.0)])
-    service = passes.start(LagSettings())
-    passes.run([row()])
+    passes.start(LagSettings())
+    commits = {("payments", "orders", 0): Commit(90, "id", 0, 1.0)}
+    ends = {("orders", 0): LogEnds(100, 0, 100, "id")}
+    passes.outcome = lambda one: passes.result(one.tracker.observe(commits, ends, {}, passes.now))
 
-    series = service._pass.tracker._series["payments", "orders", 0]
+    passes.now += 600
+    passes.service.attempt()
 
-    assert (series.status, series.status_since, series.behind_since) == ("STOPPED", 5.0, 4.0)
+    assert passes.service.result is not None
+    (found,) = passes.service.result.rows
+    assert (found.status, found.status_since, found.behind_since) == ("STOPPED", 5.0, 4.0)
+    assert found.lag_seconds == pytest.approx(passes.now - 1.0)
 
 
 def test_what_is_wrong_with_groups_is_known_as_long_as_passes_succeed(passes: Passes) -> None:

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.errors import UserError
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job.service import describes_requests
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.group_descriptions import Descriptions, acceptable_lags, describe_each
 from streaming_app.kafka.security import security_settings
+from streaming_app.report import Report
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.task_copies_table import TaskCopiesTable
-from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
 
 if TYPE_CHECKING:
     from streaming_app.config.job_config import JobConfig
@@ -60,8 +60,8 @@ def make_task_copies(
     config: JobConfig,
     properties: Mapping[str, str],
     groups: Callable[[], Mapping[str, GroupSnapshot]],
-    is_ready: Callable[[], bool],
-    report: Callable[[str], None],
+    may_ask: Callable[[], bool],
+    report: Report,
 ) -> TaskCopies:
     """Return the poller of a job; `properties` are Kafka client properties."""
 
@@ -71,18 +71,13 @@ def make_task_copies(
         with StreamsGroupClient(config.bootstrap_server, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings) as client:
             yield ClientBrokers(client)
 
-    def describe(error: Exception) -> str:
-        if isinstance(error, UserError) or not isinstance(error, REQUEST_ERRORS):
-            return str(error) or type(error).__name__
-        return error_message(error, config.bootstrap_server, properties)
-
     return TaskCopies(
         config.task_copies.interval,
         connect,
         groups,
         GroupRows(config.warehouse, config.cluster),
         TaskCopiesTable(config.warehouse, config.cluster),
-        is_ready=is_ready,
+        may_ask=may_ask,
         report=report,
-        describe_error=describe,
+        describe_error=describes_requests(config.bootstrap_server, properties),
     )

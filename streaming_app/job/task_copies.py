@@ -1,4 +1,4 @@
-"""Asks the brokers at intervals for the copies of tasks, and keeps the table `task_copies`, in a thread of its own.
+"""The service that asks the brokers for the copies of tasks at intervals, and keeps the table `task_copies`.
 
 Theory of operation
 -------------------
@@ -8,19 +8,16 @@ least four times as long as the pass took, so that describing many groups does n
 written only if something has changed.
 
 A group that the principal may not describe has its copies from the log, without offsets; one that could not be
-described for another reason keeps what was known of it. An error never ends the thread: it is reported in one line, and
-not again until a pass has succeeded. The job's first pass waits until it has caught up.
+described for another reason keeps what was known of it. The job's first pass waits until it has caught up.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -32,16 +29,13 @@ from streaming_app.groups.task_copies import (
     sum_copies,
     with_report_times,
 )
+from streaming_app.job.service import Service
 from streaming_app.kafka.errors import GroupError
 from streaming_app.kafka.group_descriptions import AUTHORIZATION_CODES, Descriptions
+from streaming_app.report import Report, ReportOnce
 
-if TYPE_CHECKING:
-    pass
-
-_POLL_SECONDS = 1.0
 _PAUSE_FACTOR = 4  # times what the last pass took
 _CONFIGS_FOR = timedelta(hours=1)
-_CLOSE_SECONDS = 2.0
 _RUNS = frozenset({"Assigning", "Reconciling", "Stable"})
 _STABLE = "Stable"
 
@@ -89,7 +83,7 @@ class _Group:
     standby_replicas: int | None = None
 
 
-class TaskCopies:
+class TaskCopies(Service):
     """Polls from `start` to `close`; `statuses` is for the alerts."""
 
     def __init__(  # noqa: PLR0913 - each is one thing it needs
@@ -100,30 +94,22 @@ class TaskCopies:
         rows: Rows,
         table: Table,
         *,
-        is_ready: Callable[[], bool],
-        report: Callable[[str], None],
-        describe_error: Callable[[Exception], str] = str,
+        may_ask: Callable[[], bool],
+        report: Report,
+        describe_error: Callable[[Exception], str] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
-        """`interval` is in seconds; `report` gets lines for the operator."""
+        """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
+        super().__init__(
+            "task copies", report, interval=interval, after=self.poll_seconds, describe_error=describe_error
+        )
         self._interval, self._connect, self._snapshots, self._rows, self._table = interval, connect, groups, rows, table
-        self._is_ready, self._report, self._describe_error, self._now = is_ready, report, describe_error, now
+        self._may_ask, self._now = may_ask, now
         self._known: dict[str, _Group] = {}
         self._stored: list[TaskCopy] | None = None
-        self._reported: set[str] = set()
+        self._report_denial = ReportOnce(report)
         self._statuses: tuple[GroupCopies, ...] | None = None
         self._sums: Mapping[str, CopiesSum] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="task-copies", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop. A request that brokers have not answered is left to the thread, which writes nothing any more."""
-        self._stop.set()
-        self._thread.join(_CLOSE_SECONDS)
 
     def statuses(self) -> tuple[GroupCopies, ...] | None:
         """Return the status of each group that runs, as of the last pass; None before the first one."""
@@ -133,21 +119,15 @@ class TaskCopies:
         """Return the sums of each group that runs, as of the last pass."""
         return self._sums
 
-    def _run(self) -> None:
-        due_at = time.monotonic()
-        while not self._stop.wait(_POLL_SECONDS):
-            if time.monotonic() < due_at or not self._is_ready():
-                continue
-            began = time.monotonic()
-            try:
-                self.poll()
-            except Exception as error:  # noqa: BLE001 - an error in one pass must not end the thread
-                if not self._stop.is_set():
-                    self._report_once(f"task copies: {self._describe_error(error)}")
-            ended = time.monotonic()
-            due_at = ended + max(self._interval, _PAUSE_FACTOR * (ended - began))
+    def is_ready(self) -> bool:
+        """Return whether the brokers may be asked."""
+        return self._may_ask()
 
-    def poll(self) -> None:
+    def pause(self, seconds: float) -> float:
+        """Return the time until the next pass."""
+        return max(self._interval, _PAUSE_FACTOR * seconds)
+
+    def tick(self) -> None:
         """Make one pass. Raises the errors of brokers and tables."""
         if self._stored is None:
             self._stored = self._table.read()
@@ -225,24 +205,19 @@ class TaskCopies:
     def _report_denied(self, denied: Mapping[str, GroupError]) -> None:
         if denied:
             first = min(denied)
-            self._report_once(
+            self._report_denial(
                 f"task copies: how far behind the copies of {len(denied):,} group{'' if len(denied) == 1 else 's'} are "
                 f"is not known, such as {first!r}: {denied[first]}; the job's principal needs Describe on the groups "
                 "and on their topics"
             )
         else:
-            self._reported.clear()
+            self._report_denial.clear()
 
     def _write(self) -> None:
         copies = sorted((copy for group in self._known.values() for copy in group.copies), key=lambda one: one.key)
-        if not self._stop.is_set() and copies != sorted(self._stored or (), key=lambda one: one.key):
+        if not self.stopping.is_set() and copies != sorted(self._stored or (), key=lambda one: one.key):
             self._table.replace(copies)
             self._stored = copies
-
-    def _report_once(self, line: str) -> None:
-        if line not in self._reported:
-            self._reported = {line}
-            self._report(line)
 
 
 def _version(snapshot: GroupSnapshot) -> _Version:

@@ -98,7 +98,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     groups = GroupCache(tmp_path, "default", timedelta(hours=1))
     groups.refresh()
     copies = make_task_copies(config, {}, groups.groups, lambda: True, pytest.fail)
-    copies.poll()
+    copies.tick()
 
     for name, application in applications.items():
         check_lag(client, application.application_id, rows, is_transactional=name == "eos")

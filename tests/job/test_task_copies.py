@@ -15,6 +15,7 @@ from streaming_app.config.job_config import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
 from streaming_app.job import services
+from streaming_app.job.service import Service
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.errors import GroupError
 from streaming_app.kafka.group_descriptions import Descriptions
@@ -115,7 +116,7 @@ class Harness:
         self.now = NOW
         self.brokers, self.table, self.lines = FakeBrokers(), FakeTable(*stored), []
         self.groups: dict[str, GroupSnapshot] = {"g": replace(healthy_group(NOW), group_id="g")}
-        self.is_ready = True
+        self.may_ask = True
         self.lines: list[str]
         self.poller = TaskCopies(
             interval,
@@ -123,7 +124,7 @@ class Harness:
             lambda: self.groups,
             FakeRows(),
             self.table,
-            is_ready=lambda: self.is_ready,
+            may_ask=lambda: self.may_ask,
             report=self.lines.append,
             now=lambda: self.now,
         )
@@ -134,7 +135,7 @@ class Harness:
 
     def poll(self, minutes: float = 1) -> None:
         self.now += timedelta(minutes=minutes)
-        self.poller.poll()
+        self.poller.tick()
 
 
 def test_the_table_is_written_only_when_something_has_changed() -> None:
@@ -240,14 +241,14 @@ def test_what_is_behind_lasts_while_the_group_rebalances() -> None:
 
 
 def test_an_error_is_reported_once_and_does_not_end_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_app.job.task_copies._POLL_SECONDS", 0.01)
+    monkeypatch.setattr(Service, "poll_seconds", 0.01)
     harness = Harness(interval=0.01)
     harness.brokers.error = OSError("no broker answers")
-    harness.is_ready = False
+    harness.may_ask = False
     harness.poller.start()
     try:
         assert not wait_until(lambda: harness.lines != [], 0.2)
-        harness.is_ready = True
+        harness.may_ask = True
         assert wait_until(lambda: harness.lines == ["task copies: no broker answers"])
         harness.brokers.error = None
         assert wait_until(lambda: harness.table.writes == 1)

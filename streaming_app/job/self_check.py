@@ -1,28 +1,27 @@
-"""Compares the tables with the brokers while the job runs, and has wrong rows replaced, in a thread of its own.
+"""The service that compares the tables with the brokers while the job runs, and has wrong rows replaced.
 
-`verify.self_check` decides when, and which differences count. An error never ends the thread or the job: it is reported
-in one line, and not again until a comparison was completed. A batch waits only while rows are replaced.
+`verify.self_check` decides when, and which differences count. A batch waits only while rows are replaced.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streaming_app.errors import UserError, java_error_message
+from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.security import security_settings
+from streaming_app.report import Report as ReportLine
+from streaming_app.report import ReportOnce
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.repair import GroupRepair, RepairResult, read_partition
 from streaming_app.verify.compare import is_same
-from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
 from streaming_app.verify.self_check import (
     CONFIRM_SECONDS,
     DifferencesByGroup,
@@ -49,10 +48,8 @@ if TYPE_CHECKING:
     from streaming_app.stream.micro_batch import MicroBatchWriter
     from streaming_app.tables.delta_writer import DeltaWriter
 
-_POLL_SECONDS = 1.0
 _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
 _BOOTSTRAP_MS = 10_000
-_CLOSE_SECONDS = 2.0
 _MAX_REPAIRS = 100  # groups whose records are read again in one check
 _MAX_NAMES = 5  # of groups in a line
 
@@ -76,7 +73,7 @@ class _StoppedError(Exception):
     """The job ends."""
 
 
-class SelfCheck:
+class SelfCheck(Service):
     """Runs the checks from `start` to `close`, and passes their results to `health`."""
 
     def __init__(  # noqa: PLR0913 - each is one thing it needs
@@ -87,32 +84,24 @@ class SelfCheck:
         repair: Repair,
         *,
         health: Health,
-        report: Callable[[str], None],
-        describe_error: Callable[[Exception], str] = str,
+        report: ReportLine,
+        describe_error: Callable[[Exception], str] | None = None,
     ) -> None:
         """Continue from the results in `health`, which one before it has left there: each query has its own.
 
         `connect` opens a connection to the brokers for one check; `report` gets lines for the operator.
         """
+        super().__init__(
+            "self-check", report, interval=self.poll_seconds, after=self.poll_seconds, describe_error=describe_error
+        )
         self._schedule, self._connect, self._tables, self._repair = schedule, connect, tables, repair
-        self._health, self._report, self._describe_error = health, report, describe_error
+        self._job = health
         self._status = health.status.self_check
         self._known = health.differing_groups
         self._differing = {group.group_id for group in self._known if group.agreed_at is None}
         self._same: set[str] = set()  # groups whose records gave the same row
-        self._reported: str | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="self-check", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop. A request that brokers have not answered is left to the thread, which writes nothing any more."""
-        self._stop.set()
-        self._repair.close()
-        self._thread.join(_CLOSE_SECONDS)
+        self._due, self._start = Step.WAIT, 0
+        self._report_denied = ReportOnce(report)
 
     def now(self) -> float:
         """Return `time.monotonic()`; with `sleep` the clock of the comparison."""
@@ -120,41 +109,41 @@ class SelfCheck:
 
     def sleep(self, seconds: float) -> None:
         """Wait, but not longer than the job runs."""
-        if self._stop.wait(seconds):
+        if self.stopping.wait(seconds):
             raise _StoppedError
 
-    def _run(self) -> None:
-        with suppress(_StoppedError):
-            while True:
-                self.sleep(_POLL_SECONDS)
-                self._step()
+    def is_ready(self) -> bool:
+        """Return whether a comparison is due; `tick` makes it."""
+        self._start = self._job.totals.restarts
+        self._due = self._schedule.next_step(self.now(), start=self._start, is_ready=is_ready(self._job.status))
+        return self._due is not Step.WAIT
 
-    def _step(self) -> None:
-        """Do what is due now."""
-        start = self._health.totals.restarts
-        step = self._schedule.next_step(self.now(), start=start, is_ready=is_ready(self._health.status))
-        if step is Step.WAIT:
-            return
-        try:
-            with self._connect() as brokers:
-                if step is Step.COMPARE_ALL:
-                    self._compare_all(brokers, start)
-                else:
-                    self._confirm(brokers)
-        except Exception as error:
-            self.sleep(0)  # an error of a job that ends is none
-            if isinstance(error, _StoppedError):
-                raise
-            self._fail(self._describe_error(error), start)
+    def tick(self) -> None:
+        """Make the comparison that is due."""
+        with self._connect() as brokers:
+            if self._due is Step.COMPARE_ALL:
+                self._compare_all(brokers)
+            else:
+                self._confirm(brokers)
 
-    def _compare_all(self, brokers: Brokers, start: int) -> None:
+    def failed(self, text: str) -> str:
+        """Publish that a comparison could not be completed, and return the line about it."""
+        self._schedule = self._schedule.after_failure(self.now(), start=self._start)
+        self._publish(failures=self._status.failures + 1, failed_at=_utc_now(), failure=text)
+        return f"self-check: {text}"
+
+    def interrupt(self) -> None:
+        """Let no write begin, and wait for one that has begun: nothing is written once this returns."""
+        self._repair.close()
+
+    def _compare_all(self, brokers: Brokers) -> None:
         self._status = replace(self._status, runs=self._status.runs + 1)
         report = self._verify(brokers)
         denied = [group for group in report.not_compared if group.is_missing_acl]
         differing, others = by_group(report.differences), {group.group_id for group in report.not_compared}
         if denied and not (report.agreeing or differing):
             raise VerifyError(f"no group can be compared: {denied[0].reason}")
-        self._schedule = self._schedule.after_all(self.now(), start=start, differing=differing)
+        self._schedule = self._schedule.after_all(self.now(), start=self._start, differing=differing)
         self._agree({one.group_id for one in self._known} - differing.keys() - others)
         self._differing &= differing.keys() | others
         self._publish(
@@ -164,7 +153,10 @@ class SelfCheck:
             compared=report.agreeing + len(differing),
             not_compared=len(report.not_compared),
         )
-        self._report_once(f"{_groups(len(denied))} cannot be compared: {denied[0].reason}" if denied else None)
+        if denied:
+            self._report_denied(f"self-check: {_groups(len(denied))} cannot be compared: {denied[0].reason}")
+        else:
+            self._report_denied.clear()
 
     def _confirm(self, brokers: Brokers) -> None:
         """Compare the groups again that differed; report those that still do, and have their rows replaced."""
@@ -176,7 +168,7 @@ class SelfCheck:
         self._differing |= found.keys()
         self._known = with_lasting(self._known, found, _utc_now())
         self._publish()
-        self._report(f"self-check: the tables differ from the brokers in {_groups(len(found))}: {_names(found)}")
+        self.report(f"self-check: the tables differ from the brokers in {_groups(len(found))}: {_names(found)}")
         replaced = self._replace_rows(brokers, found)
         if replaced:
             report = self._verify(brokers, replaced)
@@ -184,7 +176,7 @@ class SelfCheck:
             self._agree(set(replaced) - unequal)
             self._publish()
         left = len(self._differing & found.keys())
-        self._report(f"self-check: rows replaced: {len(replaced):,}; groups that still differ: {left:,}")
+        self.report(f"self-check: rows replaced: {len(replaced):,}; groups that still differ: {left:,}")
 
     def _replace_rows(self, brokers: Brokers, found: DifferencesByGroup) -> list[str]:
         """Have the records of these groups read again; return those whose row was replaced."""
@@ -206,19 +198,9 @@ class SelfCheck:
     def _verify(self, brokers: Brokers, group_ids: Iterable[str] | None = None) -> Report:
         return verify(brokers, self._tables, self, _TIMEOUT_SECONDS, lambda _line: self.sleep(0), group_ids=group_ids)
 
-    def _fail(self, failure: str, start: int) -> None:
-        self._schedule = self._schedule.after_failure(self.now(), start=start)
-        self._publish(failures=self._status.failures + 1, failed_at=_utc_now(), failure=failure)
-        self._report_once(failure)
-
-    def _report_once(self, text: str | None) -> None:
-        if text is not None and text != self._reported:
-            self._report(f"self-check: {text}")
-        self._reported = text
-
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)
-        self._health.self_check(self._status, self._known)
+        self._job.self_check(self._status, self._known)
 
 
 def make_self_check(  # noqa: PLR0913 - what the stream is built of
@@ -232,7 +214,7 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
     topics: TopicLookup,
     listener: GroupListener,
     health: Health,
-    report: Callable[[str], None],
+    report: ReportLine,
 ) -> SelfCheck:
     """Return the self-check of a job that writes `topic` with `write_batch`; `listener` is as for the batches."""
     tables = WarehouseTables(config.warehouse, config.cluster)
@@ -258,16 +240,8 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
         repair,
         health=health,
         report=report,
-        describe_error=partial(_describe_error, config.bootstrap_server, properties),
+        describe_error=describes_requests(config.bootstrap_server, properties),
     )
-
-
-def _describe_error(bootstrap_server: str, properties: Mapping[str, str], error: Exception) -> str:
-    if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, REQUEST_ERRORS):
-        return error_message(error, bootstrap_server, properties)
-    return f"{type(error).__name__}: {java_error_message(error)}"
 
 
 def _groups(number: int) -> str:

@@ -11,6 +11,7 @@ import pytest
 from streaming_app.errors import JobError
 from streaming_app.job import self_check
 from streaming_app.job.self_check import SelfCheck
+from streaming_app.job.service import Service
 from streaming_app.stream.health import Health
 from streaming_app.stream.repair import RepairResult
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
@@ -102,7 +103,7 @@ class SelfCheckHarness:
 
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[SelfCheckHarness]:
-    monkeypatch.setattr(self_check, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(Service, "poll_seconds", 0.01)
     monkeypatch.setattr(self_check, "_TIMEOUT_SECONDS", 2.0)
     made = SelfCheckHarness()
     yield made
@@ -250,5 +251,5 @@ def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(harne
     harness.start()
     assert wait_until(lambda: harness.described != [])
     harness.check.close()
-    assert not harness.check._thread.is_alive()
+    assert not harness.check.health.is_running
     assert (harness.lines, harness.status.failures) == ([], 0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from streaming_app.alerts.rule import format_time
 from streaming_app.groups.snapshot import AWAY, BEHIND, NOT_REVOKING, WAITING, GroupSnapshot, UnsettledMember
+from streaming_app.text import first_of
 
 _TASKS_IN_TEXT = 5
 
@@ -27,8 +26,7 @@ def awaited_members(group: GroupSnapshot) -> tuple[UnsettledMember, ...]:
 
 def describe_obligation(member: UnsettledMember) -> str:
     """Return what the member has not done: `has not revoked tasks 0_1, 0_2`."""
-    more = member.task_count - _TASKS_IN_TEXT
-    names = ", ".join(islice(member.tasks, _TASKS_IN_TEXT)) + (f" and {more:,} more" if more > 0 else "")
+    names = first_of(member.tasks, _TASKS_IN_TEXT, member.task_count)
     return _WHAT[member.state].format(tasks=f"{'task' if member.task_count == 1 else 'tasks'} {names or 'none'}")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 
 from streaming_app.alerts.alert import Finding
 from streaming_app.alerts.rule import ClusterRule, EvaluationContext, GroupFinding, Threshold, Thresholds
+from streaming_app.text import first_of
 
 _GROUPS_IN_SUMMARY, _GROUPS_IN_DETAILS = 3, 50
 
@@ -19,11 +19,9 @@ def _descriptions(
     if since > context.now:
         return None
     names = sorted({one.group_id for one in affected})
-    more = len(names) - _GROUPS_IN_SUMMARY
-    named = ", ".join(islice(names, _GROUPS_IN_SUMMARY)) + (f" and {more:,} more" if more > 0 else "")
     return Finding(
         since,
-        f"{len(names):,} groups have no current topology description: {named}",
+        f"{len(names):,} groups have no current topology description: {first_of(names, _GROUPS_IN_SUMMARY)}",
         {
             "groups": names[:_GROUPS_IN_DETAILS],
             "group_count": len(names),

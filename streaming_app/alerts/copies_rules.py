@@ -11,11 +11,11 @@ from streaming_app.alerts.rule import (
     Rule,
     Threshold,
     Thresholds,
-    format_count,
     format_time,
 )
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.task_copies import effective_acceptable_lag, format_task
+from streaming_app.text import count, first_of
 
 _IN_SUMMARY, _IN_DETAILS = 3, 20
 
@@ -24,12 +24,10 @@ def _standby_behind(group: GroupCopies, _thresholds: Thresholds, _context: Evalu
     if not group.behind:
         return None
     first = group.behind[0]
-    named = "; ".join(
+    places = [
         f"{format_task(one.copy.task)} at {one.copy.client_host or 'unknown host'}, process {one.copy.process_id}"
         for one in islice(group.behind, _IN_SUMMARY)
-    )
-    more = len(group.behind) - _IN_SUMMARY
-    what = format_count(len(group.behind), "standby") if len(group.behind) == 1 else f"{len(group.behind):,} standbys"
+    ]
     details = {
         "standbys": [
             {
@@ -45,8 +43,8 @@ def _standby_behind(group: GroupCopies, _thresholds: Thresholds, _context: Evalu
     }
     return Finding(
         first.since,
-        f"{group.group_id}: {what} not caught up since {format_time(first.since)}: {named}"
-        + (f"; and {more:,} more" if more > 0 else ""),
+        f"{group.group_id}: {count(len(group.behind), 'standby')} not caught up since {format_time(first.since)}: "
+        f"{first_of(places, _IN_SUMMARY, len(group.behind), separator='; ')}",
         details,
     )
 
@@ -55,12 +53,10 @@ def _without_copy(group: GroupCopies, _thresholds: Thresholds, _context: Evaluat
     if not group.standby_replicas or not group.uncopied:
         return None
     since, tasks = min(group.uncopied.values()), [format_task(task) for task in group.uncopied]
-    more = len(tasks) - _IN_SUMMARY
-    named = ", ".join(tasks[:_IN_SUMMARY]) + (f" and {more:,} more" if more > 0 else "")
     return Finding(
         since,
         f"{group.group_id} has num.standby.replicas {group.standby_replicas}, but "
-        f"{format_count(len(tasks), 'task')} without a copy in another process: {named}",
+        f"{count(len(tasks), 'task')} without a copy in another process: {first_of(tasks, _IN_SUMMARY)}",
         {"tasks": tasks[:_IN_DETAILS], "task_count": len(tasks), "num_standby_replicas": group.standby_replicas},
     )
 

@@ -22,7 +22,6 @@ from streaming_app.alerts.alert import Finding
 from streaming_app.alerts.rule import (
     EvaluationContext,
     Thresholds,
-    format_count,
     format_time,
     is_recent,
     latest,
@@ -32,6 +31,7 @@ from streaming_app.alerts.rule import (
 from streaming_app.alerts.survey import had_description
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
+from streaming_app.text import count
 
 _NEARLY_ALL = 0.9  # of the groups
 
@@ -53,7 +53,7 @@ def find_unsolicited(group: GroupSnapshot, thresholds: Thresholds, context: Eval
     at = group.last_unsolicited_push_at
     if at is None or not is_recent(at, thresholds["window"], context.now):
         return None
-    descriptions = format_count(group.unsolicited_pushes, "description")
+    descriptions = count(group.unsolicited_pushes, "description")
     return Finding(
         at,
         f"{group.group_id}: a member pushed a topology description that the broker did not ask for; "

@@ -17,13 +17,12 @@ from streaming_app.alerts.rule import (
     GroupRule,
     Threshold,
     Thresholds,
-    format_count,
     format_time,
     since_or_fallback,
     to_iso,
 )
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.text import format_duration
+from streaming_app.text import count, format_duration
 
 _OBSERVED_AT_LEAST = timedelta(days=1)  # before it is known whether a group is empty regularly
 _OFTEN_EMPTY = 0.25  # of the time
@@ -62,7 +61,7 @@ def _unavailable(group: GroupSnapshot, thresholds: Thresholds, context: Evaluati
     reason = _newest_reason(history, outage)
     summary = (
         f"{group.group_id} does not stay up: since {format_time(outage.since)} it was started "
-        f"{format_count(outage.starts, 'time')} and processed {processed} of {lasted}; in between it was {in_between}"
+        f"{count(outage.starts, 'time')} and processed {processed} of {lasted}; in between it was {in_between}"
     )
     details: dict[str, object] = {
         "starts": outage.starts,

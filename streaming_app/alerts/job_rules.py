@@ -12,13 +12,13 @@ from streaming_app.alerts.rule import (
     Rule,
     Threshold,
     Thresholds,
-    format_count,
     format_time,
     is_recent,
     round_down,
     to_iso,
 )
 from streaming_app.job_status import JobStatus
+from streaming_app.text import count
 
 
 def _undecodable(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
@@ -27,7 +27,7 @@ def _undecodable(job: JobStatus, thresholds: Thresholds, context: EvaluationCont
         return None
     return Finding(
         at,
-        f"{format_count(job.quarantined, 'record')} could not be decoded, see the table quarantine; "
+        f"{count(job.quarantined, 'record')} could not be decoded, see the table quarantine; "
         f"the latest at {format_time(at)}",
         {"records": job.quarantined, "newest": to_iso(at)},
     )
@@ -39,7 +39,7 @@ def _drift(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -
         return None
     return Finding(
         at,
-        f"The brokers write fields that this release does not know, in {format_count(job.drifted, 'record')} so far",
+        f"The brokers write fields that this release does not know, in {count(job.drifted, 'record')} so far",
         {"records": job.drifted, "newest": to_iso(at)},
     )
 
@@ -51,7 +51,7 @@ def _behind(job: JobStatus, _thresholds: Thresholds, _context: EvaluationContext
     return Finding(
         job.behind_since,
         f"The job has been behind since {format_time(job.behind_since)}, by at least "
-        f"{format_count(at_least, 'offset')}; the tables and the alerts are late",
+        f"{count(at_least, 'offset')}; the tables and the alerts are late",
         {"offsets_at_least": at_least},
     )
 

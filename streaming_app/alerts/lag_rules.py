@@ -27,14 +27,13 @@ from streaming_app.alerts.rule import (
     LagRule,
     Threshold,
     Thresholds,
-    format_count,
     format_time,
     is_recent,
     round_down,
 )
 from streaming_app.lag.group_lag import NO_PROGRESS, SLOW, GroupLag
 from streaming_app.lag.status import LOST, RECREATED, REWOUND, UNOWNED
-from streaming_app.text import format_duration
+from streaming_app.text import count, format_duration
 
 _LAG_HIGH = "StreamsGroupLagHigh"
 _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
@@ -94,7 +93,7 @@ def _lost(group: GroupLag, _thresholds: Thresholds, _context: EvaluationContext)
     at_least = round_down(wrong.lost_offsets)
     return Finding(
         since,
-        f"{group.group_id} lost records: at least {format_count(at_least, 'offset')} of {format_partitions(wrong)} "
+        f"{group.group_id} lost records: at least {count(at_least, 'offset')} of {format_partitions(wrong)} "
         f"were deleted before the group read them, seen at {format_time(since)}",
         {**to_details(wrong), "lost_offsets_at_least": at_least},
     )

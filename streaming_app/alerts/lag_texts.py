@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from itertools import islice
 
-from streaming_app.alerts.rule import format_count, round_down
+from streaming_app.alerts.rule import round_down
 from streaming_app.lag.group_lag import GroupLag, WrongPartitions
 from streaming_app.lag.model import LagRow
+from streaming_app.text import count, first_of
 
 IN_SUMMARY = 3
 """How many partitions or tasks a summary names."""
@@ -26,14 +27,13 @@ def to_datetime(seconds: float) -> datetime:
 
 def format_partitions(wrong: WrongPartitions) -> str:
     """Return how many partitions it is about: `3 partitions`."""
-    return format_count(wrong.count, "partition")
+    return count(wrong.count, "partition")
 
 
 def format_places(wrong: WrongPartitions) -> str:
     """Return the first partitions with their tasks, hosts and processes, and how many more there are."""
-    more = wrong.count - IN_SUMMARY
-    named = "; ".join(_place(row) for row in islice(wrong.named, IN_SUMMARY))
-    return named + (f"; and {more:,} more" if more > 0 else "")
+    places = [_place(row) for row in islice(wrong.named, IN_SUMMARY)]
+    return first_of(places, IN_SUMMARY, wrong.count, separator="; ")
 
 
 def _place(row: LagRow) -> str:
@@ -47,9 +47,8 @@ def _place(row: LagRow) -> str:
 
 def format_names(names: Sequence[str], noun: str) -> str:
     """Return names with their noun: `tasks 0_1, 0_2 and 3 more`."""
-    more = len(names) - IN_SUMMARY
     plural = "" if len(names) == 1 else "s"
-    return f"{noun}{plural} {', '.join(names[:IN_SUMMARY])}" + (f" and {more:,} more" if more > 0 else "")
+    return f"{noun}{plural} {first_of(names, IN_SUMMARY)}"
 
 
 def to_details(wrong: WrongPartitions) -> dict[str, object]:

@@ -26,6 +26,7 @@ from streaming_app.alerts.rule import (
 )
 from streaming_app.groups.events import OF_MEMBERS, split_causes
 from streaming_app.groups.snapshot import NOT_REVOKING, REBALANCING, GroupSnapshot, UnsettledMember
+from streaming_app.text import and_more, first_of
 
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout
 _MEMBERS_IN_SUMMARY = 3  # the details name up to 20
@@ -42,11 +43,9 @@ def _stuck(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationCont
         return None
     stuck.sort()
     since = stuck[0][0]
-    described = "; ".join(describe_member(member) for _, member in islice(stuck, _MEMBERS_IN_SUMMARY))
-    more = len(stuck) - _MEMBERS_IN_SUMMARY
-    summary = f"{group.group_id} does not complete a rebalance: {described}" + (
-        f"; and {more:,} more" if more > 0 else ""
-    )
+    members = [describe_member(member) for _, member in islice(stuck, _MEMBERS_IN_SUMMARY)]
+    described = first_of(members, _MEMBERS_IN_SUMMARY, len(stuck), separator="; ")
+    summary = f"{group.group_id} does not complete a rebalance: {described}"
     details = {
         "state": group.state,
         "unsettled_members": group.unsettled_count,
@@ -145,8 +144,8 @@ def _flapping(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationC
 def _flapping_places(places: Mapping[str, int]) -> tuple[str, dict[str, object]]:
     worst = sorted(places, key=lambda place: (-places[place], place))
     named = ", ".join(f"{place} ({places[place]} times)" for place in worst[:_PLACES_IN_SUMMARY])
-    more = len(worst) - _PLACES_IN_SUMMARY
-    what = f"members at {named}" + (f" and {more:,} more places" if more > 0 else "") + " joined and left"
+    more = and_more(len(worst) - _PLACES_IN_SUMMARY)
+    what = f"members at {named}{more and f'{more} places'} joined and left"
     return what, {"places": {place: places[place] for place in worst[:_PLACES_IN_DETAILS]}}
 
 

@@ -182,8 +182,3 @@ def to_iso(time: datetime) -> str:
 def format_time(time: datetime) -> str:
     """Format a time for a summary: to the second, UTC."""
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def format_count(number: int, noun: str) -> str:
-    """Format a number with its noun: `1 member`, `2 members`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

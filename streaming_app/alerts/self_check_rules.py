@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from streaming_app.alerts.alert import Finding
 from streaming_app.alerts.rule import (
     HOUR,
@@ -16,6 +14,7 @@ from streaming_app.alerts.rule import (
     to_iso,
 )
 from streaming_app.job_status import DifferingGroup
+from streaming_app.text import first_of
 
 _FIELDS_IN_SUMMARY = 3  # the details have more
 
@@ -24,9 +23,7 @@ def _differs(group: DifferingGroup, thresholds: Thresholds, context: EvaluationC
     agreed_at = group.agreed_at
     if agreed_at is not None and not is_recent(agreed_at, thresholds["window"], context.now):
         return None
-    names = ", ".join(name for name, _ in islice(group.fields, _FIELDS_IN_SUMMARY))
-    more = group.field_count - _FIELDS_IN_SUMMARY
-    fields = names + (f" and {more:,} more" if more > 0 else "")
+    fields = first_of([name for name, _ in group.fields], _FIELDS_IN_SUMMARY, group.field_count)
     if agreed_at is None:
         summary = f"{group.group_id}: the tables differ from the broker in {fields}"
     else:

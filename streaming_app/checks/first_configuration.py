@@ -13,7 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.security import security_settings
-from streaming_app.text import escape
+from streaming_app.text import escape, first_of
 
 _PLUGIN_CLASS = "group.streams.topology.description.plugin.class"
 _GROUPS_NAMED = 10
@@ -73,9 +73,8 @@ def _groups(groups: Mapping[str, str]) -> str:
     if not groups:
         return "No streams group is on the cluster, or this principal may describe none."
     states = ", ".join(f"{count:,} {state}" for state, count in Counter(groups.values()).most_common())
-    names = ", ".join(escape(name) for name in sorted(groups)[:_GROUPS_NAMED])
-    more = f" and {len(groups) - _GROUPS_NAMED:,} more" if len(groups) > _GROUPS_NAMED else ""
-    return f"{len(groups):,} streams groups are on the cluster ({states}): {names}{more}."
+    names = first_of([escape(name) for name in sorted(groups)], _GROUPS_NAMED)
+    return f"{len(groups):,} streams groups are on the cluster ({states}): {names}."
 
 
 def _plugin(plugin: str | None) -> str:

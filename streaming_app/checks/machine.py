@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from streaming_app.checks.result import Result, failed, ok, warning
-from streaming_app.errors import SetupError
+from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.java import find_java, java_version
-from streaming_app.text import split_address
+from streaming_app.text import GIB, gibibytes, parse_size, split_address
 
-_GIB = 1 << 30
 _DRIVER_MEMORY, _DEFAULT_HEAP = "spark.driver.memory", "2g"
-_OUTSIDE_HEAP = 1 * _GIB  # of the JVM, the job and its Python workers, with few groups; measured: see deploy/README.md
-_ADVISED_OUTSIDE_HEAP = 3 * _GIB
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": _GIB, "t": 1 << 40}
+_OUTSIDE_HEAP = 1 * GIB  # of the JVM, the job and its Python workers, with few groups; measured: see deploy/README.md
+_ADVISED_OUTSIDE_HEAP = 3 * GIB
 _UNLIMITED = 1 << 60  # what cgroup v1 reports without a limit is larger
 _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -74,8 +72,10 @@ def total_memory() -> int | None:
 
 def heap_bytes(conf: Mapping[str, str]) -> int | None:
     """Return the size of the heap of Spark's driver in bytes; None if Spark would not understand the setting."""
-    matched = re.fullmatch(r"(\d+)\s*([kmgt])?b?", conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP).strip().lower())
-    return int(matched[1]) * _UNITS[matched[2] or "m"] if matched else None
+    try:
+        return parse_size(conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP), unit="m")
+    except ValueError:
+        return None
 
 
 def judge_memory(total: int | None, heap: int | None) -> Result:
@@ -85,7 +85,7 @@ def judge_memory(total: int | None, heap: int | None) -> Result:
     if total is None:
         return warning("memory", "the memory of this machine is not known")
     advised = heap + _ADVISED_OUTSIDE_HEAP
-    text = f"{_gib(total)}; advised are {_gib(advised)}, {_gib(heap)} of them for the heap"
+    text = f"{gibibytes(total)}; advised are {gibibytes(advised)}, {gibibytes(heap)} of them for the heap"
     if total < heap + _OUTSIDE_HEAP:
         return failed("memory", text, f"give it more, or set {_DRIVER_MEMORY} to less")
     if total < advised:
@@ -107,7 +107,7 @@ def check_temporary_files(directory: Path) -> Result:
     try:
         flags = os.statvfs(directory).f_flag
     except OSError as error:
-        return failed(check, f"{directory}: {error.strerror or error}", "set TMPDIR to another directory")
+        return failed(check, f"{directory}: {reason_of(error)}", "set TMPDIR to another directory")
     if flags & getattr(os, "ST_NOEXEC", 0):  # not on macOS
         return failed(check, f"{directory} is mounted with noexec", "mount it with exec (Docker: --tmpfs /tmp:exec)")
     return ok(check, f"libraries can be loaded from {directory}")
@@ -133,13 +133,9 @@ def _check_free(check: str, listen: str, key: str) -> Result:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = reason_of(error)
         return failed(check, f"{listen}: {reason}", f"end what listens there, or set {key} to another address")
     return ok(check, f"{listen} is free")
-
-
-def _gib(size: int) -> str:
-    return f"{size / _GIB:.1f} GiB"
 
 
 def _read_number(file: Path) -> int | None:

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from streaming_app.alerts.alert import FIRING, INFO, RESOLVED, Alert
 from streaming_app.checks.result import Result, failed, ok
+from streaming_app.errors import reason_of
 from streaming_app.notify.sink import BaseSettings, SinkError
 
 TEST_RULE = "StreamsGroupsTest"
@@ -43,7 +44,7 @@ def _failure(host: str, port: int) -> str | None:
     try:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except (OSError, UnicodeError, OverflowError) as error:
-        return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
+        return f"{host}:{port}: {reason_of(error)}"
     return None
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
+from streaming_app.text import gibibytes
 
 _FREE_BYTES = 1 << 30
-_GIB = 1 << 30
 
 
 def check_warehouse(location: Location, cluster: str) -> Iterator[Result]:
@@ -44,9 +44,9 @@ def _check_local(directory: Path) -> Result:
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"test")
     except OSError as error:
-        return failed(check, f"{existing} cannot be written by user {os.getuid()}: {error.strerror or error}", remedy)
+        return failed(check, f"{existing} cannot be written by user {os.getuid()}: {reason_of(error)}", remedy)
     free = shutil.disk_usage(existing).free
-    text = f"{directory} can be {'written' if existing == directory else 'created'}, {free / _GIB:.0f} GiB are free"
+    text = f"{directory} can be {'written' if existing == directory else 'created'}, {gibibytes(free, 0)} are free"
     if free < _FREE_BYTES:
         return warning(check, text, "20 GiB are advised")
     return ok(check, text)

@@ -10,6 +10,7 @@ import click
 from streaming_app.cli.options import handle_errors, warehouse_options
 from streaming_app.cli.warehouse import max_age_option, report_staleness
 from streaming_app.tables.location import Location
+from streaming_app.text import count, utc
 
 
 @click.command()
@@ -77,12 +78,12 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         # As amtool: who silences an alert does not want to be woken by it, by whatever calls this command either.
         ignored = set() if count_silenced else silenced.keys() & firing
         if ignored:
-            alerts_are = "alert is" if len(ignored) == 1 else "alerts are"
-            line = f"{len(ignored):,} firing {alerts_are} silenced and not counted: --silenced counts all."
+            firing_alerts = count(len(ignored), "firing alert is", "firing alerts are")
+            line = f"{firing_alerts} silenced and not counted: --silenced counts all."
             click.echo(output.cell(line), err=True)
         if is_stale or len(firing) > len(ignored):
             raise SystemExit(1)
 
 
 def _format_silence(silenced: Mapping[str, Any] | None) -> str | None:
-    return f"until {silenced['until']:%Y-%m-%d %H:%M:%SZ} ({silenced['silence']})" if silenced else None
+    return f"until {utc(silenced['until'])} ({silenced['silence']})" if silenced else None

@@ -14,6 +14,7 @@ import click
 from streaming_app.cli.options import handle_errors, optional_broker_options, warehouse_options
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.tables.location import Location
+from streaming_app.text import count
 
 _BOOTSTRAP_MS = 10_000
 
@@ -81,7 +82,7 @@ def _print_awaited(rows: list[dict[str, Any]]) -> None:
     if awaited := groups.awaited_rows(rows):
         click.echo("\n" + output.columns(awaited))
     for group_id, number in groups.not_named(rows):
-        members = f"{output.count(number, 'more member')} {'is' if number == 1 else 'are'} not settled"
+        members = f"{count(number, 'more member is', 'more members are')} not settled"
         click.echo(output.cell(f"{group_id}: {members}; --members --verbose shows all."))
 
 

@@ -9,6 +9,7 @@ import click
 from streaming_app.cli.options import handle_errors, warehouse_options
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.tables.location import Location
+from streaming_app.text import parse_instant
 
 
 @click.command()
@@ -26,10 +27,10 @@ from streaming_app.tables.location import Location
 def diff(warehouse: Location, cluster: str, group_id: str, since: str | None, as_json: bool) -> None:
     """Show what was added to and taken away from the topology of a group, up to the newest."""
     from streaming_app.queries import output  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.topology_diff import diff_topologies, parse_time  # noqa: PLC0415
+    from streaming_app.queries.topology_diff import diff_topologies  # noqa: PLC0415
 
     try:
-        time = None if since is None else parse_time(since, datetime.now(timezone.utc))
+        time = None if since is None else parse_instant(since, datetime.now(timezone.utc))
     except ValueError as error:
         raise click.UsageError(f"--from {error}") from None
     found = diff_topologies(open_cluster(warehouse, cluster), cluster, group_id, time)

@@ -13,6 +13,7 @@ from streaming_app.cli.options import handle_errors, warehouse_options
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
+from streaming_app.text import parse_instant
 
 if TYPE_CHECKING:
     from streaming_app.queries.history import Event
@@ -47,10 +48,9 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     """
     from streaming_app.queries import history as answers  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries import output  # noqa: PLC0415
-    from streaming_app.queries.topology_diff import parse_time  # noqa: PLC0415
 
     try:
-        time = None if at is None else parse_time(at, datetime.now(timezone.utc))
+        time = None if at is None else parse_instant(at, datetime.now(timezone.utc))
     except ValueError as error:
         raise click.UsageError(f"--at {error}") from None
     try:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import Command, handle_errors
-from streaming_app.text import escape
+from streaming_app.text import escape, megabytes
 
 if TYPE_CHECKING:
     from streaming_app.jvm.jar_sets import JarSet
-
-_BYTES_PER_MB = 1_000_000
 
 
 def _jar_options(command: Command) -> Command:
@@ -52,8 +50,8 @@ def fetch(directory: Path | None, demo: bool, class_archive: bool) -> None:
             files = jar_sets.fetch_jars(jar_set, _echo)
         else:
             files = jar_sets.copy_jars(jar_set, directory, _echo)
-        megabytes = sum(file.stat().st_size for file in files) / _BYTES_PER_MB
-        _echo(f"{directory or 'cache'}: {jar_set.what}, {len(files)} files, {megabytes:.0f} MB")
+        size = sum(file.stat().st_size for file in files)
+        _echo(f"{directory or 'cache'}: {jar_set.what}, {len(files)} files, {megabytes(size)}")
         if class_archive and jar_set == jar_sets.spark_jars():
             _echo("Making an archive of Spark's classes (a minute) ...")
             absolute = [file.absolute() for file in files]

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from streaming_app.config import defaults, environment
-from streaming_app.errors import UserError
+from streaming_app.errors import UserError, reason_of
 from streaming_app.process_exit import abandon_threads
 from streaming_app.tables.location import Location
 from streaming_app.text import escape, is_name
@@ -229,7 +229,7 @@ def handle_errors(command: Command) -> Command:
             raise  # click exits silently
         except OSError as error:  # such as a full disk, or a file without read permission
             file = f": {error.filename}" if error.filename else ""
-            raise click.ClickException(escape(f"Cannot continue: {error.strerror or error}{file}")) from None
+            raise click.ClickException(escape(f"Cannot continue: {reason_of(error)}{file}")) from None
 
     return guarded  # type: ignore[return-value]
 

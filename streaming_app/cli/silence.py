@@ -12,7 +12,7 @@ import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
 from streaming_app.tables.location import Location
-from streaming_app.text import escape
+from streaming_app.text import escape, utc
 
 if TYPE_CHECKING:
     from streaming_app.notify.silences import Silence
@@ -54,7 +54,7 @@ def add(  # noqa: PLR0913, PLR0917 - one per option
     except ValueError as error:
         raise _RefusedSilence(escape(" ".join(str(error).split()))) from None
     SilenceStore(warehouse, cluster).add(new)
-    click.echo(escape(f"{new.id} until {new.ends_at:%Y-%m-%d %H:%M:%SZ}: {_matches(warehouse, cluster, new)}"))
+    click.echo(escape(f"{new.id} until {utc(new.ends_at)}: {_matches(warehouse, cluster, new)}"))
 
 
 @silence.command("list")

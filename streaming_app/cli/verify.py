@@ -14,7 +14,7 @@ import click
 
 from streaming_app.cli.options import broker_options, handle_errors, warehouse_options
 from streaming_app.tables.location import Location
-from streaming_app.text import escape
+from streaming_app.text import escape, first_of
 
 if TYPE_CHECKING:
     from streaming_app.verify.verification import Report
@@ -114,9 +114,7 @@ def _not_compared_lines(report: Report) -> Iterator[str]:
     for group in report.not_compared:
         by_reason.setdefault(group.reason, []).append(group.group_id)
     for reason, group_ids in by_reason.items():
-        more = len(group_ids) - _GROUPS_PER_LINE
-        names = ", ".join(group_ids[:_GROUPS_PER_LINE]) + (f" and {more:,} more" if more > 0 else "")
-        yield f"not compared: {reason}: {names}"
+        yield f"not compared: {reason}: {first_of(group_ids, _GROUPS_PER_LINE)}"
 
 
 def _summary(report: Report) -> str:

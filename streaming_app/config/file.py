@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from streaming_app.config.key_path import KeyPath, format_path
-from streaming_app.errors import ConfigError
+from streaming_app.errors import ConfigError, reason_of
 
 REDACTED = "**********"
 """Printed instead of a secret, as by pydantic."""
@@ -70,7 +70,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
     except ValueError as error:  # such as an invalid date
         raise ConfigError([f"{file}: {error}"]) from None
     except OSError as error:
-        raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
+        raise ConfigError([f"{file}: cannot be read: {reason_of(error)}"]) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -121,6 +121,6 @@ def _referenced_value(match: re.Match[str], secrets: dict[str, str]) -> str:
         except UnicodeDecodeError:
             raise LookupError(f"{name} is not UTF-8 text") from None
         except (OSError, ValueError) as error:
-            raise LookupError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+            raise LookupError(f"cannot read {name}: {reason_of(error)}") from None
     secrets[value] = match.group()
     return value

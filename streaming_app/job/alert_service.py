@@ -28,6 +28,7 @@ from streaming_app.lag.group_lag import GroupLag
 from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.sink_worker import DeliveryCallback, SinkStatus
 from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.text import count
 
 _STOP = None
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
@@ -279,10 +280,9 @@ class AlertEvaluator:
     def _report_coverage(self, group_ids: Collection[str]) -> None:
         """Report settings that leave no group to watch, such as an override whose pattern matches everything."""
         if not watches_any(group_ids, self._config.rule_settings_of):
-            number = f"{len(group_ids):,} group" + ("" if len(group_ids) == 1 else "s")
             self._report(
-                f"alerts: of the {number} none has a rule that is enabled: check groups, ignore_groups, rules and "
-                "overrides below `alerts:`"
+                f"alerts: of the {count(len(group_ids), 'group')} none has a rule that is enabled: "
+                "check groups, ignore_groups, rules and overrides below `alerts:`"
             )
 
     def _report_error(self, error: Exception) -> None:

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from streaming_app.errors import SetupError
 from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
+from streaming_app.text import megabytes
 
 _AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 _END_SECONDS = 2.0
-_BYTES_PER_MB = 1_000_000
 
 
 @contextmanager
@@ -33,9 +33,7 @@ def making_class_archive(report: Callable[[str], None], after: float = _AFTER_SE
                 return
             report("Making an archive of Spark's classes, with which later starts are faster (once, a minute) ...")
             if path := make_archive(jars, is_stopping=stop.is_set):
-                report(
-                    f"Made the archive of Spark's classes: {path.stat().st_size / _BYTES_PER_MB:.0f} MB in the cache"
-                )
+                report(f"Made the archive of Spark's classes: {megabytes(path.stat().st_size)} in the cache")
         except (SetupError, OSError) as error:
             if not stop.is_set():
                 report(f"There is no archive of Spark's classes: {error}")

@@ -33,6 +33,7 @@ from streaming_app.lag.model import (
 )
 from streaming_app.lag.tracker import CommitKey, LagTracker
 from streaming_app.tables.lag_store import GroupVersion, LagStore
+from streaming_app.text import first_of
 
 _SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
@@ -252,11 +253,8 @@ def describe_errors(errors: Mapping[str, Collection[str]]) -> str | None:
     """Return one line about what the brokers did not answer; None if there was nothing."""
     parts = []
     for error, subjects in sorted(errors.items()):
-        names = sorted(subjects)
-        more = len(names) - _EXAMPLES
-        listed = ", ".join(names[:_EXAMPLES]) + (f" and {more:,} more" if more > 0 else "")
         hint = "; grant Describe on them" if _DENIED in error else ""
-        parts.append(f"{error}: {listed}{hint}")
+        parts.append(f"{error}: {first_of(sorted(subjects), _EXAMPLES)}{hint}")
     return f"the lag of some partitions is not known. {'. '.join(parts)}" if parts else None
 
 

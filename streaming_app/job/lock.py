@@ -19,9 +19,10 @@ from urllib.parse import quote
 import platformdirs
 from filelock import FileLock, Timeout
 
-from streaming_app.errors import JobError, WarehouseError
+from streaming_app.errors import JobError, WarehouseError, reason_of
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
+from streaming_app.text import utc_clock
 
 _POLL_SECONDS = 2.0
 
@@ -49,7 +50,7 @@ def hold_job_lock(directory: Path, cluster: str, what: str = "the warehouse") ->
     except Timeout:
         raise _already_written(cluster, _describe_holder(holder)) from None
     except OSError as error:
-        raise JobError(f"Cannot write {what}: {error.strerror or error}: {error.filename}") from None
+        raise JobError(f"Cannot write {what}: {reason_of(error)}: {error.filename}") from None
     try:
         yield
     finally:
@@ -68,7 +69,7 @@ def ensure_no_other_job(
     if first is None or first.host == socket.gethostname() or not first.is_alive(datetime.now(timezone.utc)):
         return
     process = f"process {first.pid} on {first.host}"
-    report(f"The last heartbeat of {process} is recent ({first.at:%H:%M:%SZ}): waiting to see whether another follows")
+    report(f"The last heartbeat of {process} is recent ({utc_clock(first.at)}): waiting to see whether another follows")
     while not stop.wait(_POLL_SECONDS):
         last = _read_heartbeat(warehouse, cluster)
         if last is None or not last.is_alive(datetime.now(timezone.utc)):

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streaming_app.job.service import Service, describes_requests
@@ -21,6 +20,7 @@ from streaming_app.report import Report as ReportLine
 from streaming_app.report import ReportOnce
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.repair import GroupRepair, RepairResult, read_partition
+from streaming_app.text import count, first_of
 from streaming_app.verify.compare import is_same
 from streaming_app.verify.self_check import (
     CONFIRM_SECONDS,
@@ -154,7 +154,7 @@ class SelfCheck(Service):
             not_compared=len(report.not_compared),
         )
         if denied:
-            self._report_denied(f"self-check: {_groups(len(denied))} cannot be compared: {denied[0].reason}")
+            self._report_denied(f"self-check: {count(len(denied), 'group')} cannot be compared: {denied[0].reason}")
         else:
             self._report_denied.clear()
 
@@ -168,7 +168,7 @@ class SelfCheck(Service):
         self._differing |= found.keys()
         self._known = with_lasting(self._known, found, _utc_now())
         self._publish()
-        self.report(f"self-check: the tables differ from the brokers in {_groups(len(found))}: {_names(found)}")
+        self.report(f"self-check: the tables differ from the brokers in {count(len(found), 'group')}: {_names(found)}")
         replaced = self._replace_rows(brokers, found)
         if replaced:
             report = self._verify(brokers, replaced)
@@ -244,15 +244,10 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
     )
 
 
-def _groups(number: int) -> str:
-    return f"{number:,} group{'' if number == 1 else 's'}"
-
-
 def _names(found: DifferencesByGroup) -> str:
     """Return the first groups with the fields that differ."""
     names = [f"{name} ({', '.join(one.field for one in found[name][:_MAX_NAMES])})" for name in sorted(found)]
-    more = len(names) - _MAX_NAMES
-    return ", ".join(islice(names, _MAX_NAMES)) + (f" and {more:,} more" if more > 0 else "")
+    return first_of(names, _MAX_NAMES)
 
 
 def _utc_now() -> datetime:

@@ -33,6 +33,7 @@ from streaming_app.job.service import Service
 from streaming_app.kafka.errors import GroupError
 from streaming_app.kafka.group_descriptions import AUTHORIZATION_CODES, Descriptions
 from streaming_app.report import Report, ReportOnce
+from streaming_app.text import count
 
 _PAUSE_FACTOR = 4  # times what the last pass took
 _CONFIGS_FOR = timedelta(hours=1)
@@ -206,7 +207,7 @@ class TaskCopies(Service):
         if denied:
             first = min(denied)
             self._report_denial(
-                f"task copies: how far behind the copies of {len(denied):,} group{'' if len(denied) == 1 else 's'} are "
+                f"task copies: how far behind the copies of {count(len(denied), 'group')} are "
                 f"is not known, such as {first!r}: {denied[first]}; the job's principal needs Describe on the groups "
                 "and on their topics"
             )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from streaming_app.errors import SetupError
+from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from streaming_app.jvm.jars import cache_directory
 from streaming_app.jvm.java import identify, java_version, last_line
@@ -111,7 +111,7 @@ def make_archive(
     except Timeout:
         return None
     except OSError as error:
-        raise SetupError(f"Cannot write {path.parent}: {error.strerror or error}") from None
+        raise SetupError(f"Cannot write {path.parent}: {reason_of(error)}") from None
     return path
 
 

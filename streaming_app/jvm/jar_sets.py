@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from streaming_app.errors import SetupError
+from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm import jars
 from streaming_app.jvm.spark_installation import SparkAndDelta, installed, untested_warning
+from streaming_app.text import first_of
 
 DIRECTORY_VARIABLE = "STREAMS_GROUPS_JARS"
 _CHECKSUMS = Path(__file__).with_name("checksums")
@@ -103,7 +104,7 @@ def copy_jars(jar_set: JarSet, directory: Path, progress: _Progress | None = Non
         directory.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy(jar, directory)) for jar in fetched]
     except OSError as error:
-        raise SetupError(f"Cannot write {directory}: {error.strerror or error}") from None
+        raise SetupError(f"Cannot write {directory}: {reason_of(error)}") from None
 
 
 def differences(jar_set: JarSet, files: Iterable[Path]) -> list[str]:
@@ -122,9 +123,8 @@ def differences(jar_set: JarSet, files: Iterable[Path]) -> list[str]:
 def _require(jar_set: JarSet, files: Iterable[Path], source: str) -> None:
     wrong = differences(jar_set, files)
     if wrong:
-        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise SetupError(
-            f"{jar_set.what[0].upper()}{jar_set.what[1:]}, from {source}: {wrong[0]}{more}; "
+            f"{jar_set.what[0].upper()}{jar_set.what[1:]}, from {source}: {first_of(wrong, 1)}; "
             "fetch them with `streams-groups jars fetch`"
         )
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from streaming_app.errors import SetupError
+from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.jars import cache_directory
 from streaming_app.jvm.java import identify, java_home
 
@@ -111,7 +111,7 @@ def spark_java_home() -> Path:
         try:
             _make_java_home(made, home)
         except OSError as error:
-            raise SetupError(f"Cannot write {made.parent}: {error.strerror or error}") from None
+            raise SetupError(f"Cannot write {made.parent}: {reason_of(error)}") from None
     return made
 
 

@@ -19,6 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from streaming_app.errors import reason_of
 from streaming_app.kafka.properties import Properties, SecurityError
 
 _JAVA_TYPES = ("JKS", "PKCS12")
@@ -95,7 +96,7 @@ def _read(store: str, location: str) -> bytes:
     try:
         return Path(location).read_bytes()
     except OSError as error:
-        raise SecurityError(f"ssl.{store}.location {location}: {error.strerror}") from None
+        raise SecurityError(f"ssl.{store}.location {location}: {reason_of(error)}") from None
 
 
 def _open(properties: Properties, store: str, location: str) -> pkcs12.PKCS12KeyAndCertificates:

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import urllib3
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from streaming_app.errors import reason_of
 from streaming_app.kafka.jaas import jaas_options
 from streaming_app.kafka.properties import Properties, SecurityError
 
@@ -121,7 +122,7 @@ def _read_token(url: str) -> str:
     try:
         return path.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
-        raise SecurityError(f"{_ENDPOINT} {url}: {getattr(error, 'strerror', None) or error}") from None
+        raise SecurityError(f"{_ENDPOINT} {url}: {reason_of(error)}") from None
 
 
 def _create_unsecured_token(options: Mapping[str, str]) -> str:

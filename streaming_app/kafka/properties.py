@@ -9,7 +9,7 @@ from pathlib import Path
 
 import javaproperties
 
-from streaming_app.errors import UserError
+from streaming_app.errors import UserError, reason_of
 
 Properties = Mapping[str, str]
 
@@ -27,7 +27,7 @@ def read_properties(file: Path) -> dict[str, str]:
         with file.open(encoding="utf-8") as stream:
             return dict(javaproperties.load(stream))
     except (OSError, ValueError) as error:
-        raise SecurityError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+        raise SecurityError(f"{file}: {reason_of(error)}") from None
 
 
 def resolve_config_providers(properties: Properties) -> Properties:
@@ -78,7 +78,7 @@ def _read_file_in_directory(path: str, key: str) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise SecurityError(f"{path}/{key}: {getattr(error, 'strerror', None) or error}") from None
+        raise SecurityError(f"{path}/{key}: {reason_of(error)}") from None
 
 
 _PROVIDER_CLASSES: Mapping[str, Callable[[str, str], str | None]] = {

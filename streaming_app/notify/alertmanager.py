@@ -18,9 +18,10 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
 from streaming_app.notify.http_post import AuthSettings, check_url, post, split_url
-from streaming_app.notify.message import dump_json, format_utc, format_value, shorten
+from streaming_app.notify.message import dump_json, format_value
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.section import Duration
+from streaming_app.text import shorten, utc_iso
 
 _RESENDS_AHEAD = 4  # as Prometheus does
 _BATCH_SIZE = 200
@@ -95,8 +96,8 @@ class AlertmanagerSink(Sink):
         return {
             "labels": {**self._settings.labels, **own_labels},
             "annotations": {name: text for name, text in annotations.items() if text},
-            "startsAt": format_utc(alert.opened_at or alert.pending_since),
-            "endsAt": format_utc(ends_at),
+            "startsAt": utc_iso(alert.opened_at or alert.pending_since),
+            "endsAt": utc_iso(ends_at),
             "generatorURL": self._settings.generator_url or "",
         }
 

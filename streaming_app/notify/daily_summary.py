@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.notify.message import format_summary, format_utc
+from streaming_app.notify.message import format_summary
+from streaming_app.text import and_more, count, utc_iso
 
 _DAY_MINUTES = 24 * 60
 _NAMED = 20
@@ -54,8 +55,8 @@ class DailySummary:
 
 def format_summary_title(summary: DailySummary) -> str:
     """Return the title in one line: `[SUMMARY] 2 alerts fire, 120 groups (cluster default)`."""
-    alerts = _count(len(summary.firing), "alert fires", "alerts fire")
-    groups = _count(sum(summary.groups.values()), "group", "groups")
+    alerts = count(len(summary.firing), "alert fires", "alerts fire")
+    groups = count(sum(summary.groups.values()), "group")
     return f"[SUMMARY] {alerts}, {groups} (cluster {summary.cluster})"
 
 
@@ -71,13 +72,9 @@ def _lines(summary: DailySummary) -> Iterator[str]:
     yield f"firing: {len(summary.firing):,}{silenced}"
     for alert in summary.firing[:_NAMED]:
         yield f"- {alert.severity} {alert.rule}: {format_summary(alert)}"
-    if len(summary.firing) > _NAMED:
-        yield f"and {len(summary.firing) - _NAMED:,} more"
+    if more := and_more(len(summary.firing) - _NAMED):
+        yield more.strip()
     fired = ", ".join(f"{number:,} {rule}" for rule, number in sorted(summary.fired.items()))
     yield f"fired in the last 24 hours: {fired or 'none'}"
     yield f"resolved in the last 24 hours: {summary.resolved:,}"
-    yield f"as of: {format_utc(summary.at)}"
-
-
-def _count(number: int, one: str, several: str) -> str:
-    return f"{number:,} {one if number == 1 else several}"
+    yield f"as of: {utc_iso(summary.at)}"

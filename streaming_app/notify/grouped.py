@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
-from streaming_app.notify.message import format_summary, format_utc, notification_id, one_line, shorten
+from streaming_app.notify.message import format_summary, notification_id, one_line
+from streaming_app.text import and_more, count, first_of, shorten, utc_iso
 
 _SEVERITIES = (CRITICAL, WARNING)  # the highest first; the others are equal
 _MAX_ID = 100  # characters
@@ -60,7 +61,7 @@ class AlertGroup:
 def format_subject(group: AlertGroup) -> str:
     """Return what the alerts are about: `300 groups`, or `2 alerts` about the job."""
     number = len(group.group_ids)
-    return f"{number:,} group{'s' * (number > 1)}" if number else f"{len(group.alerts):,} alerts"
+    return count(number, "group") if number else f"{len(group.alerts):,} alerts"
 
 
 def format_group_title(group: AlertGroup) -> str:
@@ -71,13 +72,9 @@ def format_group_title(group: AlertGroup) -> str:
 def format_names(group: AlertGroup) -> str:
     """Return the ids of the groups: `orders, payments and 298 more`."""
     ids = group.group_ids
-    names = ", ".join(shorten(one_line(group_id), _MAX_ID) for group_id in ids[: group.max_named])
-    return names + format_more(len(ids) - group.max_named)
-
-
-def format_more(number: int) -> str:
-    """Return ` and 298 more`; an empty string for none."""
-    return f" and {number:,} more" if number > 0 else ""
+    return first_of(
+        [shorten(one_line(group_id), _MAX_ID) for group_id in ids[: group.max_named]], group.max_named, len(ids)
+    )
 
 
 def format_group_message(
@@ -90,7 +87,7 @@ def format_group_message(
 
     With `max_characters` it names only as many as fit.
     """
-    common = [f"severity: {group.severity}", f"since: {format_utc(group.since)}"]
+    common = [f"severity: {group.severity}", f"since: {utc_iso(group.since)}"]
     common += [f"runbook: {runbook}"] if runbook else []
     left = None if max_characters is None else max_characters - len("\n".join(common)) - _MAX_ID
     lines: list[str] = []
@@ -100,7 +97,7 @@ def format_group_message(
             if left < 0:
                 break
         lines.append(line)
-    if more := format_more(len(group.alerts) - len(lines)):
+    if more := and_more(len(group.alerts) - len(lines)):
         lines.append(more.strip())
     return "\n".join([*lines, "", *common])
 

@@ -15,12 +15,13 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
+from streaming_app.errors import reason_of
 from streaming_app.notify.daily_summary import DailySummary, format_summary_title
 from streaming_app.notify.grouped import AlertGroup, format_names, format_subject
-from streaming_app.notify.message import dump_json, format_utc, format_value, shorten
+from streaming_app.notify.message import dump_json, format_value
 from streaming_app.notify.sink import SinkError, TextSettings, TextSink
 from streaming_app.notify.webhook import VERSION, payload
-from streaming_app.text import is_visible
+from streaming_app.text import is_visible, shorten, utc_iso
 
 _MAX_VALUE, _MAX_LINE = 2_000, 12_000  # characters; container runtimes split lines at 16 kB
 _LEVELS = {CRITICAL: logging.CRITICAL, WARNING: logging.WARNING}
@@ -87,7 +88,7 @@ class LogSink(TextSink):
             "resolved": summary.resolved,
             "summary": format_summary_title(summary),
         }
-        at = format_utc(summary.at)
+        at = utc_iso(summary.at)
         if self._settings.format == "json":
             line = dump_json({"version": VERSION, "type": "summary", "timestamp": at, "data": values})
         else:
@@ -99,7 +100,7 @@ class LogSink(TextSink):
             self._logger.log(level, "%s", line)
         except (OSError, ValueError) as error:
             where = self._settings.file or "standard error"
-            raise SinkError(f"{where}: {getattr(error, 'strerror', None) or error}", retry=True) from None
+            raise SinkError(f"{where}: {reason_of(error)}", retry=True) from None
 
     def close(self) -> None:
         """Close the file."""
@@ -130,13 +131,13 @@ def _level(severity: str, event: str) -> int:
 def _pairs(alert: Alert, event: str) -> dict[str, Any]:
     at = alert.resolved_at if event == RESOLVED else alert.opened_at
     own = {
-        "time": format_utc(at or alert.pending_since),
+        "time": utc_iso(at or alert.pending_since),
         "event": event,
         "severity": alert.severity,
         "rule": alert.rule,
         "cluster": alert.cluster,
         "group": alert.group_id,
-        "since": format_utc(alert.pending_since),
+        "since": utc_iso(alert.pending_since),
         "summary": alert.summary,
     }
     return own | {str(name): value for name, value in alert.details.items() if name not in own}
@@ -144,7 +145,7 @@ def _pairs(alert: Alert, event: str) -> dict[str, Any]:
 
 def _group_pairs(group: AlertGroup) -> dict[str, Any]:
     return {
-        "time": format_utc(group.at),
+        "time": utc_iso(group.at),
         "event": group.event,
         "severity": group.severity,
         "rule": group.first.rule,
@@ -152,7 +153,7 @@ def _group_pairs(group: AlertGroup) -> dict[str, Any]:
         "alerts": len(group.alerts),
         "groups": len(group.group_ids),
         "group": format_names(group) or None,
-        "since": format_utc(group.since),
+        "since": utc_iso(group.since),
         "summary": f"{format_subject(group)}, such as: {shorten(group.first.summary, _MAX_VALUE)}",
     }
 
@@ -169,7 +170,7 @@ def _group_payload(group: AlertGroup, settings: LogSettings) -> dict[str, Any]:
         "more": len(group.alerts) - len(named),
         "runbook_url": settings.runbook_link(group.first),
     }
-    return {"version": VERSION, "type": f"alerts.{group.event}", "timestamp": format_utc(group.at), "data": data}
+    return {"version": VERSION, "type": f"alerts.{group.event}", "timestamp": utc_iso(group.at), "data": data}
 
 
 def _with_short_details(alert: Alert, alerts: int = 1) -> Alert:

@@ -11,10 +11,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 
 from streaming_app.alerts.alert import RESOLVED, Alert
-from streaming_app.text import escape
+from streaming_app.text import escape, shorten, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 
@@ -41,11 +41,11 @@ def format_summary(alert: Alert) -> str:
 
 def format_message(alert: Alert, event: str, runbook: str | None, page: str | None = None) -> str:
     """Return the whole message in a few lines, the most important first."""
-    fields = {"severity": alert.severity, "since": format_utc(alert.pending_since)}
+    fields = {"severity": alert.severity, "since": utc_iso(alert.pending_since)}
     if alert.opened_at:
-        fields["fired"] = format_utc(alert.opened_at)
+        fields["fired"] = utc_iso(alert.opened_at)
     if event == RESOLVED and alert.resolved_at:
-        fields["resolved"] = format_utc(alert.resolved_at)
+        fields["resolved"] = utc_iso(alert.resolved_at)
     for name, value in alert.details.items():
         fields[shorten(one_line(str(name)), _MAX_ID)] = shorten(one_line(format_value(value)), _MAX_VALUE)
     if runbook:
@@ -69,11 +69,6 @@ def dump_json(value: object) -> str:
     return json.dumps(value, default=_to_jsonable, separators=(",", ":"))
 
 
-def format_utc(when: datetime) -> str:
-    """Format a time as ISO 8601 in UTC, in milliseconds: `2026-11-21T18:11:25.765Z`."""
-    return when.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def repeat_number(alert: Alert, event: str, sink: str) -> int:
     """Return how often this sink was notified of the event before, with `repeat_after`."""
     return next((d.repeat for d in alert.deliveries if (d.sink, d.event) == (sink, event)), 0)
@@ -88,11 +83,6 @@ def notification_id(alert: Alert, event: str, repeat: int = 0) -> str:
 def one_line(text: str) -> str:
     """Return the text with only what is valid in a header or a log line: spaces for line breaks, escapes for others."""
     return escape(" ".join(text.split()))
-
-
-def shorten(text: str, most: int) -> str:
-    """Return the text, cut to that many characters if it has more."""
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def escape_chat(text: str) -> str:
@@ -118,5 +108,5 @@ def format_code_block(text: str) -> str:
 
 def _to_jsonable(value: object) -> object:
     if isinstance(value, datetime):
-        return format_utc(value)
+        return utc_iso(value)
     return dict(value) if isinstance(value, Mapping) else str(value)

@@ -18,11 +18,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.section import Regex
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
-from streaming_app.text import format_duration, parse_duration
+from streaming_app.text import format_duration, parse_duration, utc
 
 MAX_SECONDS = 30 * 86_400.0
 _MAX_COMMENT, _MAX_REGEX = 500, 1_000  # characters
@@ -133,7 +133,7 @@ class SilenceStore:
         if found is None:
             raise WarehouseError(f"No silence {silence_id!r}: `streams-groups silence list` shows all")
         if now >= found.ends_at:
-            raise WarehouseError(f"Silence {silence_id} has ended already, at {found.ends_at:%Y-%m-%d %H:%M:%SZ}")
+            raise WarehouseError(f"Silence {silence_id} has ended already, at {utc(found.ends_at)}")
         self._try(f"{silence_id}{_EXPIRED_SUFFIX}", lambda file: file.write_text(now.isoformat() + "\n"))
         return found
 
@@ -142,7 +142,7 @@ class SilenceStore:
         try:
             action(file)
         except OSError as error:
-            raise WarehouseError(f"Cannot write {file}: {error.strerror or error}") from None
+            raise WarehouseError(f"Cannot write {file}: {reason_of(error)}") from None
 
 
 class SilenceReader:
@@ -165,7 +165,7 @@ class SilenceReader:
         try:
             names = set(self._directory.names())
         except OSError as error:
-            self.errors = (f"Cannot read {self._directory}: {error.strerror or error}",)
+            self.errors = (f"Cannot read {self._directory}: {reason_of(error)}",)
             return
         errors: list[str] = []
         found = {}
@@ -188,7 +188,7 @@ class SilenceReader:
             except FileNotFoundError:  # removed since it was listed
                 return None
             except OSError as error:
-                errors.append(f"Cannot read {file}: {error.strerror or error}")
+                errors.append(f"Cannot read {file}: {reason_of(error)}")
             except (ValidationError, ValueError):
                 errors.append(f"{file} is not a silence that this release can read")
         return self._read.get(known_as)

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.errors import reason_of
 from streaming_app.notify.daily_summary import DailySummary, TimeOfDay
 from streaming_app.notify.grouped import AlertGroup
 from streaming_app.section import Section
@@ -120,7 +121,7 @@ class BaseSettings(Section):
         try:
             content = file.read_text("utf-8").strip()
         except (OSError, UnicodeError) as error:
-            raise SinkError(f"{name}_file {file}: {getattr(error, 'strerror', None) or error}", retry=False) from None
+            raise SinkError(f"{name}_file {file}: {reason_of(error)}", retry=False) from None
         if not content:
             raise SinkError(f"{name}_file {file} is empty", retry=False)
         return content

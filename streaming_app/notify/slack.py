@@ -18,9 +18,9 @@ from streaming_app.notify.message import (
     format_message,
     format_summary,
     format_title,
-    shorten,
 )
 from streaming_app.notify.sink import TextSettings, TextSink
+from streaming_app.text import shorten
 
 _COLOURS = {CRITICAL: "#d00000", WARNING: "#e8a200"}
 _OTHER_COLOUR, _RESOLVED_COLOUR = "#808080", "#2eb67d"

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import model_validator
 from typing_extensions import Self
 
+from streaming_app.errors import reason_of
 from streaming_app.notify.sink import BaseSettings, SinkError, check_setting
 
 _HINTS = {  # OpenSSL's message for a rejected certificate, and how to fix it
@@ -61,5 +62,5 @@ def tls_error(origin: str, error: ssl.SSLError) -> SinkError:
 
 def _reason(error: OSError) -> str:
     if not isinstance(error, ssl.SSLError):
-        return error.strerror or type(error).__name__
+        return reason_of(error)
     return (error.reason or "not a valid PEM file").lower().replace("_", " ")

@@ -31,8 +31,9 @@ from typing_extensions import Self
 
 from streaming_app.alerts.alert import RESOLVED, Alert
 from streaming_app.notify.http_post import AuthSettings, SecretUrlSettings, post
-from streaming_app.notify.message import dump_json, format_utc, notification_id, repeat_number
+from streaming_app.notify.message import dump_json, notification_id, repeat_number
 from streaming_app.notify.sink import Sink, SinkError, check_setting
+from streaming_app.text import utc_iso
 
 VERSION = 1
 _PREFIX = "whsec_"
@@ -114,9 +115,9 @@ def payload(alert: Alert, event: str, runbook: str | None = None, page: str | No
         "rule": alert.rule,
         "severity": alert.severity,
         "state": alert.state,
-        "pending_since": format_utc(alert.pending_since),
-        "opened_at": alert.opened_at and format_utc(alert.opened_at),
-        "resolved_at": alert.resolved_at and format_utc(alert.resolved_at),
+        "pending_since": utc_iso(alert.pending_since),
+        "opened_at": alert.opened_at and utc_iso(alert.opened_at),
+        "resolved_at": alert.resolved_at and utc_iso(alert.resolved_at),
         "summary": alert.summary,
         "details": dict(alert.details),
         "runbook_url": runbook,
@@ -125,7 +126,7 @@ def payload(alert: Alert, event: str, runbook: str | None = None, page: str | No
     return {
         "version": VERSION,
         "type": f"alert.{event}",
-        "timestamp": format_utc(at or alert.pending_since),
+        "timestamp": utc_iso(at or alert.pending_since),
         "data": data,
     }
 

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from streaming_app.page.timeline import WIDTH
-from streaming_app.page.words import instant, number
+from streaming_app.page.words import number
+from streaming_app.text import utc
 
 Row = Mapping[str, Any]
 _POINTS = 250
@@ -41,7 +42,7 @@ def lag_line(samples: Iterable[Row], begin: datetime, end: datetime) -> LagLine 
         f"{x:.1f},{previous:.0f} {x:.1f},{y:.0f}" for (x, y), (_, previous) in zip(points[1:], points, strict=False)
     ]
     text = " ".join([f"{points[0][0]:.1f},{points[0][1]:.0f}", *steps, f"{WIDTH},{points[-1][1]:.0f}"])
-    return LagLine(text, most, f"{number(most)} offsets at {instant(most_at)}", totals[-1][1])
+    return LagLine(text, most, f"{number(most)} offsets at {utc(most_at)}", totals[-1][1])
 
 
 def _totals(samples: Iterable[Row], begin: datetime, end: datetime) -> Iterable[tuple[datetime, int]]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 from streaming_app.page.snapshot import Snapshot
 from streaming_app.page.source import CHECK_SECONDS
-from streaming_app.page.words import iso
+from streaming_app.text import utc_iso
 
 MAX_VIEWERS = 500
 HEARTBEAT_SECONDS = 15.0
@@ -109,4 +109,4 @@ class LiveUpdates:
 def message_of(snapshot: Snapshot) -> str:
     """Return what a viewer is told: the tag of the snapshot, and the times that every heartbeat changes."""
     success = snapshot.heartbeat.facts.last_success_at if snapshot.heartbeat else None
-    return json.dumps({"tag": snapshot.tag, "success": iso(success) if success else None})
+    return json.dumps({"tag": snapshot.tag, "success": utc_iso(success) if success else None})

@@ -14,6 +14,7 @@ from streaming_app.page import group_summary, labels, overview, timeline, window
 from streaming_app.page.group_page import SHOWN_LAG, SHOWN_MEMBERS
 from streaming_app.page.snapshot import MAX_EVENTS
 from streaming_app.queries.groups import format_tasks
+from streaming_app.text import count, duration, utc, utc_iso
 
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
@@ -36,7 +37,7 @@ class Renderer:
         self._environment.filters |= {
             "name": name,
             "number": words.number,
-            "duration": words.duration,
+            "duration": duration,
             "time": time,
             "plain": short_text,
             "state_meaning": words.state_meaning,
@@ -45,8 +46,8 @@ class Renderer:
             "tasks": format_tasks,
         }
         self._environment.globals |= {
-            "count": words.count,
-            "instant": words.instant,
+            "count": count,
+            "instant": utc,
             "STATES": words.STATES,
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
@@ -77,8 +78,8 @@ class Renderer:
         def age(moment: datetime | None) -> Markup:
             if moment is None:
                 return _NOTHING
-            text = words.duration((now - moment).total_seconds())
-            return _AGE.format(words.iso(moment), words.instant(moment), text)
+            text = duration((now - moment).total_seconds())
+            return _AGE.format(utc_iso(moment), utc(moment), text)
 
         def group_fields(group_id: str, parameters: Mapping[str, str]) -> dict[str, str]:
             """Return the same as the fields of a form, in whose values HTML would change some characters."""
@@ -111,4 +112,4 @@ def short_text(text: str | None, limit: int = 400) -> str:
 
 def time(moment: datetime | None) -> Markup:
     """Return a time in UTC; the browser adds the local time as a title."""
-    return _NOTHING if moment is None else _TIME.format(words.iso(moment), words.instant(moment))
+    return _NOTHING if moment is None else _TIME.format(utc_iso(moment), utc(moment))

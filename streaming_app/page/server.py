@@ -11,6 +11,7 @@ from typing import Any
 
 import uvicorn
 
+from streaming_app.errors import reason_of
 from streaming_app.page.app import Page
 from streaming_app.page.broker_description import broker_descriptions
 from streaming_app.page.labels import Labels
@@ -136,7 +137,7 @@ def _listen(address: str) -> socket.socket:
         listener.listen(_BACKLOG)
     except (OSError, OverflowError) as error:
         listener.close()
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = reason_of(error)
         raise PageError(
             f"Cannot serve the page at {address}: {reason}; choose another address (--listen, page.listen)"
         ) from None

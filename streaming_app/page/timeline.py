@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.page.window import Window
-from streaming_app.page.words import duration, instant
+from streaming_app.text import duration, utc
 
 Row = Mapping[str, Any]
 WIDTH = 1000
@@ -224,7 +224,7 @@ def _span(scale: _Scale, begin: datetime, end: datetime, value: str | None) -> I
     if value is None or end <= begin or end < scale.begin or begin > scale.end:
         return
     x = scale.x(begin)
-    text = f"{value}, {duration((end - begin).total_seconds())}, from {instant(begin)}"
+    text = f"{value}, {duration((end - begin).total_seconds())}, from {utc(begin)}"
     yield Span(x, max(1.0, round(scale.x(end) - x, 2)), value, text)
 
 

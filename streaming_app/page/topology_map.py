@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streaming_app.page.graph import Graph, Node
-from streaming_app.page.words import NOTHING, count, duration, number, short_name
+from streaming_app.page.words import NOTHING, number, short_name
+from streaming_app.text import count, duration
 
 Row = Mapping[str, Any]
 _TITLE = 40  # characters of a name in a box

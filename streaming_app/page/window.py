@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from streaming_app.queries.topology_diff import parse_time
+from streaming_app.text import parse_instant, utc_iso
 
 Row = Mapping[str, Any]
 RANGES: Mapping[str, timedelta | None] = {
@@ -111,7 +111,7 @@ def _times(parameters: Mapping[str, str], now: datetime) -> tuple[dict[str, date
 def _parse(text: str, now: datetime) -> datetime | None:
     """Return the time in UTC; None if it is none, or one that no record has."""
     try:
-        time = parse_time(text, now).astimezone(timezone.utc)
+        time = parse_instant(text, now).astimezone(timezone.utc)
     except (ValueError, OverflowError):
         return None
     return time if _YEARS[0] <= time.year <= _YEARS[1] else None
@@ -125,7 +125,7 @@ def default_range(group: Row, now: datetime) -> str:
 
 def url_time(time: datetime) -> str:
     """Return a time as it is written in a URL, to the second."""
-    return f"{time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+    return utc_iso(time, "seconds")
 
 
 def _begin(selected: str, group: Row, now: datetime) -> datetime:

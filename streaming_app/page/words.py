@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime, timezone
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -14,8 +13,6 @@ _TAIL = 16
 _MAX_IN_URL = 1_500  # bytes of a name in a URL; longer names are addressed by their hash
 NOTHING = "\N{EN DASH}"
 """What is shown where there is no value."""
-_MINUTES_ONLY = 600  # seconds
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 class Meaning(NamedTuple):
@@ -82,33 +79,3 @@ def group_query(group_id: str, **others: str | int | None) -> str:
 def number(value: float | None) -> str:
     """Return a whole number with separators, a dash for None."""
     return NOTHING if value is None else f"{round(value):,}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in its two largest units, such as `2 h 5 min`; from ten minutes on without seconds."""
-    left = max(0, int(seconds))
-    if left >= _MINUTES_ONLY:
-        left -= left % 60
-    parts: list[str] = []
-    for length, unit in _UNITS:
-        if left >= length or (unit == "s" and not parts):
-            parts.append(f"{left // length} {unit}")
-            left %= length
-        elif parts:
-            break
-    return " ".join(parts[:2])
-
-
-def instant(time: datetime) -> str:
-    """Return a time in UTC, to the second."""
-    return f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}Z"
-
-
-def iso(time: datetime) -> str:
-    """Return a time as `datetime` attributes and JSON have it."""
-    return time.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def count(quantity: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is one."""
-    return f"{quantity:,} {noun}{'' if quantity == 1 else 's'}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from streaming_app.groups.task_copies import (
 from streaming_app.queries.groups import Row, find_groups
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.task_copies_table import read_copies
+from streaming_app.text import first_of
 
 _SETTLED = "Stable"
 _OBSTACLES = 3  # named; of more, the number is printed
@@ -74,18 +74,15 @@ class CopiesReport:
                 "HOST": check.client_host,
                 "COPIES": check.tasks,
                 "MAY-STOP": ("yes" if check.may_stop else "no") if self.is_settled else "not now",
-                "WHY": "; ".join(self._reasons(check)),
+                "WHY": self._why_not(check),
             }
             for check in self.checks
         ]
 
-    def _reasons(self, check: StopCheck) -> Iterator[str]:
+    def _why_not(self, check: StopCheck) -> str:
         if not self.is_settled:
-            yield f"the group is {self.state}"
-            return
-        yield from check.obstacles[:_OBSTACLES]
-        if (more := len(check.obstacles) - _OBSTACLES) > 0:
-            yield f"and {more:,} more"
+            return f"the group is {self.state}"
+        return first_of(check.obstacles, _OBSTACLES, separator="; ")
 
     def to_json(self) -> dict[str, Any]:
         """Return what `copies --json` prints; `may_stop` is null while the group rebalances."""

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
+from streaming_app.text import count, utc
 
 
 def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetime, max_age: timedelta) -> str | None:
@@ -16,7 +17,7 @@ def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetim
     if heartbeat is None:
         return f"No job has written cluster {cluster!r} here yet."
     caught_up_at = heartbeat.facts.caught_up_at
-    as_of = f"the tables are as of {_format(caught_up_at)}." if caught_up_at else "the tables are not complete yet."
+    as_of = f"the tables are as of {utc(caught_up_at)}." if caught_up_at else "the tables are not complete yet."
     if not heartbeat.stopped and not heartbeat.is_alive(now):
         return f"The job of cluster {cluster!r} has died: {as_of}"
     if caught_up_at is not None and now - caught_up_at <= max_age:
@@ -28,13 +29,9 @@ def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetim
 
 def _reason(job: JobStatus) -> str:
     if job.brokers_away_since:
-        return f"no broker has answered since {_format(job.brokers_away_since)}"
+        return f"no broker has answered since {utc(job.brokers_away_since)}"
     if job.topic_missing_since:
-        return f"there has been no such topic since {_format(job.topic_missing_since)}"
+        return f"there has been no such topic since {utc(job.topic_missing_since)}"
     if job.failing_since:
-        return f"the stream fails since {_format(job.failing_since)}: {job.failure}"
-    return f"{job.behind:,} offset{'' if job.behind == 1 else 's'} behind"
-
-
-def _format(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%SZ}"
+        return f"the stream fails since {utc(job.failing_since)}: {job.failure}"
+    return f"{count(job.behind, 'offset')} behind"

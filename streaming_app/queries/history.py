@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.text import utc_iso
 
 Event = dict[str, Any]
 """A row of `group_events`."""
@@ -110,9 +111,8 @@ def group_at(events: Sequence[Event], time: datetime) -> GroupAt:
     group = GroupAt()
     known = [event for event in events if event["at"] is None or event["at"] <= time]
     if not known:
-        raise WarehouseError(
-            f"Nothing is known about the group at {_format(time)}: see --at {_format(events[0]['at'])}"
-        )
+        asked, earliest = utc_iso(time, "seconds"), utc_iso(events[0]["at"], "seconds")
+        raise WarehouseError(f"Nothing is known about the group at {asked}: see --at {earliest}")
     for event in known:
         group.apply(event)
     return group
@@ -217,7 +217,3 @@ def member_rows(members: Sequence[MemberAt]) -> Iterator[dict[str, Any]]:
             "TASKS": member.tasks,
             "TASKS-SINCE": member.tasks_since,
         }
-
-
-def _format(time: datetime | None) -> str:
-    return "" if time is None else time.astimezone(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")

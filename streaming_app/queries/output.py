@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming_app.text import escape, escape_json
+from streaming_app.text import count, escape, escape_json
 
 Rows = Sequence[Mapping[str, Any]]
 _NULL = "-"
@@ -116,11 +116,6 @@ def cell(value: object) -> str:
     if isinstance(value, (list, dict)):
         return _to_json(value)
     return escape(value if isinstance(value, str) else str(_json_value(value)))
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 row`, `2,000 rows`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _to_json(value: object, indent: int | None = None) -> str:

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.alerts.alert import FIRING
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.queries.clusters import check_cluster
-from streaming_app.queries.output import count
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
+from streaming_app.text import ago, count, utc, utc_clock
 
 Row = dict[str, Any]
 
@@ -58,7 +58,7 @@ def _table_size(location: Location) -> Row:
     try:
         files_on_disk = location.count_files()
     except OSError as error:
-        raise WarehouseError(f"Cannot read {location}: {error.strerror or error}") from None
+        raise WarehouseError(f"Cannot read {location}: {reason_of(error)}") from None
     return {
         "table": location.name,
         "version": table.version(),
@@ -84,21 +84,21 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
     if job is None:
         return "has never run here"
     facts = job["facts"]
-    process = f"process {job['pid']} on {job['host']}, since {facts['started_at']:%Y-%m-%d %H:%M:%SZ}"
+    process = f"process {job['pid']} on {job['host']}, since {utc(facts['started_at'])}"
     if not job["running"]:
         reason = "stopped" if job["stopped"] else "died"
-        return f"not running: {reason}, last heartbeat {_ago(job['at'], now)} ({process})"
+        return f"not running: {reason}, last heartbeat {ago(job['at'], now)} ({process})"
     waiting = job["notifications_waiting"]
     problems = [
-        f"no broker answers since {facts['brokers_away_since']:%H:%M:%SZ}" if facts["brokers_away_since"] else "",
-        f"no such topic since {facts['topic_missing_since']:%H:%M:%SZ}" if facts["topic_missing_since"] else "",
+        f"no broker answers since {utc_clock(facts['brokers_away_since'])}" if facts["brokers_away_since"] else "",
+        f"no such topic since {utc_clock(facts['topic_missing_since'])}" if facts["topic_missing_since"] else "",
         f"the stream fails: {facts['failure']}" if facts["failure"] else "",
         "still catching up" if not facts["caught_up"] else "",
         f"{count(waiting, 'notification')} waiting" if waiting else "",
         f"maintenance failed {count(failures, 'time')}" if (failures := facts["maintenance_failures"]) else "",
     ]
     behind = f"{count(facts['behind'], 'offset')} behind"
-    success = f"last success {_ago(facts['last_success_at'], now)}" if facts["last_success_at"] else "no batch yet"
+    success = f"last success {ago(facts['last_success_at'], now)}" if facts["last_success_at"] else "no batch yet"
     return "; ".join(["running", behind, success, *filter(None, problems), process])
 
 
@@ -109,11 +109,11 @@ def _format_self_check(check: dict[str, Any], now: datetime) -> str:
         uncompared = f", {check['not_compared']:,} not compared" if check["not_compared"] else ""
         repaired = f", {count(check['repaired'], 'row')} replaced since the start" if check["repaired"] else ""
         parts.append(
-            f"{_ago(check['last_run_at'], now)}: {count(check['compared'], 'group')} compared with the brokers, "
+            f"{ago(check['last_run_at'], now)}: {count(check['compared'], 'group')} compared with the brokers, "
             f"{check['differing']:,} differ{uncompared}{repaired}"
         )
     if check["failed_at"]:
-        parts.append(f"not completed {_ago(check['failed_at'], now)}: {check['failure']}")
+        parts.append(f"not completed {ago(check['failed_at'], now)}: {check['failure']}")
     return "; ".join(parts) or "not since the job started"
 
 
@@ -123,18 +123,10 @@ def _format_offsets(offsets: dict[str, Any] | None, now: datetime) -> str:
         return "not read: offsets.enabled is false"
     parts = [
         f"{count(offsets['behind'], 'offset')} behind",
-        f"last success {_ago(offsets['last_success_at'], now)}" if offsets["last_success_at"] else "no batch yet",
-        f"the stream fails since {offsets['failing_since']:%H:%M:%SZ}: {offsets['failure']}"
+        f"last success {ago(offsets['last_success_at'], now)}" if offsets["last_success_at"] else "no batch yet",
+        f"the stream fails since {utc_clock(offsets['failing_since'])}: {offsets['failure']}"
         if offsets["failing_since"]
         else "",
         "still catching up" if not offsets["caught_up"] else "",
     ]
     return "; ".join(filter(None, parts))
-
-
-def _ago(then: datetime, now: datetime) -> str:
-    seconds = max(0, int((now - then).total_seconds()))
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit} ago"
-    return f"{seconds} s ago"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from streaming_app.errors import WarehouseError
@@ -12,7 +12,7 @@ from streaming_app.groups.topology import Change, changes_between, topology_hash
 from streaming_app.queries import output
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.text import parse_duration
+from streaming_app.text import utc
 
 
 @dataclass(frozen=True)
@@ -65,23 +65,6 @@ class TopologyDiff:
         yield f"from  {self.before}"
         yield f"to    {self.after}"
         yield output.columns([_row(change) for change in changes])
-
-
-def parse_time(text: str, now: datetime) -> datetime:
-    """Return the time that is meant by ISO 8601, in UTC without a zone, or by a duration such as `2h`: so long ago.
-
-    Raises ValueError for anything else.
-    """
-    try:
-        time = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
-        try:
-            return datetime.fromtimestamp(now.timestamp() - parse_duration(text), timezone.utc)
-        except ValueError:
-            raise ValueError(
-                f'must be a time such as 2026-03-14T03:12Z, or as 2h for two hours ago, not "{text}"'
-            ) from None
-    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
 def diff_topologies(
@@ -152,4 +135,4 @@ def _row(change: Change) -> dict[str, Any]:
 
 
 def _format(time: datetime | None) -> str:
-    return "an unknown time" if time is None else f"{time:%Y-%m-%d %H:%M:%SZ}"
+    return "an unknown time" if time is None else utc(time)

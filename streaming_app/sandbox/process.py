@@ -18,7 +18,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from streaming_app.errors import SetupError
+from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.java import last_line
 from streaming_app.sandbox import watchdog
 
@@ -128,6 +128,6 @@ def reserve_port(port: int | None = None) -> socket.socket:
         listener.bind((HOST, port or 0))
     except (OSError, OverflowError) as error:
         listener.close()
-        reason = getattr(error, "strerror", None) or error
+        reason = reason_of(error)
         raise SetupError(f"Port {port} on {HOST} is not available ({reason}): choose another one") from None
     return listener

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables.location import Location
 
 _VERSION = "v1"
@@ -59,7 +59,7 @@ def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> Checkpo
             if attempt == _ATTEMPTS - 1:
                 raise WarehouseError(f"{file} is missing: the checkpoint was modified by another program") from None
         except OSError as error:
-            raise WarehouseError(f"Cannot read {file}: {error.strerror or error}") from None
+            raise WarehouseError(f"Cannot read {file}: {reason_of(error)}") from None
         except (ValueError, AttributeError):
             raise WarehouseError(f"{file} is not a Spark offset log that this release can read") from None
     return None
@@ -78,7 +78,7 @@ def _newest_batch(checkpoint: Location) -> int | None:
     try:
         names = (checkpoint / "commits").names()
     except OSError as error:
-        raise WarehouseError(f"Cannot read {checkpoint}: {error.strerror or error}") from None
+        raise WarehouseError(f"Cannot read {checkpoint}: {reason_of(error)}") from None
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 

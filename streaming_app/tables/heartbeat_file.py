@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.location import Location
 
@@ -59,7 +59,7 @@ def read_heartbeat(warehouse: Location | Path, cluster: str) -> HeartbeatRecord 
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise WarehouseError(f"Cannot read {file}: {error.strerror or error}") from None
+        raise WarehouseError(f"Cannot read {file}: {reason_of(error)}") from None
     except ValidationError:
         raise WarehouseError(f"{file} was written by another release: restart the job with this one") from None
 
@@ -70,5 +70,5 @@ def clusters_with_heartbeat(warehouse: Location | Path) -> set[str]:
     try:
         names = directory.names()
     except OSError as error:
-        raise WarehouseError(f"Cannot read {directory}: {error.strerror or error}") from None
+        raise WarehouseError(f"Cannot read {directory}: {reason_of(error)}") from None
     return {name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)}

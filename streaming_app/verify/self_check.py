@@ -21,6 +21,7 @@ from datetime import datetime
 from enum import Enum
 
 from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.text import shorten
 from streaming_app.verify.compare import Difference
 
 CONFIRM_SECONDS = 60.0
@@ -133,9 +134,5 @@ def with_agreement(
 
 
 def _describe(difference: Difference) -> str:
-    tables, broker = (_shorten(value) for value in difference.values_as_text)
+    tables, broker = (shorten(value, _MAX_CHARACTERS, " ...") for value in difference.values_as_text)
     return f"{tables} in the tables, {broker} on the broker"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 4]} ..."

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from streaming_app.job_status import JobStatus
+from streaming_app.text import count
 
 _MAX_BEHIND = timedelta(minutes=1)  # since the job was last at the end of the topic
 _MAX_STANDSTILL = timedelta(minutes=15)  # without a batch that ends, or any progress of Spark with one
@@ -46,7 +47,7 @@ def check_readiness(job: JobStatus, now: datetime) -> ProbeResult:
     liveness = check_liveness(job, now)
     if not liveness.ok:
         return liveness
-    behind = f"{job.behind:,} offset{'' if job.behind == 1 else 's'} behind"
+    behind = f"{count(job.behind, 'offset')} behind"
     if not job.caught_up:
         return ProbeResult(ok=False, reason=f"not caught up with the topic yet: {behind}")
     if job.behind_since and now - job.behind_since > _MAX_BEHIND:

@@ -27,7 +27,7 @@ from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, TextIO, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from streaming_app.errors import JobError
+from streaming_app.errors import JobError, reason_of
 from streaming_app.text import split_address
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class HttpServer:
         try:
             self._listener = _Listener(*split_address(listen))
         except (OSError, ValueError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            reason = reason_of(error)
             raise JobError(
                 f"Cannot serve metrics at {listen}: {reason}; set metrics.listen to another address"
             ) from None

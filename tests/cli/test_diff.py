@@ -14,7 +14,6 @@ from deltalake import write_deltalake
 
 from streaming_app.cli.main import main
 from streaming_app.groups.topology import topology_hash
-from streaming_app.queries.topology_diff import parse_time
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
 from tests.warehouses import arrow_schema, make_warehouse
@@ -145,12 +144,6 @@ def test_a_time_that_is_none_is_wrong_usage(tables: Tables) -> None:
     assert result.output.splitlines()[-1] == (
         'Error: --from must be a time such as 2026-03-14T03:12Z, or as 2h for two hours ago, not "yesterday"'
     )
-
-
-def test_a_duration_is_so_long_ago() -> None:
-    assert parse_time("2h", AT) == AT - timedelta(hours=2)
-    assert parse_time("1d12h", AT) == AT - timedelta(hours=36)
-    assert parse_time("2026-11-01T09:00+01:00", AT) == parse_time("2026-11-01 08:00", AT) == AT
 
 
 def test_names_of_topics_cannot_break_a_line(tables: Tables) -> None:

@@ -20,7 +20,7 @@ from streaming_app.page.task_matrix import task_matrix, task_order
 from streaming_app.page.timeline import Events, timeline
 from streaming_app.page.topology_map import topology_map
 from streaming_app.page.window import Window, parse_window
-from streaming_app.page.words import duration, group_key, group_query, short_name
+from streaming_app.page.words import group_key, group_query, short_name
 from streaming_app.queries.history import group_at, parse_tasks
 from tests.odd_group_ids import ODD
 from tests.page.sample import group, member, part, rich_group, task
@@ -431,19 +431,3 @@ def test_every_name_is_short_visible_and_apart_from_others(name: str) -> None:
     assert shown not in others
     assert len(group_query(name)) < 5_000
     assert len(group_key(name)) == 32
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-5, "0 s"),
-        (0, "0 s"),
-        (59.9, "59 s"),
-        (75, "1 min 15 s"),
-        (3_700, "1 h 1 min"),
-        (90_000, "1 d 1 h"),
-        (659, "10 min"),
-    ],
-)
-def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

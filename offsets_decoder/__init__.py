@@ -10,22 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder.decoder import decode
-from offsets_decoder.errors import (
+from offsets_decoder.json_form import decode_lines, error_json, to_json
+from offsets_decoder.layout import SHIPPED, dialects
+from offsets_decoder.record import (
     DecodeError,
     EncodeError,
     MalformedRecord,
+    Record,
     UnknownDialectError,
     UnknownRecordType,
+    UnknownTag,
     UnknownValueVersion,
 )
-from offsets_decoder.json_form import error_json, to_json
-from offsets_decoder.layout import SHIPPED, dialects
-from offsets_decoder.lines import decode_lines
-from offsets_decoder.record import Record, UnknownTag
 
 if TYPE_CHECKING:
-    from offsets_decoder.encoder import encode
-    from offsets_decoder.reference import reference_decode
+    from offsets_decoder.reference import encode, reference_decode
 
 __all__ = [
     "SHIPPED",
@@ -48,12 +47,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
-    if name == "encode":
-        from offsets_decoder.encoder import encode  # noqa: PLC0415 - Construct is slow to import
+    if name in {"encode", "reference_decode"}:
+        from offsets_decoder import reference  # noqa: PLC0415 - Construct is slow to import
 
-        return encode
-    if name == "reference_decode":
-        from offsets_decoder.reference import reference_decode  # noqa: PLC0415
-
-        return reference_decode
+        return getattr(reference, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

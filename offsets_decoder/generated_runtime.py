@@ -11,8 +11,8 @@ from binascii import b2a_base64
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from offsets_decoder.layout import MAX_STRING, MAX_UVARINT
 from offsets_decoder.record import UnknownTag
-from offsets_decoder.scalars import MAX_STRING, MAX_UVARINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsets_decoder import generated_runtime
 from offsets_decoder.generated_runtime import ONE_BYTE
-from offsets_decoder.scalars import CODES, MAX_STRING, SIZES
+from offsets_decoder.layout import CODES, MAX_STRING, SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

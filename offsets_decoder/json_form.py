@@ -1,20 +1,41 @@
-"""Records as the JSON that Kafka's own formatters and JSON converters print. No bytes are read here.
+r"""Records as the JSON that Kafka's own formatters and JSON converters print. No bytes are read here.
 
 The structure is that of Kafka's coordinator message formatters (since 4.1): type and data of the key, version and data
 of the value. Fields are in the order of the definition; tagged fields at their defaults, and fields that the version
 does not have, are omitted.
+
+`decode_lines` is what `streams-groups decode` does, without its files: lines of text to such objects. A line has a key
+and a value in one of three forms:
+
+* `KEYHEX<TAB>VALUEHEX`. Hex may be in either case and start with 0x. Without a value, or with the word `null` for it,
+  the record is a tombstone.
+* What Kafka's console consumer prints with `print.key=true` and `BytesDeserializer` for both: printable ASCII
+  unchanged, any other byte as `\x0A`, and `null` for a tombstone. Every key starts with `\x00`.
+* A JSON object with `key` and `value` in hex, where a null or absent value is a tombstone. This is the output for a
+  record that could not be decoded, so that a newer version of this package can try it again.
+
+`kafka-dump-log.sh`, and the console consumer with its other deserializers, print bytes as text, which loses some of
+them: those lines cannot be decoded. With a formatter they print JSON that is already decoded.
 """
 
 from __future__ import annotations
 
 import base64
+import json
+import re
+import string
 from typing import TYPE_CHECKING, Any
 
-from offsets_decoder.errors import DecodeError
-from offsets_decoder.layout import SHIPPED, FieldLayout, StructLayout, key_layout, value_layout
+from offsets_decoder.decoder import decode
+from offsets_decoder.layout import SHIPPED, FieldLayout, StructLayout, check_dialect, key_layout, value_layout
+from offsets_decoder.record import DecodeError, MalformedRecord, Record
 
 if TYPE_CHECKING:
-    from offsets_decoder.record import Record
+    from collections.abc import Iterable, Iterator
+
+_TOMBSTONE = "null"
+_ESCAPED = re.compile(r"(?:[ -\[\]-~]|\\x[0-9A-Fa-f]{2})*")  # a backslash is escaped too
+_HEX = frozenset(string.hexdigits)
 
 
 def to_json(record: Record) -> dict[str, Any]:
@@ -44,6 +65,15 @@ def error_json(key: bytes | None, value: bytes | None, error: DecodeError) -> di
     }
 
 
+def decode_lines(lines: Iterable[str], *, dialect: str = SHIPPED) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield (object, whether it was decoded) for each line that is not blank, from `to_json` or `error_json`.
+
+    Raises `UnknownDialectError` immediately for an unknown dialect, and nothing for any line.
+    """
+    check_dialect(dialect)
+    return (_decode_line(line.strip("\r\n"), number, dialect) for number, line in enumerate(lines, 1) if line.strip())
+
+
 def _struct(layout: StructLayout, fields: dict[str, Any]) -> dict[str, Any]:
     return {
         field.name: _field(field, fields[field.snake])
@@ -64,3 +94,52 @@ def _element(field: FieldLayout, value: Any) -> Any:  # noqa: ANN401
     if field.struct is not None:
         return _struct(field.struct, value)
     return base64.b64encode(value).decode() if field.element == "bytes" else value
+
+
+def _decode_line(line: str, number: int, dialect: str) -> tuple[dict[str, Any], bool]:
+    key_text, value_text = _split_line(line)
+    parse = _parse_escaped if key_text.startswith("\\") else _parse_hex
+    try:
+        key = parse(key_text, "key", number)
+        value = None if value_text is None else parse(value_text, "value", number)
+    except MalformedRecord as error:
+        # There are no bytes: the text of the line is returned in their place.
+        return error_json(None, None, error) | {"key": key_text, "value": value_text}, False
+    try:
+        return to_json(decode(key, value, dialect=dialect)), True
+    except DecodeError as error:
+        return error_json(key, value, error), False
+
+
+def _split_line(line: str) -> tuple[str, str | None]:
+    """Split a line into the text of its key and that of its value, which is None for a tombstone."""
+    if line.lstrip().startswith("{"):
+        return _split_json_line(line)
+    key, tab, value = line.partition("\t")
+    # In the console consumer's form an empty text is a value of no bytes: a tombstone is the word null there.
+    absent = not tab if key.startswith("\\") else not value.strip()
+    return key, None if absent or value.strip() == _TOMBSTONE else value
+
+
+def _split_json_line(line: str) -> tuple[str, str | None]:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        return line, None
+    key, value = data.get("key"), data.get("value")
+    return (key, value) if isinstance(key, str) and isinstance(value, str | None) else (line, None)
+
+
+def _parse_hex(text: str, part: str, number: int) -> bytes:
+    digits = text.strip()
+    try:
+        return bytes.fromhex(digits[2:] if digits[:2] in {"0x", "0X"} else digits)
+    except ValueError:
+        reason = "an odd number of hexadecimal digits" if _HEX.issuperset(digits) else "not hexadecimal"
+        raise MalformedRecord(f"line {number} is not KEYHEX<TAB>VALUEHEX: {reason}", part, 0) from None
+
+
+def _parse_escaped(text: str, part: str, number: int) -> bytes:
+    if _ESCAPED.fullmatch(text) is None:
+        raise MalformedRecord(f"line {number} is not what Kafka's BytesDeserializer prints", part, 0)
+    return text.encode("ascii").decode("unicode_escape").encode("latin-1")

@@ -1,18 +1,18 @@
 """The layout of one version of one record, resolved from its definition. Pure data: no bytes are read here.
 
 Both the Constructs and the generator of the fast path start from a `StructLayout`: versions, tag dialects and older
-layouts are resolved here, once for both.
+layouts are resolved here, once for both, and so are the sizes and limits of Kafka's scalar types.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from struct import calcsize
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder.definitions import record, records
-from offsets_decoder.errors import UnknownDialectError, UnknownRecordType, UnknownValueVersion
-from offsets_decoder.scalars import SIZES
+from offsets_decoder.record import UnknownDialectError, UnknownRecordType, UnknownValueVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from offsets_decoder.definitions import Body, Field, RecordDefinition
 
 SHIPPED = "shipped"
+
+CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q", "uuid": "16s"}
+"""The `struct` format code of each fixed-size type; all are big-endian."""
+
+SIZES = {kind: calcsize(f">{code}") for kind, code in CODES.items()}
+"""The size in bytes of each fixed-size type."""
+
+MAX_STRING = 0x7FFF
+"""Longest string in bytes: Kafka rejects longer ones on reading, also where the length is a varint."""
+
+MAX_UVARINT = 0xFFFFFFFF
+"""The largest unsigned varint."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The decoded record. Data only: neither reading nor writing may live here."""
+"""What decoding gives: a record, or the error that says why the bytes are none; and what encoding refuses.
+
+Data only: neither reading nor writing may live here.
+"""
 
 from __future__ import annotations
 
@@ -36,3 +39,58 @@ class Record:
     def drift(self) -> bool:
         """Whether the writer knew fields that the definitions (in the requested dialect) do not have."""
         return bool(self.unknown_tags)
+
+
+class DecodeError(ValueError):
+    """Bytes that are not a record that this package can decode."""
+
+
+class UnknownDialectError(DecodeError):
+    """The requested dialect is not in any definition."""
+
+
+class UnknownRecordType(DecodeError):  # noqa: N818 - the names are public
+    """The key's first two bytes are not a record type that Kafka has released. `record_type` is that int16."""
+
+    def __init__(self, record_type: int, reason: str) -> None:
+        super().__init__(record_type, reason)
+        self.record_type = record_type
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"record type {self.record_type}: {self.reason}"
+
+
+class UnknownValueVersion(DecodeError):  # noqa: N818
+    """The record's type is known, but this version (int16) of its value is not."""
+
+    def __init__(self, record_type: int, name: str, version: int, known: str) -> None:
+        super().__init__(record_type, name, version, known)
+        self.record_type = record_type
+        self.name = name
+        self.version = version
+        self.known = known
+
+    def __str__(self) -> str:
+        return f"{self.name} (type {self.record_type}): value version {self.version} is unknown, known: {self.known}"
+
+
+class MalformedRecord(DecodeError):  # noqa: N818
+    """Bytes that violate the layout.
+
+    `path` is the field as Kafka's JSON names it, below `key` or `value`: `value.activeTasks[0].partitions`.
+    `offset` counts bytes from the start of the key or value, its leading type or version included.
+    """
+
+    def __init__(self, reason: str, path: str, offset: int) -> None:
+        super().__init__(reason, path, offset)
+        self.reason = reason
+        self.path = path
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason} (byte {self.offset})"
+
+
+class EncodeError(ValueError):
+    """Values that cannot be encoded as a record: an unknown field or record, or a value that does not fit its field."""

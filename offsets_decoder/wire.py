@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from construct import Construct, ConstructError, FormatField, FormatFieldError
 
-from offsets_decoder.scalars import CODES, MAX_STRING, MAX_UVARINT, SIZES
+from offsets_decoder.layout import CODES, MAX_STRING, MAX_UVARINT, SIZES
 
 if TYPE_CHECKING:
     from io import BytesIO

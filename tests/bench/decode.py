@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from offsets_decoder import decode, encode, reference_decode
-from offsets_decoder.constructs import key_construct, value_construct
+from offsets_decoder.reference import key_construct, value_construct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

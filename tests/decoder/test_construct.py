@@ -13,11 +13,10 @@ import pytest
 from construct import Construct, ConstructError, Int8ub, Struct, Switch, VarInt, this
 
 from offsets_decoder import decode, encode
-from offsets_decoder.constructs import key_construct, struct_construct, value_construct
 from offsets_decoder.decoder import _READ_ERRORS
 from offsets_decoder.generator import compile_reader
-from offsets_decoder.layout import FieldLayout, StructLayout
-from offsets_decoder.scalars import CODES
+from offsets_decoder.layout import CODES, FieldLayout, StructLayout
+from offsets_decoder.reference import key_construct, struct_construct, value_construct
 from offsets_decoder.wire import LayoutError
 from tests.decoder.random_records import VARIANTS, RecordGenerator, Variant, corrupt, random_record, variant_id
 

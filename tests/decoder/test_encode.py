@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from offsets_decoder import EncodeError, decode, encode
-from offsets_decoder.encoder import _with_defaults
 from offsets_decoder.layout import FieldLayout, StructLayout
+from offsets_decoder.reference import _with_defaults
 
 
 def test_omitted_fields_are_encoded_with_their_defaults() -> None:

@@ -12,6 +12,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEPLOY_TOOLS := build/deploy-tools/.installed
+PROCESSES := -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: run test test-fast bench lint docs wheel check-deploy clean
 
@@ -19,13 +20,13 @@ run: $(STAMP)
 	$(BIN)/streams-groups demo
 
 # Three processes on two cores, as a third of the time tests wait, for a broker or a timeout; each with a broker of its own,
-# and the first with the Spark session. A test that fails is run once more, and reported as RERUN.
+# and the first with the Spark session.
 test: $(STAMP)
 	-$(BIN)/python -m tests.jvm_archive
-	$(BIN)/python -m pytest -n 3 --dist worksteal --reruns 1 -rR $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PROCESSES) $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PROCESSES) -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -13,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from filelock import FileLock
 
 from tests.jvm_archive import broker_archive
 from tests.jvm_options import INTERPRETED, start_jvms_fast
-from tests.marks import add_marks
-from tests.order import order_items
+from tests.marks import START_JVMS, add_marks
+from tests.order import add_groups, order_items
+from tests.warehouse_template import copy_template, warehouse_template
 
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
@@ -29,7 +28,6 @@ with warnings.catch_warnings():
     from streaming_app.kafka.client import StreamsGroupClient
     from streaming_app.sandbox.broker import LocalBroker
     from streaming_app.sandbox.container import Broker, select_broker
-    from streaming_app.tables.delta_writer import DeltaWriter
     from tests.job.job_runner import run_once
 
 if TYPE_CHECKING:
@@ -38,16 +36,20 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Mark each test by what it needs to run, before `-m` selects; order what it selected."""
+    """Mark each test by what it needs to run; order those that `-m` selects, and let their JVMs start fast."""
     add_marks(items)
+    in_processes = "PYTEST_XDIST_WORKER" in os.environ
+    if in_processes:
+        add_groups(items)
     yield
-    if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
-        order_items(items, processes)
+    if in_processes:
+        order_items(items)
+    if any(mark.name in START_JVMS for item in items for mark in item.iter_markers()):
+        start_jvms_fast(broker_archive())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let JVMs start fast, and ignore the same warning when a test imports other modules of kafka-python."""
-    start_jvms_fast(broker_archive())
+    """Ignore the same warning when a test imports other modules of kafka-python."""
     for function in ("read_text", "open_text"):
         config.addinivalue_line("filterwarnings", f"ignore:{function} is deprecated:DeprecationWarning")
 
@@ -180,27 +182,13 @@ def read_offsets() -> Callable[..., list[RawRecord]]:
 
 
 @pytest.fixture(scope="session")
-def _warehouse_template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same for all test processes: the first one that needs it creates it, and only that one needs Spark for it."""
-    root = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent  # of all processes
-    path = root / "warehouse-template"
-    with FileLock(root / "warehouse-template.lock"):
-        if not path.exists():
-            created = tmp_path_factory.mktemp("warehouse")
-            DeltaWriter(request.getfixturevalue("spark"), str(created), "default").prepare()
-            created.rename(path)
-    return path
-
-
-@pytest.fixture(scope="session")
-def create_warehouse(_warehouse_template: Path) -> Callable[[Path], Path]:
-    """Creates a warehouse without rows in a directory, as Spark creates it for the job, and returns the directory.
+def create_warehouse(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
+    """Creates a warehouse without rows in a directory, as the job creates it, and returns the directory.
 
     It is a copy: Spark takes seconds to create all the tables.
     """
-    return lambda directory: Path(shutil.copytree(_warehouse_template, directory, dirs_exist_ok=True))
+    template = warehouse_template(lambda: request.getfixturevalue("spark"))
+    return lambda directory: copy_template(template, directory)
 
 
 @pytest.fixture

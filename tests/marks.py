@@ -14,10 +14,17 @@ NEEDED_BY_FIXTURE = {
     "create_warehouse": "spark",
     "oracles": "java",
     "kafka_reason": "java",
+    "kafka_jar": "java",
+    "jars": "java",
     "release": "java",
     "chromium": "browser",
 }
-"""Fixture to mark: a test that uses the fixture, directly or through another one, needs what the mark says."""
+"""Fixture to mark: a test that uses the fixture, directly or through another one, needs what the mark says.
+
+Jars need a JVM where they were not fetched yet.
+"""
+START_JVMS = frozenset({"broker", "spark", "java"})
+"""The marks of tests that start JVMs."""
 
 
 def add_marks(items: list[pytest.Item]) -> None:

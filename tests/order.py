@@ -1,38 +1,54 @@
-"""The order in which `make test` runs the tests, derived from what each test needs.
+"""Which tests share a process of `make test`, and the order in which processes take them.
 
-With `--dist worksteal` each of n processes gets an n-th of the tests, in their order, and a process that has nothing
-left takes tests from the end of another one's. So the parts of the first two begin with tests that are slow, and end
-with tests that are fast and need nothing: these are what is taken first. All tests that use the Spark session are in
-the first part: a second session takes half a minute of processor time until its JVM is warm. Other parts are fast
-tests.
+With `--dist loadgroup --no-loadscope-reorder` a process takes a group of tests at a time, in the order in which the
+groups first occur. A module is a group, so that what its fixtures start is started once, but for the tests that use the
+Spark session: a second session takes half a minute of processor time until its JVM is warm. They are one group, and the
+first one, as nothing else takes as long. Then come the modules that start something else, and what needs nothing
+comes last, as it is short: the processes end at about the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable
+from pathlib import PurePath
 
 import pytest
 
-_T = TypeVar("_T")
-_OWN_PROCESSES = ("broker", "spark", "java", "browser")
+SESSION = "spark"
+"""The group of the tests that use the Spark session."""
+WHOLE = frozenset({"security"})
+"""Folders whose modules share what they start, a secured broker, and so a process with each other."""
+_STARTS = frozenset({"broker", "spark", "java", "browser", "slow"})
 
 
-def order_items(items: list[pytest.Item], processes: int) -> None:
-    """Order marked tests for this number of test processes, in place. Tests of a module stay in their order."""
-    session, slow, fast = [], [], []
+def add_groups(items: Iterable[pytest.Item]) -> None:
+    """Mark each test with the group that runs in one process."""
+    items = list(items)
+    with_session = [item for item in items if SESSION in getattr(item, "fixturenames", ())]
+    in_session = set(map(id, with_session))
+    whole = {_home(item) for item in with_session} & WHOLE
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            session.append(item)
-        elif any(map(item.get_closest_marker, _OWN_PROCESSES)):
-            slow.append(item)
-        else:
-            fast.append(item)
-    items[:] = merge(session, slow, fast, processes)
+        group = SESSION if id(item) in in_session or _home(item) in whole else _home(item)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
-def merge(session: Sequence[_T], slow: Sequence[_T], fast: Sequence[_T], processes: int) -> list[_T]:
-    """Return all tests: `session` is where the first process begins, `slow` where the second one does."""
-    total = len(session) + len(slow) + len(fast)
-    between = max(0, total // processes - len(session)) if processes > 1 else 0
-    return [*session, *fast[:between], *slow, *fast[between:]]
+def order_items(items: list[pytest.Item]) -> None:
+    """Order marked tests, in place: groups stay together, and tests of a group stay in their order."""
+    starting = {_group(item) for item in items if any(mark.name in _STARTS for mark in item.iter_markers())}
+    items.sort(key=lambda item: _rank(_group(item), starting))
+
+
+def _rank(group: str, starting: Iterable[str]) -> tuple[int, str]:
+    return 0 if group == SESSION else 1 if group in starting else 2, group
+
+
+def _group(item: pytest.Item) -> str:
+    mark = item.get_closest_marker("xdist_group")
+    assert mark
+    return str(mark.args[0])
+
+
+def _home(item: pytest.Item) -> str:
+    """Return the module's path without its ending, or that of its folder if the folder is kept whole."""
+    path = PurePath(item.nodeid.partition("::")[0]).with_suffix("")
+    return next((name for name in path.parts if name in WHOLE), path.as_posix())

@@ -23,11 +23,6 @@ def test_the_variables_of_whoever_runs_the_tests_are_kept(monkeypatch: pytest.Mo
     assert [os.environ[name] for name in VARIABLES] == ["-Dmine=1", ""]
 
 
-def test_a_job_of_a_user_has_none_of_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    start_jvms_as_users_do(monkeypatch)
-    assert not any(name in os.environ for name in VARIABLES)
-
-
 @pytest.mark.skipif(not os.environ.get("SPARK_SUBMIT_OPTS", FAST).startswith(FAST), reason="other options are set")
 def test_the_session_of_the_tests_has_the_options_and_the_archive_if_there_is_one(spark: SparkSession) -> None:
     jvm: Any = spark._jvm

@@ -1,25 +1,64 @@
-"""The order of the tests: see `tests/order.py`."""
+"""The order of the tests, and which of them share a process: see `tests/order.py`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from tests.order import merge
-
-SESSION, SLOW, FAST = ["a", "b"], ["k", "l", "m"], list("12345678")
+from tests.order import add_groups, order_items
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4])
-def test_the_second_process_begins_with_slow_tests_that_need_no_spark_session(processes: int) -> None:
-    ordered = merge(SESSION, SLOW, FAST, processes)
-    assert sorted(ordered) == sorted([*SESSION, *SLOW, *FAST])
-    assert ordered[:2] == SESSION
-    assert ordered[len(ordered) // processes :][:3] == SLOW
+class Item(SimpleNamespace):
+    """What `order` asks of a test of pytest."""
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.marks.append(mark.mark)
+
+    def iter_markers(self) -> Iterable[pytest.Mark]:
+        return self.marks
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next((mark for mark in self.marks if mark.name == name), None)
 
 
-def test_one_process_runs_the_slow_tests_first() -> None:
-    assert merge(SESSION, SLOW, FAST, 1) == [*SESSION, *SLOW, *FAST]
+def item(nodeid: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
+    return Item(nodeid=nodeid, fixturenames=fixtures, marks=[getattr(pytest.mark, name).mark for name in marks])
 
 
-def test_more_session_tests_than_a_half_stay_together() -> None:
-    assert merge(list("abcdefgh"), ["k"], ["1"], 2) == [*"abcdefgh", "k", "1"]
+def ordered(*items: Any) -> list[tuple[str, str]]:
+    """Return the tests in their order, each with its group."""
+    tests = list(items)
+    add_groups(tests)
+    order_items(tests)
+    return [(one.nodeid.rpartition("/")[2], one.get_closest_marker("xdist_group").args[0]) for one in tests]
+
+
+def test_all_tests_with_the_session_are_the_first_group_and_those_that_start_nothing_come_last() -> None:
+    assert ordered(
+        item("tests/a/test_fast.py::one"),
+        item("tests/a/test_mixed.py::plain"),
+        item("tests/a/test_mixed.py::live", "spark", marks=("spark",)),
+        item("tests/b/test_broker.py::one", marks=("broker",)),
+        item("tests/b/test_live.py::one", "spark", marks=("spark",)),
+        item("tests/b/test_broker.py::two"),
+    ) == [
+        ("test_mixed.py::live", "spark"),
+        ("test_live.py::one", "spark"),
+        ("test_broker.py::one", "tests/b/test_broker"),
+        ("test_broker.py::two", "tests/b/test_broker"),
+        ("test_fast.py::one", "tests/a/test_fast"),
+        ("test_mixed.py::plain", "tests/a/test_mixed"),
+    ]
+
+
+def test_a_folder_that_shares_a_broker_is_one_group_with_or_without_a_session() -> None:
+    first, second = "tests/security/test_a.py::one", "tests/security/test_b.py::two"
+    assert {group for _, group in ordered(item(first), item(second, marks=("broker",)))} == {"security"}
+    assert {group for _, group in ordered(item(first), item(second, "spark", marks=("spark",)))} == {"spark"}
+
+
+def test_the_names_of_parametrized_tests_are_not_part_of_their_group() -> None:
+    assert [group for _, group in ordered(item("tests/a/test_x.py::one[security/a.b::c]"))] == ["tests/a/test_x"]

@@ -107,6 +107,7 @@ def test_a_missing_java_is_one_failure_that_says_what_to_install(monkeypatch: py
     assert "versions" not in results
 
 
+@pytest.mark.java
 def test_untested_versions_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming_app.jvm.jar_sets.installed", lambda: SparkAndDelta("4.0.5", "4.0.1"))
     monkeypatch.setattr(machine, "_check_jars", lambda _: ok("jars", ""))

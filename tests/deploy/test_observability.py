@@ -119,10 +119,12 @@ def run_promtool(*arguments: object) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 def test_promtool_accepts_the_rules() -> None:
     assert f"SUCCESS: {len(ALERTS)} rules found" in run_promtool("check", "rules", "--lint-fatal", RULES_FILE)
 
 
+@pytest.mark.slow
 def test_the_rules_fire_exactly_when_expected() -> None:
     assert "SUCCESS" in run_promtool("test", "rules", RULES_TEST)
 

@@ -13,6 +13,7 @@ import pytest
 
 from streaming_app.tables.reader import WarehouseReader
 from tests.docs.documents import DOCS, DOCUMENTS, ROOT, code_blocks, name, program_calls
+from tests.warehouses import make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,14 +39,19 @@ def is_for_spark(query: str) -> bool:
     return "TIMESTAMP AS OF" in query or "USING delta" in query
 
 
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
+    return WarehouseReader(make_warehouse(tmp_path_factory.mktemp("queries")))
+
+
 @pytest.mark.parametrize("query", COMMAND_QUERIES)
-def test_every_query_of_a_command_runs(query: str, empty_warehouse: Path) -> None:
-    assert WarehouseReader(empty_warehouse).rows(query) == []
+def test_every_query_of_a_command_runs(query: str, reader: WarehouseReader) -> None:
+    assert reader.rows(query) == []
 
 
 @pytest.mark.parametrize("query", [one for one in BLOCKS if not is_for_spark(str(one.values[0]))])
-def test_every_query_of_a_block_runs(query: str, empty_warehouse: Path) -> None:
-    assert WarehouseReader(empty_warehouse).rows(query) == []
+def test_every_query_of_a_block_runs(query: str, reader: WarehouseReader) -> None:
+    assert reader.rows(query) == []
 
 
 @pytest.mark.parametrize("queries", [one for one in BLOCKS if is_for_spark(str(one.values[0]))])

@@ -25,6 +25,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return []
 
 
+@pytest.mark.java
 def test_it_is_made_once_the_time_is_over_and_told(
     lines: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_command_whose_parent_closed_a_standard_stream_has_one_that_leads_nowh
     assert found.read_text("utf-8").split()[descriptor] == "/dev/null"
 
 
+@pytest.mark.spark
 def test_a_setting_with_which_spark_does_not_start_is_in_the_line_about_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_setting_with_which_spark_does_not_start_is_in_the_line_about_it(
     assert f"{tmp_path}/missing" in line
 
 
+@pytest.mark.spark
 def test_what_spark_submit_says_before_it_ends_is_in_the_line_about_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

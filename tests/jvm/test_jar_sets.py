@@ -104,6 +104,7 @@ def test_untested_versions_are_one_line_with_the_command_that_installs_tested_on
     )
 
 
+@pytest.mark.java
 def test_the_job_says_that_versions_are_untested_before_it_fetches_their_jars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,6 +188,7 @@ def test_openmetrics_is_returned_on_request_and_is_valid(scrape: Scrape) -> None
     assert families["streams_group_rebalances"].type == "counter"
 
 
+@pytest.mark.slow
 def test_promtool_finds_no_problem(scrape: Scrape) -> None:
     try:
         promtool = debian_tool("prometheus", "promtool")

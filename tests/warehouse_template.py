@@ -1,0 +1,53 @@
+"""The empty warehouse that tests copy, as the job creates it with Spark: made once for a checkout.
+
+It is kept in `build/test-jvm`, under a name made of all that decides what the job creates: the definitions of the
+tables, the code of the room that creates them, and the versions of Delta.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from streaming_app.tables import delta_writer
+from streaming_app.tables.definitions import tables
+from streaming_app.tables.delta_writer import DeltaWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DIRECTORY = Path(__file__).parents[1] / "build" / "test-jvm"
+_DECIDING = ("delta-spark", "deltalake", "pyspark")
+
+
+def warehouse_template(spark: Callable[[], SparkSession]) -> Path:
+    """Return the template; the session is asked for only if there is none yet. For any number of processes at once."""
+    path = DIRECTORY / f"warehouse-{_fingerprint()}"
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    with FileLock(DIRECTORY / "warehouse.lock"):
+        if not path.exists():
+            for old in DIRECTORY.glob("warehouse-*"):
+                shutil.rmtree(old)
+            with TemporaryDirectory(dir=DIRECTORY) as directory:
+                created = Path(directory, "warehouse")
+                DeltaWriter(spark(), str(created), "default").prepare()
+                created.rename(path)
+    return path
+
+
+def copy_template(template: Path, directory: Path) -> Path:
+    """Copy it into a directory; its files are then as new as if the job had just created them."""
+    return Path(shutil.copytree(template, directory, dirs_exist_ok=True, copy_function=shutil.copy))
+
+
+def _fingerprint() -> str:
+    code = (file.read_text("utf-8") for file in sorted(Path(delta_writer.__file__).parent.glob("*.py")))
+    parts = [*map(version, _DECIDING), *map(repr, tables()), *code]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

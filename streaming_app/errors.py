@@ -33,7 +33,7 @@ class OtherTopicError(JobError):
 
 
 class SetupError(UserError):
-    """Something that a broker or Spark needs is missing on this machine: Java, a jar, a free port."""
+    """Something that the job, a broker or the page needs is missing on this machine: Java, a jar, a free port."""
 
 
 class ConfigError(UserError):

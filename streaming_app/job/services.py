@@ -31,8 +31,7 @@ from streaming_app.notify.summaries import DailySummaries, make_summary
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.web.app import make_app
-from streaming_app.web.server import HttpServer
+from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
     from streaming_app.config.job_config import JobConfig
@@ -157,7 +156,8 @@ def background_services(
                 copies.sums if copies else dict,
             )
             registry = make_registry(sources, config.metrics)
-            server = HttpServer(config.metrics.listen, make_app(registry, health, config.cluster))
+            server = monitoring_server(config.metrics.listen, registry, health, config.cluster)
+            server.start()
             at_exit.callback(server.close)
             report(f"Serving {server.url}/metrics, /health and /ready")
         at_exit.enter_context(serving_page(config, report))

@@ -1,1 +1,1 @@
-"""The HTTP server of the job: `/metrics`, `/health` and `/ready`."""
+"""The HTTP server, and `/metrics`, `/health` and `/ready` of the job."""

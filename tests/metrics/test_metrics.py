@@ -26,8 +26,7 @@ from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
-from streaming_app.web.app import make_app
-from streaming_app.web.server import HttpServer
+from streaming_app.web.monitoring import monitoring_server
 from tests.metrics.metrics_harness import NOW, SINCE, busy_health, group, sources
 from tests.tools import MissingToolError, debian_tool
 
@@ -53,8 +52,9 @@ def scrape() -> Iterator[Scrape]:
         **fields: object,
     ) -> str:
         metric_sources: MetricSources = sources(groups, **fields)
-        app = make_app(make_registry(metric_sources, settings or MetricsSettings()), metric_sources.health, "prod")
-        servers.append(HttpServer("127.0.0.1:0", app))
+        registry = make_registry(metric_sources, settings or MetricsSettings())
+        servers.append(monitoring_server("127.0.0.1:0", registry, metric_sources.health, "prod"))
+        servers[-1].start()
         request = Request(f"{servers[-1].url}/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip"})  # noqa: S310
         with urlopen(request, timeout=30) as response:  # noqa: S310 - our own
             assert response.status == 200

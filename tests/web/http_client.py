@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+from email.message import Message
 
 
 def connect(url: str) -> socket.socket:
@@ -12,12 +13,12 @@ def connect(url: str) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=20)
 
 
-def request(url: str, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
-    """Return status, headers and body of a response."""
+def request(url: str, path: str, method: str = "GET") -> tuple[int, Message, str]:
+    """Return status, headers, in any letter case, and body of a response."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
     try:
         connection.request(method, path)
         response = connection.getresponse()
-        return response.status, dict(response.getheaders()), response.read().decode()
+        return response.status, response.headers, response.read().decode()
     finally:
         connection.close()

@@ -11,8 +11,7 @@ import sys
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
-from streaming_app.web.app import make_app
-from streaming_app.web.server import HttpServer
+from streaming_app.web.monitoring import monitoring_server
 from tests.metrics.metrics_harness import group, sources
 
 
@@ -20,7 +19,8 @@ def main(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     health = Health()
     registry = make_registry(sources([group(f"group-{n}") for n in range(100)], health=health), MetricsSettings())
-    server = HttpServer("127.0.0.1:0", make_app(registry, health, "prod"))
+    server = monitoring_server("127.0.0.1:0", registry, health, "prod")
+    server.start()
     print(server.url, flush=True)
     sys.stdin.read()
     server.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import socket
 import subprocess
@@ -9,29 +10,30 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from pathlib import Path
 from select import select
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
-from streaming_app.web import server as server_module
-from streaming_app.web.server import HttpServer
+from streaming_app.web.server import HttpServer, Limits, ResponseThreads
 from tests.waiting import wait_until
 from tests.web.http_client import connect, request
 
 pytestmark = pytest.mark.slow
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse
-
 ROOT = Path(__file__).parents[2]
 FILE_DESCRIPTORS = 250
 CLIENTS = 400
 LARGE = b"x" * 8_000_000  # more than the buffers of a connection hold
+LIMITS = Limits()
+THREADS = 8
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 Serve = Callable[..., HttpServer]
 
 
@@ -40,14 +42,17 @@ def serve() -> Iterator[Serve]:
     """Starts a server of a function that returns the body of the response to a path."""
     with ExitStack() as servers:
 
-        def start(respond: Callable[[str], bytes]) -> HttpServer:
-            def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-                body = respond(environ["PATH_INFO"])
-                start_response("200 OK", [("Content-Length", str(len(body)))])
-                return [body]
+        def start(respond: Callable[[str], bytes | AsyncIterator[bytes]], **limits: Any) -> HttpServer:
+            threads = ResponseThreads(THREADS)
 
-            server = HttpServer("127.0.0.1:0", app)
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                body = await threads.run(lambda: respond(Request(scope).url.path))
+                response = Response(body) if isinstance(body, bytes) else StreamingResponse(body)
+                await response(scope, receive, send)
+
+            server = HttpServer("127.0.0.1:0", app, what="nothing", advice="", limits=Limits(**limits))
             servers.callback(server.close)
+            server.start()
             return server
 
         yield start
@@ -102,32 +107,83 @@ def test_400_slow_clients_neither_use_up_the_files_of_the_process_nor_delay_scra
         started = time.monotonic()
         assert request(url, "/metrics")[0] == HTTPStatus.OK
         assert request(url, "/health")[0] == HTTPStatus.OK
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < LIMITS.request_seconds / 2  # they do not wait until one is disconnected
         assert count_entries(f"/proc/{pid}/fd") < FILE_DESCRIPTORS - 50
         assert count_entries(f"/proc/{pid}/task") < 20
         time.sleep(0.05)
-    assert len(slow.sockets) - len(slow.closed) <= server_module._MAX_READING
+    assert len(slow.sockets) - len(slow.closed) <= LIMITS.waiting
+
+
+def test_400_clients_that_send_nothing_count_from_their_connection_on(
+    small_server: tuple[int, str], clients: ExitStack
+) -> None:
+    pid, url = small_server
+    silent = [clients.enter_context(connect(url)) for _ in range(CLIENTS)]
+    assert request(url, "/metrics")[0] == HTTPStatus.OK
+    assert count_entries(f"/proc/{pid}/fd") < FILE_DESCRIPTORS - 50
+    closed = select(silent, [], [], 0)[0]
+    assert closed[0] is silent[0]
+    assert len(silent) - len(closed) < LIMITS.waiting
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_after_the_time_of_a_request(
-    serve: Serve, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, clients: ExitStack
 ) -> None:
-    monkeypatch.setattr(server_module, "_REQUEST_SECONDS", 0.5)
-    slow = SlowClients(serve(lambda _: b"").url, 1, 0.05, clients)
+    slow = SlowClients(serve(lambda _: b"", request_seconds=0.5).url, 1, 0.05, clients)
     started = time.monotonic()
-    while not slow.closed and time.monotonic() - started < 10:
-        time.sleep(0.02)
-    assert slow.closed
-    assert 0.4 < time.monotonic() - started < 5
+    assert wait_until(lambda: bool(slow.closed), seconds=20, interval=0.01)  # without a deadline it goes on for ever
+    assert time.monotonic() - started > 0.4
+
+
+def test_a_client_that_sends_a_body_now_and_then_is_disconnected_after_the_time_of_a_request(
+    serve: Serve, clients: ExitStack
+) -> None:
+    release = threading.Event()
+    clients.callback(release.set)
+
+    def respond(_: str) -> bytes:
+        release.wait(20)
+        return b""
+
+    server = serve(respond, request_seconds=0.5)
+    client = clients.enter_context(connect(server.url))
+    client.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n")
+    client.settimeout(0)
+    assert wait_until(lambda: not can_send(client), seconds=20)
+
+
+def test_a_body_that_is_too_large_is_refused(serve: Serve, clients: ExitStack) -> None:
+    server = serve(lambda _: b"")
+    client = clients.enter_context(connect(server.url))
+    client.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 17000\r\n\r\n" + b"x" * 17_000)
+    assert client.recv(12) == b"HTTP/1.1 413"
+    assert request(server.url, "/")[0] == HTTPStatus.OK
+
+
+def test_a_response_that_takes_longer_than_a_request_may_is_sent(serve: Serve) -> None:
+    def respond(_: str) -> bytes:
+        time.sleep(0.5)
+        return b"done"
+
+    assert request(serve(respond, request_seconds=0.2, unread_seconds=0.2).url, "/")[2] == "done"
+
+
+def test_a_stream_of_events_goes_on_for_longer_than_a_client_may_take(serve: Serve) -> None:
+    async def events() -> AsyncIterator[bytes]:
+        for _ in range(10):
+            yield b"event\n"
+            await asyncio.sleep(0.05)
+
+    body = request(serve(lambda _: events(), request_seconds=0.2, unread_seconds=0.2).url, "/")[2]
+    assert body == "event\n" * 10
 
 
 def test_a_client_that_reads_a_byte_now_and_then_is_disconnected_after_the_time_of_a_request(
-    serve: Serve, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, clients: ExitStack
 ) -> None:
-    monkeypatch.setattr(server_module, "_REQUEST_SECONDS", 0.5)
-    server = serve(lambda _: LARGE)
+    server = serve(lambda _: LARGE, unread_seconds=0.5)
     client = clients.enter_context(connect(server.url))
-    client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    client.sendall(GET)
     started = time.monotonic()
     while time.monotonic() - started < 1.5:
         with suppress(ConnectionError):
@@ -136,20 +192,39 @@ def test_a_client_that_reads_a_byte_now_and_then_is_disconnected_after_the_time_
     assert read_to_end(client) < len(LARGE)
 
 
+def test_a_client_that_reads_some_of_each_part_is_disconnected_after_the_time_of_a_response(
+    serve: Serve, clients: ExitStack
+) -> None:
+    parts = 1_000
+
+    async def large() -> AsyncIterator[bytes]:
+        for _ in range(parts):
+            yield LARGE[:65_536]
+
+    client = clients.enter_context(connect(serve(lambda _: large(), unread_seconds=0.5).url))
+    client.sendall(GET)
+    received = 0
+    with suppress(ConnectionError):
+        while some := client.recv(131_072):
+            received += len(some)
+            time.sleep(0.02)
+    assert 65_536 < received < parts * 65_536
+
+
 def test_the_oldest_clients_that_do_not_read_are_disconnected_and_others_get_whole_responses(
     serve: Serve, clients: ExitStack
 ) -> None:
     server = serve(lambda _: LARGE)
     unread = []
-    for _ in range(3 * server_module._MAX_SENDING):
+    for _ in range(3 * LIMITS.unread):
         client = clients.enter_context(connect(server.url))
-        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert client.recv(12) == b"HTTP/1.0 200"
+        client.sendall(GET)
+        assert client.recv(12) == b"HTTP/1.1 200"
         unread.append(client)
     assert len(request(server.url, "/")[2]) == len(LARGE)
     sizes = [read_to_end(client) for client in unread]
-    assert all(size < len(LARGE) for size in sizes[: 2 * server_module._MAX_SENDING])
-    assert all(size > len(LARGE) for size in sizes[-server_module._MAX_SENDING + 1 :])
+    assert all(size < len(LARGE) for size in sizes[: 2 * LIMITS.unread])
+    assert all(size > len(LARGE) for size in sizes[-LIMITS.unread + 1 :])
 
 
 def test_more_requests_than_threads_wait_and_more_than_may_wait_are_refused(serve: Serve, clients: ExitStack) -> None:
@@ -163,22 +238,22 @@ def test_more_requests_than_threads_wait_and_more_than_may_wait_are_refused(serv
 
     server = serve(respond)
     refused = 5
-    waiting = [clients.enter_context(connect(server.url)) for _ in range(server_module._MAX_REQUESTS + refused)]
+    waiting = [clients.enter_context(connect(server.url)) for _ in range(LIMITS.requests + refused)]
     for client in waiting:
-        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        client.sendall(GET)
     assert wait_until(lambda: len(select(waiting, [], [], 0)[0]) == refused)
-    assert wait_until(lambda: len(started) == server_module._MAX_THREADS)
+    assert wait_until(lambda: len(started) == THREADS)
     release.set()
     statuses = Counter(client.recv(12) for client in waiting)
-    assert statuses == {b"HTTP/1.0 503": refused, b"HTTP/1.0 200": server_module._MAX_REQUESTS}
+    assert statuses == {b"HTTP/1.1 503": refused, b"HTTP/1.1 200": LIMITS.requests}
     assert request(server.url, "/")[0] == HTTPStatus.OK
 
 
 def test_an_endless_request_is_refused(serve: Serve, clients: ExitStack) -> None:
     client = clients.enter_context(connect(serve(lambda _: b"").url))
     with suppress(ConnectionError):
-        client.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * (server_module._MAX_REQUEST_BYTES + 1))
-    assert client.recv(12) == b"HTTP/1.0 431"
+        client.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * (LIMITS.request_bytes + 1))
+    assert client.recv(12) == b"HTTP/1.1 431"
 
 
 def can_send(client: socket.socket) -> bool:

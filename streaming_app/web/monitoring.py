@@ -1,0 +1,136 @@
+"""The ASGI application of the job: `/metrics`, `/health`, `/ready`, and `/` with links to them."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timezone
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from streaming_app.stream.health import Health
+from streaming_app.web.probes import Probe, check_liveness, check_readiness
+from streaming_app.web.server import HttpServer, ResponseThreads
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+_LINKS = {
+    "/metrics": "metrics for Prometheus",
+    "/health": "liveness of the job",
+    "/ready": "readiness: whether the job has caught up with the topic",
+}
+_MAX_SCRAPES = 6  # at a time; probes need no thread
+_NOT_STORED = {"Cache-Control": "no-store"}
+_REFUSALS = {
+    HTTPStatus.NOT_FOUND: f"Not found. The paths are {', '.join(_LINKS)}",
+    HTTPStatus.METHOD_NOT_ALLOWED: "Only GET and HEAD are allowed",
+}
+
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+def monitoring_server(listen: str, registry: CollectorRegistry, health: Health, cluster: str) -> HttpServer:
+    """Return the server of the application. Raises SetupError if it cannot listen at that address."""
+    app = monitoring_app(registry, health, cluster)
+    return HttpServer(listen, app, what="metrics", advice="set metrics.listen to another address")
+
+
+def monitoring_app(registry: CollectorRegistry, health: Health, cluster: str) -> ASGIApp:
+    """Return the application. It responds to errors with one line, and never raises."""
+    handlers: dict[str, _Handler] = {
+        "/": _index(cluster),
+        "/metrics": _metrics(registry),
+        "/health": _probe(check_liveness, health, cluster),
+        "/ready": _probe(check_readiness, health, cluster),
+    }
+    routes = [Route(path, _one_line_errors(handler), methods=["GET"]) for path, handler in handlers.items()]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse})
+    app.router.redirect_slashes = False
+    return app
+
+
+def _one_line_errors(handler: _Handler) -> _Handler:
+    async def handle(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Exception as error:  # noqa: BLE001 - any error fails this request only, not the job
+            return _line(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+
+    return handle
+
+
+def _metrics(registry: CollectorRegistry) -> _Handler:
+    """Use the application of prometheus_client, which negotiates the format and the compression.
+
+    Not its ASGI one: that one computes the metrics in the event loop, where probes would wait for them.
+    """
+    wsgi = make_wsgi_app(registry)
+    threads = ResponseThreads(_MAX_SCRAPES)
+    running = 0
+
+    def respond(request: Request) -> Response:
+        started: list[tuple[str, list[tuple[str, str]]]] = []
+        environ = {
+            "REQUEST_METHOD": "GET",
+            "PATH_INFO": request.url.path,
+            "QUERY_STRING": request.url.query,
+            "HTTP_ACCEPT": ",".join(request.headers.getlist("accept")),
+            "HTTP_ACCEPT_ENCODING": ",".join(request.headers.getlist("accept-encoding")),
+        }
+        body = b"".join(wsgi(environ, lambda status, headers: started.append((status, headers))))
+        return Response(body, headers=dict(started[0][1]))
+
+    async def handle(request: Request) -> Response:
+        nonlocal running
+        if running >= _MAX_SCRAPES:
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} such requests are running; try again")
+        running += 1
+        try:
+            return await threads.run(lambda: respond(request))
+        finally:
+            running -= 1
+
+    return handle
+
+
+def _probe(probe: Probe, health: Health, cluster: str) -> _Handler:
+    async def handle(_: Request) -> Response:
+        result = probe(health.status, datetime.now(timezone.utc))
+        status = HTTPStatus.OK if result.ok else HTTPStatus.SERVICE_UNAVAILABLE
+        body = {"cluster": cluster, "status": "ok" if result.ok else "unavailable", "reason": result.reason}
+        text = json.dumps(body) + "\n"
+        return Response(text, status, _NOT_STORED, "application/json; charset=utf-8")
+
+    return handle
+
+
+def _index(cluster: str) -> _Handler:
+    title = f"streams-groups: {html.escape(cluster)}"
+    links = "".join(f'<li><a href="{path}">{path}</a>: {description}</li>' for path, description in _LINKS.items())
+    body = f'<!doctype html><html lang="en"><title>{title}</title><h1>{title}</h1><ul>{links}</ul></html>\n'
+
+    async def handle(_: Request) -> Response:
+        return HTMLResponse(body, headers=_NOT_STORED)
+
+    return handle
+
+
+async def _refuse(_: Request, error: Exception) -> Response:
+    status = HTTPStatus(error.status_code if isinstance(error, HTTPException) else 500)
+    response = _line(status, _REFUSALS.get(status, status.phrase))
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["Allow"] = "GET, HEAD"
+    return response
+
+
+def _line(status: HTTPStatus, line: str) -> Response:
+    return PlainTextResponse(line + "\n", status, _NOT_STORED)

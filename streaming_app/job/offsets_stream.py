@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.config.defaults import TOPIC
 from streaming_app.job.self_check import make_self_check
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.description_plugin import has_description_plugin
@@ -182,11 +181,10 @@ class OffsetsStream:
         return self._query.start(records, write, None if once else self._config.trigger)
 
     def _start_self_check(self, topic: OffsetsTopic, write_batch: MicroBatchWriter) -> None:
-        is_wanted = self._config.self_check.enabled and not self._config.once and not self._stop.is_set()
-        if not is_wanted or self._config.topic != TOPIC:  # the groups of a copy are those of other brokers
+        if self._stop.is_set():
             return
         self._services.start_self_check(
-            make_self_check(
+            lambda: make_self_check(
                 self._config,
                 self._spark,
                 properties=self._properties,

@@ -1,19 +1,18 @@
-"""The page, served by the job from a thread of its own. Whatever fails there is a line of the job's output, no more."""
+"""The service that serves the page of a job. Whatever fails there is a line of the job's output, no more."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from streaming_app.errors import UserError
+from streaming_app.job.service import Service
+from streaming_app.report import Report
 
 if TYPE_CHECKING:
     from streaming_app.config.job_config import JobConfig
 
-RETRY_SECONDS = 30.0
-_CLOSE_SECONDS = 3.0
+_RETRY_SECONDS = 30.0
 
 
 class Server(Protocol):
@@ -29,75 +28,41 @@ class Server(Protocol):
         """Let `run` return; from any thread."""
 
 
-class PageService:
+class PageService(Service):
     """Serves the page until it is closed; if that fails, again after a while."""
 
-    def __init__(
-        self, make: Callable[[], Server], report: Callable[[str], None], retry_seconds: float = RETRY_SECONDS
-    ) -> None:
+    def __init__(self, make: Callable[[], Server], report: Report, retry_seconds: float = _RETRY_SECONDS) -> None:
         """Serve with what `make` returns. `report` gets a line when that begins, and for each new problem."""
-        self._make, self._report, self._retry_seconds = make, report, retry_seconds
-        self._closed = threading.Event()
+        super().__init__("page", report, interval=retry_seconds)
+        self._make, self._retry_seconds = make, retry_seconds
         self._lock = threading.Lock()
         self._server: Server | None = None
-        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread; returns at once."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the service; waits for some seconds at most."""
-        with self._lock:
-            self._closed.set()
-            if self._server is not None:
-                self._server.stop()
-        if self._thread.is_alive():
-            self._thread.join(_CLOSE_SECONDS)
-
-    def _run(self) -> None:
-        reported = ""
-        while not self._closed.is_set():
-            try:
-                reported = self._serve()
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - the job goes on without the page
-                is_expected = isinstance(error, UserError)
-                problem = " ".join(f"{'' if is_expected else f'{type(error).__name__}: '}{error}".split())
-                if problem != reported:
-                    self._report(f"page: {problem}; this is tried again every {self._retry_seconds:.0f} s")
-                reported = problem
-            self._closed.wait(self._retry_seconds)
-
-    def _serve(self) -> str:
+    def tick(self) -> None:
+        """Serve until the job ends. Raises what the server raises."""
         server = self._make()
         with self._lock:
             self._server = server
-            if self._closed.is_set():
+            if self.stopping.is_set():
                 server.stop()
         for line in server.lines():
-            self._report(line)
+            self.report(line)
         server.run()
-        return ""
+
+    def failed(self, text: str) -> str:
+        """Return the line about a server that failed."""
+        return f"page: {text}; this is tried again every {self._retry_seconds:.0f} s"
+
+    def interrupt(self) -> None:
+        """Let the server end."""
+        with self._lock:
+            if self._server is not None:
+                self._server.stop()
 
 
-@contextmanager
-def serving_page(config: JobConfig, report: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page of a job during the block, if the configuration asks for it."""
-    service = make_page_service(config, report)
-    if service:
-        service.start()
-    try:
-        yield
-    finally:
-        if service:
-            service.close()
-
-
-def make_page_service(config: JobConfig, report: Callable[[str], None]) -> PageService | None:
-    """Return the page of a job; None if the configuration does not ask for it."""
-    listen = config.page.listen
-    if listen is None or config.once:
-        return None
+def make_page_service(config: JobConfig, report: Report, retry_seconds: float = _RETRY_SECONDS) -> PageService:
+    """Return the page of a job that has `page.listen`."""
+    listen = str(config.page.listen)
 
     def make() -> Server:
         from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415 - a job without the page
@@ -108,4 +73,4 @@ def make_page_service(config: JobConfig, report: Callable[[str], None]) -> PageS
         settings = PageSettings.of(config.page, listen, brokers)
         return PageServer(config.warehouse, config.cluster, settings, lambda line: report(f"page: {line}"))
 
-    return PageService(make, report)
+    return PageService(make, report, retry_seconds)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.config.job_config import JobConfig
-from streaming_app.job.class_archive_service import making_class_archive
 from streaming_app.job.lock import ensure_no_other_job, hold_job_lock, state_directory
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
@@ -64,7 +63,6 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
             with (
                 library_logs(log_file),
                 spark_session(log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
-                making_class_archive(report),
             ):
                 run_with(spark, config, report, stop, log_file)
         except Exception:

@@ -6,7 +6,7 @@ and writes heartbeats. The self-check belongs to a query: it begins and ends wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -14,13 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.alerts.description_support import DescriptionSupport
+from streaming_app.config.defaults import TOPIC
 from streaming_app.errors import WarehouseError
 from streaming_app.job.alert_service import AlertEvaluator, EvaluatorConfig
+from streaming_app.job.class_archive_service import ClassArchiveService, can_make_archive
 from streaming_app.job.copies_sources import make_task_copies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
-from streaming_app.job.page_service import serving_page
+from streaming_app.job.page_service import make_page_service
+from streaming_app.job.service import Service, Services
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
@@ -28,6 +31,7 @@ from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.silences import ActiveSilences
 from streaming_app.notify.sink import TextSettings
 from streaming_app.notify.summaries import DailySummaries, make_summary
+from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -46,6 +50,36 @@ _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
 _CLOSE_SECONDS = 3.0
 
 
+LAG, COPIES, PAGE, SELF_CHECK, CLASS_ARCHIVE = "lag", "task copies", "page", "self-check", "class archive"
+
+
+class _Wanted(NamedTuple):
+    """Which jobs have a service."""
+
+    is_enabled: Callable[[JobConfig], bool]
+    with_once: bool = False
+    """Also those that read what there is and end; all else would begin when they end."""
+
+
+_SERVICES = {
+    LAG: _Wanted(lambda config: config.lag.enabled),  # with `once` there is one pass at the end
+    COPIES: _Wanted(lambda config: config.task_copies.enabled),
+    PAGE: _Wanted(lambda config: config.page.listen is not None),
+    # The groups of a topic that is a copy are those of other brokers.
+    SELF_CHECK: _Wanted(lambda config: config.self_check.enabled and config.topic == TOPIC),
+    CLASS_ARCHIVE: _Wanted(lambda _config: can_make_archive(), with_once=True),
+}
+
+
+def wanted_services(config: JobConfig) -> frozenset[str]:
+    """Return the names of the services that run beside the stream of a job."""
+    return frozenset(
+        name
+        for name, wanted in _SERVICES.items()
+        if (wanted.with_once or not config.once) and wanted.is_enabled(config)
+    )
+
+
 @dataclass
 class BackgroundServices:
     """The running services: `group_cache` listens to the batches, `finish` ends a complete run."""
@@ -53,13 +87,15 @@ class BackgroundServices:
     group_cache: GroupCache
     _evaluator: AlertEvaluator
     _descriptions: DescriptionSupport
+    _wanted: Collection[str]
     _lag: LagService | None = None
     _self_check: SelfCheck | None = None
 
-    def start_self_check(self, self_check: SelfCheck) -> None:
-        """Start the self-check of a query."""
-        self._self_check = self_check
-        self_check.start()
+    def start_self_check(self, make: Callable[[], SelfCheck]) -> None:
+        """Start the self-check of a query, if this job has one."""
+        if SELF_CHECK in self._wanted:
+            self._self_check = make()
+            self._self_check.start()
 
     def stop_self_check(self) -> None:
         """Stop the self-check, if one runs: it writes nothing after that."""
@@ -84,22 +120,23 @@ class BackgroundServices:
 
 @contextmanager
 def background_services(
-    config: JobConfig, files: Files, health: Health, report: Callable[[str], None]
+    config: JobConfig, files: Files, health: Health, report: Report
 ) -> Iterator[BackgroundServices]:
     """Start the services with what an earlier run knew, and end them with the block."""
-    earlier = _last_heartbeat(config)
-    if earlier:
-        health.restore(earlier.facts)
-        if health.offsets and earlier.facts.offsets:
-            health.offsets.restore(earlier.facts.offsets)
-    _restore_quarantine_count(config, health)
+    earlier = _restore(config, health)
     window = timedelta(seconds=config.alerts.rebalance_window)
     group_cache = GroupCache(config.warehouse, config.cluster, window, read_all_at=lambda: _read_all_at(health))
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
     heartbeat = Heartbeat(config, files, health, descriptions)
     silences = ActiveSilences(config.warehouse, config.cluster, report)
-    copies = _task_copies(config, group_cache, health, report)
+    wanted = wanted_services(config)
+    properties = client_properties(config.bootstrap_server, config.command_config)
+    copies = lag = None
+    if COPIES in wanted:
+        copies = make_task_copies(config, properties, group_cache.groups, lambda: health.status.caught_up, report)
+    if config.lag.enabled:
+        lag = make_lag_service(config, properties, health, report)
     store = AlertsTable(config.warehouse, config.cluster)
 
     def summary_at(now: datetime) -> DailySummary:
@@ -110,10 +147,6 @@ def background_services(
         heartbeat.beat(sinks)
         summaries.send_due()
 
-    lag = None
-    if config.lag.enabled:
-        properties = client_properties(config.bootstrap_server, config.command_config)
-        lag = make_lag_service(config, properties, health, report)
     evaluator = AlertEvaluator(
         EvaluatorConfig(
             cluster=config.cluster,
@@ -160,17 +193,14 @@ def background_services(
             server.start()
             at_exit.callback(server.close)
             report(f"Serving {server.url}/metrics, /health and /ready")
-        at_exit.enter_context(serving_page(config, report))
         evaluator.start()
         at_exit.callback(lambda: heartbeat.stop(evaluator.sinks()))
         at_exit.callback(evaluator.close, _CLOSE_SECONDS)
-        if lag is not None and not config.once:
-            lag.start()
-            at_exit.callback(lag.close)
-        if copies:
-            copies.start()
-            at_exit.callback(copies.close)
-        services = BackgroundServices(group_cache, evaluator, descriptions, lag)
+        running = Services()
+        at_exit.callback(running.close)
+        for service in _beside_the_stream(config, wanted, lag, copies, report):
+            running.start(service)
+        services = BackgroundServices(group_cache, evaluator, descriptions, wanted, lag)
         at_exit.callback(services.stop_self_check)  # before the others end
         yield services
 
@@ -179,13 +209,18 @@ def _no_lag() -> None:
     return None
 
 
-def _task_copies(
-    config: JobConfig, group_cache: GroupCache, health: Health, report: Callable[[str], None]
-) -> TaskCopies | None:
-    if config.once or not config.task_copies.enabled:
-        return None
-    properties = client_properties(config.bootstrap_server, config.command_config)
-    return make_task_copies(config, properties, group_cache.groups, lambda: health.status.caught_up, report)
+def _beside_the_stream(
+    config: JobConfig, wanted: Collection[str], lag: LagService | None, copies: TaskCopies | None, report: Report
+) -> Iterator[Service]:
+    """Yield the services that run now, in the order in which they start."""
+    if CLASS_ARCHIVE in wanted:
+        yield ClassArchiveService(report)
+    if PAGE in wanted:
+        yield make_page_service(config, report)
+    if lag is not None and LAG in wanted:
+        yield lag
+    if copies is not None:
+        yield copies
 
 
 class _SmallFile(NamedTuple):
@@ -197,6 +232,17 @@ class _SmallFile(NamedTuple):
 
     def write(self, text: str) -> None:
         self.files.write(self.location, text)
+
+
+def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:
+    """Let `health` know what an earlier run knew; return the last heartbeat of that."""
+    earlier = _last_heartbeat(config)
+    if earlier:
+        health.restore(earlier.facts)
+        if health.offsets and earlier.facts.offsets:
+            health.offsets.restore(earlier.facts.offsets)
+    _restore_quarantine_count(config, health)
+    return earlier
 
 
 def _last_heartbeat(config: JobConfig) -> HeartbeatRecord | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from streaming_app.errors import SetupError
 from streaming_app.job import class_archive_service
-from streaming_app.job.class_archive_service import making_class_archive
+from streaming_app.job.class_archive_service import ClassArchiveService, can_make_archive
+from streaming_app.job.service import Services
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from tests.waiting import wait_until
 
@@ -23,6 +25,13 @@ def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
     monkeypatch.setattr(class_archive_service, "archive_path", lambda _: tmp_path / "none.jsa")
     return []
+
+
+@contextmanager
+def making_class_archive(report: Callable[[str], None], **settings: float) -> Iterator[None]:
+    with closing(Services()) as services:
+        services.start(ClassArchiveService(report, **settings))
+        yield
 
 
 @pytest.mark.java
@@ -63,12 +72,15 @@ def test_a_job_that_ends_does_not_wait_for_it(lines: list[str], monkeypatch: pyt
     assert len(lines) == 1
 
 
-def test_nothing_is_made_before_that_time_and_where_a_directory_was_prepared(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_made_before_that_time(lines: list[str]) -> None:
     with making_class_archive(lines.append):
         pass
-    monkeypatch.setenv(DIRECTORY_VARIABLE, "jars")
-    with making_class_archive(lines.append, after=0):
-        assert "class-archive" not in {thread.name for thread in threading.enumerate()}
     assert lines == []
+
+
+@pytest.mark.usefixtures("lines")
+def test_none_can_be_made_where_a_directory_was_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive_service, "reason_for_none", lambda: None)
+    assert can_make_archive()
+    monkeypatch.setenv(DIRECTORY_VARIABLE, "jars")
+    assert not can_make_archive()

@@ -6,25 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
-from streaming_app.config.job_config import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
-from streaming_app.job import services
 from streaming_app.job.service import Service
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.errors import GroupError
 from streaming_app.kafka.group_descriptions import Descriptions
-from streaming_app.stream.health import Health
 from tests.alerts.healthy_group import healthy_group
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from streaming_app.job.group_cache import GroupCache
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 
@@ -163,12 +156,6 @@ def test_the_sums_of_a_group_are_those_of_its_newest_copies() -> None:
     harness.groups["g"] = replace(harness.groups["g"], state="Empty", member_count=0)
     harness.poll()
     assert harness.poller.sums() == {}
-
-
-def test_a_run_to_the_end_asks_for_no_copies(tmp_path: Path) -> None:
-    values = {"bootstrap_server": "127.0.0.1:1", "warehouse": tmp_path, "once": True}
-    config = JobConfig.model_validate(values)
-    assert services._task_copies(config, cast("GroupCache", None), Health(), [].append) is None
 
 
 def test_after_a_restart_nothing_is_written_again_and_reports_keep_their_time() -> None:

@@ -1,0 +1,96 @@
+"""Which services a job has, and that they are started and ended with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from streaming_app.config.job_config import JobConfig
+from streaming_app.job import services
+from streaming_app.job.service import Service
+from streaming_app.job.services import BackgroundServices, background_services, wanted_services
+from streaming_app.stream.health import Health
+from streaming_app.tables.files import warehouse_files
+from streaming_app.tables.heartbeat_file import read_heartbeat
+from tests.waiting import wait_until
+from tests.warehouses import make_warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ALL = {"lag", "task copies", "page", "self-check", "class archive"}
+
+
+def config(warehouse: Path, **settings: Any) -> JobConfig:
+    values = {"bootstrap_server": "127.0.0.1:1", "warehouse": warehouse, "page": {"listen": "127.0.0.1:0"}}
+    return JobConfig.model_validate({**values, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, ALL),
+        ({"once": True}, {"class archive"}),
+        ({"page": {}}, ALL - {"page"}),
+        ({"lag": {"enabled": False}}, ALL - {"lag"}),
+        ({"task_copies": {"enabled": False}}, ALL - {"task copies"}),
+        ({"self_check": {"enabled": False}}, ALL - {"self-check"}),
+        ({"topic": "copy-of-another-cluster"}, ALL - {"self-check"}),  # these brokers do not have its groups
+    ],
+    ids=["default", "once", "no page", "no lag", "no copies", "no self-check", "another topic"],
+)
+def test_a_job_has_the_services_that_it_asks_for_and_with_once_none_that_would_begin_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], wanted: set[str]
+) -> None:
+    monkeypatch.setattr(services, "can_make_archive", lambda: True)
+    assert wanted_services(config(tmp_path, **settings)) == wanted
+
+
+class Check(Service):
+    """A self-check that waits."""
+
+    def tick(self) -> None:
+        self.stopping.wait()
+
+
+@contextmanager
+def running(warehouse: Path, **settings: Any) -> Iterator[tuple[BackgroundServices, list[str]]]:
+    """Run the services of a job whose brokers do not answer."""
+    lines: list[str] = []
+    known = config(make_warehouse(warehouse), page={}, **settings)
+    with background_services(
+        known, warehouse_files(known.warehouse, cast("SparkSession", None)), Health(), lines.append
+    ) as started:
+        yield started, lines
+
+
+def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_path: Path) -> None:
+    check = Check("check", print, interval=None)
+    with running(tmp_path / "w") as (started, lines):
+        assert wait_until(lambda: read_heartbeat(tmp_path / "w", "default") is not None)
+        started.start_self_check(lambda: check)  # type: ignore[arg-type, return-value]
+        assert check.health.is_running
+    assert not check.health.is_running
+    heartbeat = read_heartbeat(tmp_path / "w", "default")
+    assert heartbeat is not None
+    assert heartbeat.stopped
+    assert lines == []
+
+
+def test_the_self_check_of_a_query_ends_before_the_next_one_begins(tmp_path: Path) -> None:
+    first, second = (Check("check", print, interval=None) for _ in range(2))
+    with running(tmp_path / "w") as (started, _):
+        started.start_self_check(lambda: first)  # type: ignore[arg-type, return-value]
+        started.stop_self_check()
+        assert not first.health.is_running
+        started.start_self_check(lambda: second)  # type: ignore[arg-type, return-value]
+        assert second.health.is_running
+
+
+def test_no_self_check_is_made_for_a_job_that_has_none(tmp_path: Path) -> None:
+    with running(tmp_path / "w", topic="copy-of-another-cluster") as (started, _):
+        started.start_self_check(lambda: pytest.fail("it was made"))

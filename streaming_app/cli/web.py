@@ -12,7 +12,7 @@ from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 
 if TYPE_CHECKING:
-    from streaming_app.page.config import PageConfig
+    from streaming_app.web.settings import PageSettings
 
 
 @click.command()
@@ -41,7 +41,7 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     listen: str,
     bootstrap_server: str | None,
     command_config: Path | None,
-    page: PageConfig | None,
+    page: PageSettings | None,
     base_path: str | None,
     allowed_hosts: tuple[str, ...],
     auth_file: Path | None,
@@ -52,12 +52,12 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     topology description, when a reader wants it.
     """
     from streaming_app.kafka.security import SecurityError  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415
-    from streaming_app.page.config import PageConfig, check_base_path  # noqa: PLC0415
-    from streaming_app.page.server import serve  # noqa: PLC0415
-    from streaming_app.page.settings import PageSettings  # noqa: PLC0415
+    from streaming_app.web.access import PageAccess  # noqa: PLC0415
+    from streaming_app.web.descriptions import brokers_of  # noqa: PLC0415
+    from streaming_app.web.page_server import serve  # noqa: PLC0415
+    from streaming_app.web.settings import PageSettings, check_base_path  # noqa: PLC0415
 
-    page = page or PageConfig()
+    page = page or PageSettings()
     try:
         split_address(listen)
         path = page.base_path if base_path is None else check_base_path(base_path)
@@ -69,4 +69,4 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
         brokers = brokers_of(bootstrap_server, command_config) if bootstrap_server else None
     except SecurityError as error:
         raise click.ClickException(f"--command-config: {error}") from None
-    serve(warehouse, cluster, PageSettings.of(given, listen, brokers), click.echo)
+    serve(warehouse, cluster, PageAccess.of(given, listen, brokers), click.echo)

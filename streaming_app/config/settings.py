@@ -15,12 +15,12 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.lag import LagSettings
 from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.notify.settings import SinkList
-from streaming_app.page.config import PageConfig
 from streaming_app.section import Days, Duration, Section
 from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location
 from streaming_app.text import check_name
 from streaming_app.verify.settings import SelfCheckSettings, TaskCopiesSettings
+from streaming_app.web.settings import PageSettings
 
 _ADDRESS = re.compile(r"(?:[^\s,:]+|\[[^\s,\]]+\]):(?P<port>\d{1,5})")
 _PORTS = range(1, 65_536)
@@ -85,4 +85,4 @@ class Settings(Section):
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()
     task_copies: TaskCopiesSettings = TaskCopiesSettings()
-    page: PageConfig = PageConfig()
+    page: PageSettings = PageSettings()

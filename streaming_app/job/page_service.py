@@ -65,12 +65,12 @@ def make_page_service(config: JobConfig, report: Report, retry_seconds: float = 
     listen = str(config.page.listen)
 
     def make() -> Server:
-        from streaming_app.page.broker_description import brokers_of  # noqa: PLC0415 - a job without the page
-        from streaming_app.page.server import PageServer  # noqa: PLC0415 - does not load it
-        from streaming_app.page.settings import PageSettings  # noqa: PLC0415
+        from streaming_app.web.access import PageAccess  # noqa: PLC0415
+        from streaming_app.web.descriptions import brokers_of  # noqa: PLC0415 - a job without the page
+        from streaming_app.web.page_server import PageServer  # noqa: PLC0415 - does not load it
 
         brokers = brokers_of(config.bootstrap_server, config.command_config)
-        settings = PageSettings.of(config.page, listen, brokers)
+        settings = PageAccess.of(config.page, listen, brokers)
         return PageServer(config.warehouse, config.cluster, settings, lambda line: report(f"page: {line}"))
 
     return PageService(make, report, retry_seconds)

@@ -120,10 +120,10 @@ def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]
     if listen is None:
         yield
         return
-    from streaming_app.page.server import serving  # noqa: PLC0415 - not loaded by a demo without the page
-    from streaming_app.page.settings import PageSettings  # noqa: PLC0415
+    from streaming_app.web.access import PageAccess  # noqa: PLC0415
+    from streaming_app.web.page_server import serving  # noqa: PLC0415 - not loaded by a demo without the page
 
-    settings = PageSettings(listen=listen, bootstrap_server=config.bootstrap_server)
+    settings = PageAccess(listen=listen, bootstrap_server=config.bootstrap_server)
     with serving(config.warehouse, config.cluster, settings) as url:
         progress(f"The page is at {url} and shows the groups when Spark runs. Ctrl-C ends the demo.")
         yield

@@ -20,15 +20,15 @@ import httpx2
 from playwright.sync_api import Browser, sync_playwright
 from starlette.testclient import TestClient
 
-from streaming_app.page.app import Page
-from streaming_app.page.labels import NO_LABELS
-from streaming_app.page.overview_rows import read_other_groups, read_streams_groups
-from streaming_app.page.settings import PageSettings
-from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
 from streaming_app.tables.location import Location
+from streaming_app.web.access import PageAccess
+from streaming_app.web.page import Page
+from streaming_app.web.snapshot import read_other_groups, read_streams_groups
+from streaming_app.web.source import CHECK_SECONDS, SnapshotSource
+from streaming_app.web.words import NO_LABELS
 from tests.bench.memory import processor_seconds
-from tests.page.browser import find_chromium, view
-from tests.page.sample import RICH, append, group, part, replace_group, write_sample
+from tests.web.browser import find_chromium, view
+from tests.web.sample import RICH, append, group, part, replace_group, write_sample
 
 _FEW, _MANY = 100, 10_000
 _VIEWERS = 200
@@ -96,7 +96,7 @@ def _processor_time(groups: int, warehouse: Path) -> None:
     others = milliseconds(lambda: read_other_groups(location, "default", NO_LABELS))
     print(f"{groups:,} groups: reading the streams groups {streams}, the others {others}")
     source = SnapshotSource(warehouse, "default")
-    with TestClient(Page(source, PageSettings()).app, base_url="http://localhost") as client:
+    with TestClient(Page(source, PageAccess()).app, base_url="http://localhost") as client:
         client.get("/")
         time.sleep(3)  # the groups of other types
         group_page = f"/group?id={RICH}&range=24h"

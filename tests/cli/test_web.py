@@ -18,11 +18,11 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
-from streaming_app.page import live
-from streaming_app.page.config import check_base_path
-from streaming_app.page.server import PageServer
-from streaming_app.page.settings import PageError, PageSettings, read_credentials
-from tests.page.sample import group, replace_group, write_sample
+from streaming_app.web import live
+from streaming_app.web.access import PageAccess, PageError, read_credentials
+from streaming_app.web.page_server import PageServer
+from streaming_app.web.settings import check_base_path
+from tests.web.sample import group, replace_group, write_sample
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_the_server_tells_viewers_of_changes_and_stops_at_once(warehouse: Path) -> None:
-    server = PageServer(warehouse, "default", PageSettings(listen="127.0.0.1:0"))
+    server = PageServer(warehouse, "default", PageAccess(listen="127.0.0.1:0"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     address = urlsplit(server.url)
@@ -102,7 +102,7 @@ def test_the_server_tells_viewers_of_changes_and_stops_at_once(warehouse: Path) 
 
 def test_more_viewers_than_the_limit_are_refused(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MAX_VIEWERS", 0)
-    server = PageServer(warehouse, "default", PageSettings(listen="127.0.0.1:0"))
+    server = PageServer(warehouse, "default", PageAccess(listen="127.0.0.1:0"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     address = urlsplit(server.url)
@@ -114,17 +114,17 @@ def test_more_viewers_than_the_limit_are_refused(warehouse: Path, monkeypatch: p
 
 
 def test_a_page_that_others_can_read_is_known_to_be_open() -> None:
-    assert PageSettings(listen="0.0.0.0:80").is_open
-    assert PageSettings(listen="streams.example.org:80").is_open
-    assert not PageSettings(listen="127.0.0.1:80").is_open
-    assert not PageSettings(listen="[::1]:80").is_open
+    assert PageAccess(listen="0.0.0.0:80").is_open
+    assert PageAccess(listen="streams.example.org:80").is_open
+    assert not PageAccess(listen="127.0.0.1:80").is_open
+    assert not PageAccess(listen="[::1]:80").is_open
 
 
 def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served: list[PageSettings] = []
-    monkeypatch.setattr("streaming_app.page.server.serve", lambda *arguments: served.append(arguments[2]))
+    served: list[PageAccess] = []
+    monkeypatch.setattr("streaming_app.web.page_server.serve", lambda *arguments: served.append(arguments[2]))
     properties = tmp_path / "client.properties"
     properties.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
@@ -153,8 +153,8 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
 def test_it_needs_no_broker_and_says_what_is_wrong_with_a_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served: list[PageSettings] = []
-    monkeypatch.setattr("streaming_app.page.server.serve", lambda *arguments: served.append(arguments[2]))
+    served: list[PageAccess] = []
+    monkeypatch.setattr("streaming_app.web.page_server.serve", lambda *arguments: served.append(arguments[2]))
     assert CliRunner().invoke(main, ["web"]).exit_code == 0
     assert served[0].bootstrap_server is None
     monkeypatch.setenv("STREAMS_GROUPS_BOOTSTRAP_SERVER", "b:1")

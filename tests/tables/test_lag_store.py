@@ -9,8 +9,8 @@ from typing import Any
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.lag.model import NO_TASKS, Owner
 from streaming_app.tables.lag_store import LagStore
-from tests.page.sample import append, replace_group
 from tests.warehouses import make_warehouse
+from tests.web.sample import append, replace_group
 
 SINCE = datetime(2026, 11, 1, tzinfo=timezone.utc)
 MEMBER = {"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1", "client_id": "not read"}

@@ -27,7 +27,7 @@ _Name = Annotated[str, Field(pattern=f"^{_LABEL}$")]
 _Value = Annotated[str, Field(min_length=1, max_length=63)]
 
 
-class PageConfig(Section):
+class PageSettings(Section):
     """The section `page`."""
 
     listen: Address | None = None

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from streaming_app.page.words import group_query
-from tests.page import screenshots
-from tests.page.browser import view
-from tests.page.sample import HOSTILE, RICH, group, replace_group, write_sample
-from tests.page.sample_others import CONSUMER, OTHER_CLUSTER
+from streaming_app.web.words import group_query
+from tests.web import screenshots
+from tests.web.browser import view
+from tests.web.sample import HOSTILE, RICH, group, replace_group, write_sample
+from tests.web.sample_others import CONSUMER, OTHER_CLUSTER
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

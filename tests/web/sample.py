@@ -15,8 +15,8 @@ from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 from tests.hostile import STORED
-from tests.page import sample_others
 from tests.warehouses import arrow_schema, make_warehouse
+from tests.web import sample_others
 
 Row = dict[str, Any]
 RICH = "orders-enrichment"

@@ -9,16 +9,24 @@ from typing import Any
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.evaluate import RULES
-from streaming_app.page.description import Described, NodeRow, node_rows
-from streaming_app.page.group_summary import GroupSummary
-from streaming_app.page.instant import Instant, instant_view, tasks_by_partition
-from streaming_app.page.lag_line import LagLine, lag_line
-from streaming_app.page.task_matrix import Matrix, task_matrix
-from streaming_app.page.timeline import Events, Tick, Timeline, causes_text, event_text, ticks, timeline
-from streaming_app.page.window import Window
-from streaming_app.page.words import STATES, Meaning, description_meaning, state_meaning
 from streaming_app.queries.history import GroupAt
 from streaming_app.queries.topology_diff import TopologyDiff
+from streaming_app.web.descriptions import Described, NodeRow, node_rows
+from streaming_app.web.overview import GroupSummary
+from streaming_app.web.task_matrix import Instant, Matrix, instant_view, task_matrix, tasks_by_partition
+from streaming_app.web.timeline import (
+    Events,
+    LagLine,
+    Tick,
+    Timeline,
+    causes_text,
+    event_text,
+    lag_line,
+    ticks,
+    timeline,
+)
+from streaming_app.web.window import Window
+from streaming_app.web.words import STATES, Meaning, description_meaning, state_meaning
 
 Row = Mapping[str, Any]
 Then = tuple[GroupAt, Sequence[Row]]

@@ -1,4 +1,4 @@
-"""The overview: which groups are shown, in which order. Pure.
+"""The overview: its groups, which of them are shown, in which order. Pure.
 
 The default order puts trouble first: what fires, the most severe first; then groups that process nothing, groups that
 are being reassigned, and the rest; within these the largest lag, then streams groups, then the name.
@@ -8,13 +8,139 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlencode
 
-from streaming_app.page.group_summary import STREAMS, TYPES, GroupSummary
-from streaming_app.page.labels import label_text
+from streaming_app.alerts.alert import Alert
+from streaming_app.lag.status import BY_RANK, UNKNOWN
+from streaming_app.web.words import Label, Labels, label_text
+
+# --- A group: of a streams group what `groups` has, of others what their records show ---------------------------------
+
+Row = Mapping[str, Any]
+STREAMS = "streams"
+TYPES = {STREAMS: "Streams", "consumer": "Consumer", "classic": "Classic", "share": "Share"}
+"""The types of groups as the tables have them, and as Kafka's tools print them."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group in the overview."""
+
+    group_id: str
+    group_type: str
+    """A key of `TYPES`."""
+    state: str | None
+    """None for a classic group with members: the log does not have its state."""
+    state_since: datetime | None
+    reason: str | None
+    """Why it is NotReady, or why it needs an assignment."""
+    topology_epoch: int | None
+    description_status: str | None
+    members: int
+    stale_members: int
+    tasks: int
+    moving: int
+    """Copies of tasks that members give up or take over, whichever are more: most do both."""
+    updated_at: datetime | None
+    alerts: tuple[Alert, ...] = ()
+    """Those that fire, the most severe first."""
+    lag: int | None = None
+    """Offsets, the sum over all partitions of which it is known; None if it is of none."""
+    lag_seconds: float | None = None
+    """Of the partition that is furthest behind."""
+    lag_status: str | None = None
+    """The worst of its partitions with a commit; None without the table."""
+    lag_is_partial: bool = False
+    """Of some partitions the lag is not known."""
+    lag_seconds_is_lower_bound: bool = False
+    labels: tuple[Label, ...] = ()
+    protocol: str | None = None
+    """Of another group than a streams group: what its members agreed on, such as an assignor."""
+    partitions: int | None = None
+    """Of another group: with a committed offset."""
+    kafka_streams: bool = False
+    """Of a classic group: it is a Kafka Streams application."""
+    group_epoch: int | None = None
+
+
+def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Alert], labels: Labels) -> GroupSummary:
+    """Return the summary of a row of `groups`; `tasks` and `lag` are sums over its tasks and partitions, if any."""
+    return GroupSummary(
+        group_id=row["group_id"],
+        group_type=row["group_type"] or STREAMS,
+        state=row["state"] or "Unknown",
+        state_since=row["state_since"],
+        reason=row["not_ready_reason"],
+        topology_epoch=row["topology_epoch"],
+        description_status=row["description_status"],
+        members=row["member_count"] or 0,
+        stale_members=row["stale_member_count"] or 0,
+        tasks=tasks.get("tasks", 0),
+        moving=max(tasks.get("taken", 0), tasks.get("given", 0)),
+        updated_at=row["updated_at"],
+        alerts=tuple(alerts),
+        labels=labels.of(row["group_id"]),
+        group_epoch=row["group_epoch"],
+        **_lag(lag),
+    )
+
+
+def other_summary(row: Row, labels: Labels) -> GroupSummary:
+    """Return the summary of a row of `all_groups`, without its lag."""
+    return GroupSummary(
+        group_id=row["group_id"],
+        group_type=row["group_type"],
+        state=row["state"],
+        state_since=None,
+        reason=None,
+        topology_epoch=None,
+        description_status=None,
+        members=row["member_count"] or 0,
+        stale_members=0,
+        tasks=0,
+        moving=0,
+        updated_at=row["updated_at"],
+        labels=labels.of(row["group_id"]),
+        protocol=" ".join(filter(None, (row["protocol_type"], row["protocol"]))) or None,
+        partitions=row["offset_count"],
+        kafka_streams=bool(row["kafka_streams"]),
+        group_epoch=row["group_epoch"],
+    )
+
+
+def with_lag(group: GroupSummary, lag: Row) -> GroupSummary:
+    """Return the summary with the sums over the partitions of the group; without any, as it is."""
+    return replace(group, **_lag(lag)) if lag else group
+
+
+def _lag(lag: Row) -> dict[str, Any]:
+    """Return the fields of these sums; none without any."""
+    if not lag:
+        return {}
+    is_known = lag["known"] > 0
+    return {
+        "lag": lag["lag"] if is_known else None,
+        "lag_seconds": lag["lag_seconds"] if is_known else None,
+        "lag_status": UNKNOWN if lag["worst"] is None else BY_RANK[lag["worst"]],
+        "lag_is_partial": lag["known"] < lag["partitions"],
+        "lag_seconds_is_lower_bound": bool(lag["is_lower_bound"]),
+    }
+
+
+def all_summaries(streams: Iterable[GroupSummary], others: Iterable[GroupSummary]) -> tuple[GroupSummary, ...]:
+    """Return one summary for each group id: a group that is not a streams group any more has its new type."""
+    by_id = {group.group_id: group for group in streams}
+    for group in others:
+        known = by_id.get(group.group_id)
+        if known is None or known.state == "Dead" or known.group_type != STREAMS:
+            by_id[group.group_id] = group
+    return tuple(by_id.values())
+
+
+# --- Which are shown --------------------------------------------------------------------------------------------------
 
 PAGE_SIZE = 100
 FIRING_ONLY, MOVING_ONLY, BEHIND_ONLY = "alerts", "moving", "behind"

@@ -1,4 +1,4 @@
-"""Takes the pictures of the documentation: `python -m tests.page.screenshots` writes those in `docs/figures`."""
+"""Takes the pictures of the documentation: `python -m tests.web.screenshots` writes those in `docs/figures`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.page.browser import view
-from tests.page.sample import RICH, write_sample
+from tests.web.browser import view
+from tests.web.sample import RICH, write_sample
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -58,12 +58,12 @@ def main() -> None:
 
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
-    from streaming_app.page.server import PageServer  # noqa: PLC0415
-    from streaming_app.page.settings import PageSettings  # noqa: PLC0415
-    from tests.page.browser import find_chromium  # noqa: PLC0415
+    from streaming_app.web.access import PageAccess  # noqa: PLC0415
+    from streaming_app.web.page_server import PageServer  # noqa: PLC0415
+    from tests.web.browser import find_chromium  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
-        server = PageServer(write_clean_sample(Path(directory)), "default", PageSettings(listen="127.0.0.1:0"))
+        server = PageServer(write_clean_sample(Path(directory)), "default", PageAccess(listen="127.0.0.1:0"))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         while not server.is_started:

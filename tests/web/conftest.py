@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from streaming_app.page.app import Page
-from streaming_app.page.server import PageServer
-from streaming_app.page.settings import PageSettings
-from streaming_app.page.source import SnapshotSource
-from tests.page.browser import find_chromium
-from tests.page.sample import write_sample
+from streaming_app.web.access import PageAccess
+from streaming_app.web.page import Page
+from streaming_app.web.page_server import PageServer
+from streaming_app.web.source import SnapshotSource
+from tests.web.browser import find_chromium
+from tests.web.sample import write_sample
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def sample(sample_template: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def page(sample_template: Path) -> Page:
     """The application on the sample warehouse."""
-    return Page(SnapshotSource(sample_template, "default"), PageSettings())
+    return Page(SnapshotSource(sample_template, "default"), PageAccess())
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def serve_page() -> Iterator[Callable[..., str]]:
     servers: list[tuple[PageServer, threading.Thread]] = []
 
     def serve(warehouse: Path, **settings: object) -> str:
-        server = PageServer(warehouse, "default", PageSettings(**{"listen": "127.0.0.1:0", **settings}))  # type: ignore[arg-type]
+        server = PageServer(warehouse, "default", PageAccess(**{"listen": "127.0.0.1:0", **settings}))  # type: ignore[arg-type]
         thread = threading.Thread(target=server.run, name="page", daemon=True)
         thread.start()
         deadline = time.monotonic() + 10

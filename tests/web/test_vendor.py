@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.page.app import STATIC
+from streaming_app.web.page import STATIC
 
 if sys.version_info >= (3, 11):
     import tomllib

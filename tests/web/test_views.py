@@ -8,22 +8,17 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import FIRING, Alert
-from streaming_app.page.description import described_of, description_graph, node_rows
-from streaming_app.page.graph import MAX_NODES, Graph
-from streaming_app.page.group_page import hosts_of
-from streaming_app.page.group_summary import GroupSummary, all_summaries
-from streaming_app.page.instant import instant_view
-from streaming_app.page.labels import Labels
-from streaming_app.page.lag_line import lag_line
-from streaming_app.page.overview import Query, overview
-from streaming_app.page.task_matrix import task_matrix, task_order
-from streaming_app.page.timeline import Events, timeline
-from streaming_app.page.topology_map import topology_map
-from streaming_app.page.window import Window, parse_window
-from streaming_app.page.words import group_key, group_query, short_name
 from streaming_app.queries.history import group_at, parse_tasks
+from streaming_app.web.descriptions import described_of, description_graph, node_rows
+from streaming_app.web.group_page import hosts_of
+from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview
+from streaming_app.web.task_matrix import instant_view, task_matrix, task_order
+from streaming_app.web.timeline import Events, lag_line, timeline
+from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
+from streaming_app.web.window import Window, parse_window
+from streaming_app.web.words import Labels, group_key, group_query, short_name
 from tests.odd_group_ids import ODD
-from tests.page.sample import group, member, part, rich_group, task
+from tests.web.sample import group, member, part, rich_group, task
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 

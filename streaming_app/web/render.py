@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from streaming_app.page import group_summary, labels, overview, timeline, window, words
-from streaming_app.page.group_page import SHOWN_LAG, SHOWN_MEMBERS
-from streaming_app.page.snapshot import MAX_EVENTS
 from streaming_app.queries.groups import format_tasks
 from streaming_app.text import count, duration, utc, utc_iso
+from streaming_app.web import overview, timeline, window, words
+from streaming_app.web.group_page import SHOWN_LAG, SHOWN_MEMBERS
+from streaming_app.web.snapshot import MAX_EVENTS
 
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
@@ -26,9 +26,9 @@ _NOTHING = Markup('<span class="none">{}</span>').format(words.NOTHING)
 class Renderer:
     """The templates."""
 
-    def __init__(self, labels_of_groups: labels.Labels = labels.NO_LABELS) -> None:
+    def __init__(self, labels: words.Labels = words.NO_LABELS) -> None:
         self._environment = Environment(
-            loader=PackageLoader("streaming_app.page"),
+            loader=PackageLoader("streaming_app.web"),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -52,11 +52,11 @@ class Renderer:
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
             "RANGES": window.RANGES,
-            "TYPES": group_summary.TYPES,
+            "TYPES": overview.TYPES,
             "NOT_IN_LOG": overview.NOT_IN_LOG,
             "url_time": window.url_time,
-            "label_text": labels.label_text,
-            "labels_of": labels_of_groups.of,
+            "label_text": words.label_text,
+            "labels_of": labels.of,
             "MAX_EVENTS": MAX_EVENTS,
             "SHOWN_MEMBERS": SHOWN_MEMBERS,
             "SHOWN_LAG": SHOWN_LAG,

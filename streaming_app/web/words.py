@@ -1,8 +1,10 @@
-"""How the page writes names, numbers, times and the states and statuses of groups. Pure."""
+"""How the page writes names, numbers, and the states, statuses and labels of groups. Pure."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -79,3 +81,38 @@ def group_query(group_id: str, **others: str | int | None) -> str:
 def number(value: float | None) -> str:
     """Return a whole number with separators, a dash for None."""
     return NOTHING if value is None else f"{round(value):,}"
+
+
+# --- Labels of groups, such as `team: payments`, as the configuration gives them by regular expressions ---------------
+
+Label = tuple[str, str]
+"""Name and value."""
+
+
+class Labels:
+    """Which labels a group has."""
+
+    def __init__(self, rules: Mapping[str, Mapping[str, str]]) -> None:
+        """Take the section `page.labels`: the regular expression by value by name."""
+        self._rules = {
+            name: [(value, re.compile(regex, re.DOTALL)) for value, regex in values.items()]
+            for name, values in rules.items()
+        }
+
+    def of(self, group_id: str) -> tuple[Label, ...]:
+        """Return the labels of a group: of each name the first value whose expression matches the whole id."""
+        found = []
+        for name, values in self._rules.items():
+            value = next((value for value, regex in values if regex.fullmatch(group_id)), None)
+            if value is not None:
+                found.append((name, value))
+        return tuple(found)
+
+
+def label_text(label: Label) -> str:
+    """Return a label as it is written in a URL and shown."""
+    name, value = label
+    return f"{name}:{value}"
+
+
+NO_LABELS = Labels({})

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.page.broker_description import broker_descriptions
-from streaming_app.page.description import AVAILABLE, description_graph
-from streaming_app.page.settings import PageSettings
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
+from streaming_app.web.access import PageAccess
+from streaming_app.web.descriptions import AVAILABLE, broker_descriptions, description_graph
 
 
 def test_a_description_is_fetched_and_drawn_once_it_is_stored(
@@ -33,7 +32,7 @@ def test_a_description_is_fetched_and_drawn_once_it_is_stored(
     )
     member.join()
     settle([member])
-    settings = PageSettings(bootstrap_server=broker.bootstrap_server)
+    settings = PageAccess(bootstrap_server=broker.bootstrap_server)
     before = broker_descriptions(settings).fetch(group_id, 0)
     assert (before.status, "stores no description" in before.text) == (1, True)
     member.push_description()
@@ -51,7 +50,7 @@ def test_a_description_is_fetched_and_drawn_once_it_is_stored(
 
 @pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_one_line() -> None:
-    described = broker_descriptions(PageSettings(bootstrap_server="127.0.0.1:1")).fetch("g", 0)
+    described = broker_descriptions(PageAccess(bootstrap_server="127.0.0.1:1")).fetch("g", 0)
     assert described.status is None
     assert "127.0.0.1:1" in described.text
     assert "\n" not in described.text

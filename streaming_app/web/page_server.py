@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from streaming_app.page.app import Page
-from streaming_app.page.broker_description import broker_descriptions
-from streaming_app.page.labels import Labels
-from streaming_app.page.live import MAX_VIEWERS
-from streaming_app.page.settings import PageSettings
-from streaming_app.page.source import SnapshotSource
 from streaming_app.tables.location import Location
+from streaming_app.web.access import PageAccess
+from streaming_app.web.descriptions import broker_descriptions
+from streaming_app.web.live import MAX_VIEWERS
+from streaming_app.web.page import Page
 from streaming_app.web.server import HttpServer, Limits
+from streaming_app.web.source import SnapshotSource
+from streaming_app.web.words import Labels
 
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
@@ -26,7 +26,7 @@ class PageServer(HttpServer):
         self,
         warehouse: Location | Path,
         cluster: str,
-        settings: PageSettings,
+        settings: PageAccess,
         report: Callable[[str], None] | None = None,
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
@@ -61,7 +61,7 @@ class PageServer(HttpServer):
 
 
 @contextmanager
-def serving(warehouse: Location | Path, cluster: str, settings: PageSettings) -> Iterator[str]:
+def serving(warehouse: Location | Path, cluster: str, settings: PageAccess) -> Iterator[str]:
     """Serve the page from another thread during the block, and give its address. Raises SetupError."""
     server = PageServer(warehouse, cluster, settings)
     server.start()
@@ -69,7 +69,7 @@ def serving(warehouse: Location | Path, cluster: str, settings: PageSettings) ->
         yield server.url
 
 
-def serve(warehouse: Location | Path, cluster: str, settings: PageSettings, progress: Callable[[str], None]) -> None:
+def serve(warehouse: Location | Path, cluster: str, settings: PageAccess, progress: Callable[[str], None]) -> None:
     """Serve the page until it is interrupted. `progress` gets lines for the user. Raises SetupError."""
     server = PageServer(warehouse, cluster, settings, progress)
     where, *others = server.lines()

@@ -15,20 +15,17 @@ import pytest
 from starlette.testclient import TestClient
 
 from streaming_app.errors import WarehouseError
-from streaming_app.page.access import PAGE_CSP, WORKER_CSP, Credentials
-from streaming_app.page.app import STATIC, Page
-from streaming_app.page.broker_description import Descriptions
-from streaming_app.page.group_summary import GroupSummary
-from streaming_app.page.labels import Labels
-from streaming_app.page.other_groups import OtherGroups
-from streaming_app.page.settings import PageSettings
-from streaming_app.page.source import CHECK_SECONDS, SnapshotSource
-from streaming_app.page.words import group_query, short_name
 from streaming_app.queries.lag import find_lag
 from streaming_app.tables.reader import WarehouseReader
-from tests.page import sample_others
-from tests.page.sample import HOSTILE, RICH, append, beat, group, replace_group
+from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Credentials, PageAccess
+from streaming_app.web.descriptions import Descriptions
+from streaming_app.web.overview import GroupSummary
+from streaming_app.web.page import STATIC, Page
+from streaming_app.web.source import CHECK_SECONDS, OtherGroups, SnapshotSource
+from streaming_app.web.words import Labels, group_query, short_name
 from tests.waiting import wait_until
+from tests.web import sample_others
+from tests.web.sample import HOSTILE, RICH, append, beat, group, replace_group
 
 LOCAL = "http://localhost"
 
@@ -147,7 +144,7 @@ def test_a_cluster_is_chosen_by_the_url_and_kept_by_every_link(client: TestClien
 def test_labels_of_the_configuration_are_shown_and_filtered(sample_template: Path) -> None:
     rules = {"team": {"a<b": "orders-.*|price.*", "rest": ".*"}, "tier": {"gold": "price-feed"}}
     source = SnapshotSource(sample_template, "default", labels=Labels(rules))
-    with TestClient(Page(source, PageSettings(labels=rules)).app, base_url=LOCAL) as client:
+    with TestClient(Page(source, PageAccess(labels=rules)).app, base_url=LOCAL) as client:
         assert set(shown(client.get("/?label=team%3Aa%3Cb&type=streams").text)) == {RICH, "price-feed"}
         assert shown(client.get("/?label=tier:gold").text) == ["price-feed"]
         assert shown(client.get("/?label=tier:none").text) == []
@@ -178,7 +175,7 @@ def test_the_link_of_an_event_shows_the_group_after_it(sample: Path) -> None:
     replace_group(sample, group("first-event", "Stable", at, 0))
     created = {"cluster": "default", "group_id": "first-event", "at": at, "kind": "state", "new": "Stable"}
     append(sample, "group_events", [created])
-    client = TestClient(Page(SnapshotSource(sample, "default"), PageSettings()).app, base_url=LOCAL)
+    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
     (link,) = re.findall(r'href="([^"]*&amp;at=[^"]*)#instant"', client.get("/group?id=first-event").text)
     text = client.get(f"/{html.unescape(link)}").text.split('id="instant"')[1]
     assert "no event of this group that is so old" not in text
@@ -261,13 +258,13 @@ def test_all_that_a_page_names_is_served(client: TestClient) -> None:
     ],
 )
 def test_only_addresses_and_names_that_were_allowed_are_answered(sample_template: Path, host: str, status: int) -> None:
-    settings = PageSettings(allowed_hosts=frozenset({"streams.example.org"}))
+    settings = PageAccess(allowed_hosts=frozenset({"streams.example.org"}))
     page = Page(SnapshotSource(sample_template, "default"), settings)
     assert TestClient(page.app, base_url=LOCAL).get("/health", headers={"Host": host}).status_code == status
 
 
 def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path) -> None:
-    settings = PageSettings(credentials=Credentials(frozenset({"ada:sésame:x"}), frozenset({"t0ken"})))
+    settings = PageAccess(credentials=Credentials(frozenset({"ada:sésame:x"}), frozenset({"t0ken"})))
     client = TestClient(Page(SnapshotSource(sample_template, "default"), settings).app, base_url=LOCAL)
 
     def status(authorization: str) -> int:
@@ -292,7 +289,7 @@ def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
-    client = TestClient(Page(SnapshotSource(sample, "default"), PageSettings()).app, base_url=LOCAL)
+    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
     etag = client.get("/").headers["ETag"]
     assert client.get("/", headers={"If-None-Match": etag}).status_code == 304
     assert client.get("/?q=x", headers={"If-None-Match": etag}).status_code == 200
@@ -308,7 +305,7 @@ def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
 
 def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
     source = SnapshotSource(sample, "default")
-    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)
     for number in range(20):
         assert client.get(f"/?q={number}").status_code == 200
         assert client.get(f"/group?id={RICH}&range={number}").status_code == 200
@@ -354,7 +351,7 @@ def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_s
         ],
     )
     source = SnapshotSource(sample, "default")
-    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)
     summaries = {one.group_id: one for one in source.current().groups}
     expected = {
         "inventory-sync": ("\N{EN DASH}", None, "UNKNOWN", True),
@@ -375,15 +372,15 @@ def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_s
 
 
 def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:
-    empty = TestClient(Page(SnapshotSource(tmp_path / "none", "default"), PageSettings()).app, base_url=LOCAL)
+    empty = TestClient(Page(SnapshotSource(tmp_path / "none", "default"), PageAccess()).app, base_url=LOCAL)
     response = empty.get("/")
     assert response.status_code == 200
     assert "No streams-groups warehouse at" in response.text
     assert "Nothing can be shown until the tables can be read" in response.text
-    other = TestClient(Page(SnapshotSource(sample, "other"), PageSettings()).app, base_url=LOCAL)
+    other = TestClient(Page(SnapshotSource(sample, "other"), PageAccess()).app, base_url=LOCAL)
     assert "No job has written cluster &#39;other&#39; here yet" in other.get("/").text
     beat(sample, datetime(2026, 1, 1, tzinfo=timezone.utc))
-    dead = TestClient(Page(SnapshotSource(sample, "default"), PageSettings()).app, base_url=LOCAL)
+    dead = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
     assert "has died: the tables are as of 2026-01-01 00:00:00Z" in html.unescape(dead.get("/").text)
     missing = dead.get("/group?id=unknown")
     assert (missing.status_code, "There is no such group" in missing.text) == (404, True)
@@ -391,7 +388,7 @@ def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None
 
 def test_a_warehouse_that_becomes_unreadable_is_shown_as_it_was(sample: Path) -> None:
     source = SnapshotSource(sample, "default")
-    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)
     assert RICH in client.get("/").text
     (sample / "alerts").rename(sample / "gone")
     assert wait_until(lambda: "lacks the table alerts" in client.get("/").text, seconds=10)
@@ -404,8 +401,8 @@ def test_an_error_of_a_page_is_one_line_for_the_reader_and_one_for_the_job(
     sample_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    page = Page(SnapshotSource(sample_template, "default"), PageSettings(), report=lines.append)
-    monkeypatch.setattr("streaming_app.page.app.overview", lambda *_: 1 / 0)
+    page = Page(SnapshotSource(sample_template, "default"), PageAccess(), report=lines.append)
+    monkeypatch.setattr("streaming_app.web.page.overview", lambda *_: 1 / 0)
     client = TestClient(page.app, base_url=LOCAL, raise_server_exceptions=False)
     for _ in range(3):
         response = client.get("/")
@@ -422,7 +419,7 @@ def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sa
 
     source = SnapshotSource(sample, "default")
     source._others = OtherGroups(fail)
-    client = TestClient(Page(source, PageSettings()).app, base_url=LOCAL)
+    client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)
     assert RICH in client.get("/").text
 
 
@@ -446,7 +443,7 @@ def test_groups_of_other_types_are_read_when_their_tables_change_and_seldom() ->
 
 
 def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
-    page = Page(SnapshotSource(sample_template, "default"), PageSettings(base_path="/streams"))
+    page = Page(SnapshotSource(sample_template, "default"), PageAccess(base_path="/streams"))
     with TestClient(page.app, base_url=LOCAL) as client:
         assert RICH in client.get("/streams/").text
         assert client.get("/streams", follow_redirects=True).status_code == 200
@@ -484,7 +481,7 @@ DESCRIPTION = {
 
 def _describing(sample: Path, ask: Any) -> TestClient:
     descriptions = Descriptions(ask, lambda error: f"No broker: {error}")
-    return TestClient(Page(SnapshotSource(sample, "default"), PageSettings(), descriptions).app, base_url=LOCAL)
+    return TestClient(Page(SnapshotSource(sample, "default"), PageAccess(), descriptions).app, base_url=LOCAL)
 
 
 def test_a_description_is_asked_for_once_by_a_post_from_the_page(sample_template: Path) -> None:

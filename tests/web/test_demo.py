@@ -20,7 +20,7 @@ import pytest
 
 from streaming_app.jvm.java import java_home
 from streaming_app.kafka.client import StreamsGroupClient
-from tests.page.browser import find_chromium, view
+from tests.web.browser import find_chromium, view
 from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

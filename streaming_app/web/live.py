@@ -6,9 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 
-from streaming_app.page.snapshot import Snapshot
-from streaming_app.page.source import CHECK_SECONDS
 from streaming_app.text import utc_iso
+from streaming_app.web.snapshot import Snapshot
+from streaming_app.web.source import CHECK_SECONDS
 
 MAX_VIEWERS = 500
 HEARTBEAT_SECONDS = 15.0

@@ -26,23 +26,18 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError
-from streaming_app.page.access import AccessMiddleware
-from streaming_app.page.broker_description import Descriptions
-from streaming_app.page.description import Described, description_graph
-from streaming_app.page.graph import Graph
-from streaming_app.page.group_page import group_view, hosts_of, other_group_view, rule_text
-from streaming_app.page.group_summary import STREAMS, GroupSummary
-from streaming_app.page.labels import Labels
-from streaming_app.page.live import LiveUpdates
-from streaming_app.page.overview import Query, overview
-from streaming_app.page.render import Renderer
-from streaming_app.page.settings import PageSettings
-from streaming_app.page.snapshot import Row, Snapshot
-from streaming_app.page.source import SnapshotSource, utc_now
-from streaming_app.page.topology_map import topology_map
-from streaming_app.page.window import Window, parse_window
-from streaming_app.page.words import group_query
 from streaming_app.text import escape
+from streaming_app.web.access import AccessMiddleware, PageAccess
+from streaming_app.web.descriptions import Described, Descriptions, description_graph
+from streaming_app.web.group_page import group_view, hosts_of, other_group_view, rule_text
+from streaming_app.web.live import LiveUpdates
+from streaming_app.web.overview import STREAMS, GroupSummary, Query, overview
+from streaming_app.web.render import Renderer
+from streaming_app.web.snapshot import Row, Snapshot
+from streaming_app.web.source import SnapshotSource, utc_now
+from streaming_app.web.topology_map import Graph, topology_map
+from streaming_app.web.window import Window, parse_window
+from streaming_app.web.words import Labels, group_query
 
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # for so long the ages in a page may be old; the browser counts on by itself
@@ -57,7 +52,7 @@ class Page:
     def __init__(
         self,
         source: SnapshotSource,
-        settings: PageSettings,
+        settings: PageAccess,
         descriptions: Descriptions | None = None,
         clock: Callable[[], datetime] = utc_now,
         report: Callable[[str], None] | None = None,

@@ -11,9 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
-from streaming_app.text import DAY, parse_duration, split_address
-
-_MAX_DAYS = 36_500
+from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, split_address
 
 
 class Section(BaseModel):
@@ -32,7 +30,7 @@ def _positive(value: float) -> float:
 
 
 def _parse_days(given: Any) -> float:  # noqa: ANN401 - any YAML value
-    return parse_duration(given, _MAX_DAYS * DAY, unit=DAY) / DAY
+    return parse_duration(given, LONGEST_RETENTION, unit=DAY) / DAY
 
 
 def _compile(given: Any) -> re.Pattern[str]:  # noqa: ANN401 - any YAML value

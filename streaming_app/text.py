@@ -162,12 +162,13 @@ def parse_instant(text: str, now: datetime) -> datetime:
 _UNITS = {"w": 7 * DAY, "d": DAY, "h": HOUR, "m": MINUTE, "s": 1.0, "ms": 0.001}
 _AS_PROMETHEUS = re.compile("".join(rf"(?:(\d+){unit})?" for unit in _UNITS))  # each unit once, largest first
 _AS_ISO = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-_LONGEST = 3650 * DAY
+LONGEST, LONGEST_RETENTION = 3_650 * DAY, 36_500 * DAY
+"""The longest durations that may be given."""
 _SHOWN_UNITS = (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", 1.0))
 _MINUTES_ONLY = 10 * MINUTE
 
 
-def parse_duration(given: object, longest: float = _LONGEST, unit: float = 1.0) -> float:
+def parse_duration(given: object, longest: float = LONGEST, unit: float = 1.0) -> float:
     """Return a duration in seconds, at most `longest`: `90s`, `5m`, `1h30m`, `7d`, or ISO 8601 such as `PT5M`, `P7D`.
 
     A number alone, also as text, counts in `unit`, which is a second or a day. Years and months of ISO 8601 are not

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
-from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.options import duration, handle_errors, warehouse_options
 from streaming_app.tables.location import Location
 
 
 @click.command()
 @warehouse_options
-@click.option("--seconds", default=0.0, type=click.FloatRange(min=0), help="Keep the groups running this much longer.")
+@click.option(
+    "--seconds", default=0.0, type=duration(), metavar="DURATION", help="Keep the groups running this much longer."
+)
 @click.option("--web", is_flag=True, help="Keep the groups and the job running, and serve the page, until Ctrl-C.")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="The page's address.")
 @handle_errors

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.options import handle_errors, instant, warehouse_options
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
-from streaming_app.text import parse_instant
 
 if TYPE_CHECKING:
     from streaming_app.queries.history import Event
@@ -25,7 +24,11 @@ if TYPE_CHECKING:
 @click.option("--task", metavar="TASK", help="Who had this task, such as 0_3.")
 @click.option("--member", metavar="MEMBER", help="Only this member: its member id or its instance id.")
 @click.option(
-    "--at", "at", metavar="TIME", help="How it was at this time: 2026-03-14T03:12Z, or 10m for ten minutes ago."
+    "--at",
+    "time",
+    type=instant(),
+    metavar="TIME",
+    help="How it was at this time: 2026-03-14T03:12Z, or 10m for ten minutes ago.",
 )
 @click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(min=1), help="How many of the newest lines."
@@ -38,7 +41,7 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     group_id: str,
     task: str | None,
     member: str | None,
-    at: str | None,
+    time: datetime | None,
     limit: int,
     as_json: bool,
 ) -> None:
@@ -49,10 +52,6 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.queries import history as answers  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries import output  # noqa: PLC0415
 
-    try:
-        time = None if at is None else parse_instant(at, datetime.now(timezone.utc))
-    except ValueError as error:
-        raise click.UsageError(f"--at {error}") from None
     try:
         task = None if task is None else answers.check_task(task)
     except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,12 +15,22 @@ from streaming_app.config import defaults, environment
 from streaming_app.errors import UserError, reason_of
 from streaming_app.process_exit import abandon_threads
 from streaming_app.tables.location import Location
-from streaming_app.text import escape, is_name
+from streaming_app.text import (
+    DAY,
+    LONGEST,
+    LONGEST_RETENTION,
+    escape,
+    format_duration,
+    is_name,
+    parse_duration,
+    parse_instant,
+)
 
 if TYPE_CHECKING:
     from streaming_app.config.load import LoadedConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_Value = TypeVar("_Value")
 
 # Click reads these variables itself; a command that finds no others does not load the configuration.
 _READ_BY_CLICK = {"WAREHOUSE", "CLUSTER"}
@@ -27,11 +38,29 @@ _READ_BY_CLICK = {"WAREHOUSE", "CLUSTER"}
 _SHARED = {"bootstrap_server", "command_config", "warehouse", "cluster"}
 
 
-def _to_location(text: str) -> Location:
-    try:
-        return Location.of(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+def duration(unit: float = 1.0, longest: float = LONGEST) -> Callable[[Any], float]:
+    """Return the type of a duration as in the configuration: `90s`, `1h30m`, `PT5M`, or a number alone, in `unit`.
+
+    The value is in `unit`, too.
+    """
+    return _type_of(lambda given: parse_duration(given, longest, unit) / unit)
+
+
+def instant() -> Callable[[Any], datetime]:
+    """Return the type of a time, given as such or as how long ago it is: `2026-03-14T03:12Z`, `10m`."""
+    return _type_of(lambda given: parse_instant(given, datetime.now(timezone.utc)))
+
+
+def _type_of(parse: Callable[[Any], _Value]) -> Callable[[Any], _Value]:
+    """Return the type of an option with the values that `parse` returns; its ValueError is wrong usage."""
+
+    def convert(given: Any) -> _Value:  # noqa: ANN401 - text, or the default
+        try:
+            return parse(given)
+        except ValueError as error:
+            raise click.BadParameter(escape(str(error))) from None
+
+    return convert
 
 
 _NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag, or none
@@ -48,7 +77,7 @@ _config = click.option(
 )
 _warehouse = click.option(
     "--warehouse",
-    type=_to_location,
+    type=_type_of(Location.of),
     metavar="LOCATION",
     envvar=environment.PREFIX + "WAREHOUSE",
     default=defaults.WAREHOUSE,
@@ -96,10 +125,10 @@ _job_flags = {
     "trigger": click.option(
         "--trigger",
         default=defaults.TRIGGER_SECONDS,
-        show_default=True,
-        type=click.FloatRange(min=0),
-        metavar="SECONDS",
-        help="Minimum time between batches.",
+        show_default=format_duration(defaults.TRIGGER_SECONDS),
+        type=duration(),
+        metavar="DURATION",
+        help="Minimum time between batches; a number alone is seconds.",
     ),
     "max_offsets_per_trigger": click.option(
         "--max-offsets-per-trigger",
@@ -111,9 +140,10 @@ _job_flags = {
     "retention_days": click.option(
         "--retention-days",
         default=defaults.RETENTION_DAYS,
-        show_default=True,
-        type=click.FloatRange(min=0, min_open=True, max=defaults.MAX_RETENTION_DAYS),
-        help="How long history, quarantine and deleted groups are kept.",
+        show_default=format_duration(DAY * defaults.RETENTION_DAYS),
+        type=duration(DAY, LONGEST_RETENTION),
+        metavar="DURATION",
+        help="How long history, quarantine and deleted groups are kept; a number alone is days.",
     ),
     "offsets": click.option(
         "--offsets/--no-offsets",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import broker_options, handle_errors, warehouse_options
+from streaming_app.cli.options import broker_options, duration, handle_errors, warehouse_options
 from streaming_app.tables.location import Location
 from streaming_app.text import escape, first_of
 
@@ -29,10 +29,10 @@ _PROGRESS_SECONDS = 5.0  # between lines of progress, where stderr is not a term
 @warehouse_options
 @click.option(
     "--timeout",
-    default=30.0,
+    default="30s",
     show_default=True,
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
+    type=duration(),
+    metavar="DURATION",
     help="How long to wait for the job to catch up, and for groups to stop changing.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")

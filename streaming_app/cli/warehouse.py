@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from streaming_app.cli.options import duration
 from streaming_app.tables.location import Location
+from streaming_app.text import format_duration
 
 if TYPE_CHECKING:
     from streaming_app.tables.reader import WarehouseReader
@@ -23,9 +25,9 @@ def max_age_option(command: Command) -> Command:
     return click.option(
         "--max-age",
         default=_MAX_AGE_SECONDS,
-        show_default=True,
-        type=click.FloatRange(min=0),
-        metavar="SECONDS",
+        show_default=format_duration(_MAX_AGE_SECONDS),
+        type=duration(),
+        metavar="DURATION",
         help="With --check: how old the tables may be. For jobs that run at intervals, longer than an interval.",
     )(command)
 

@@ -142,7 +142,8 @@ def test_a_time_that_is_none_is_wrong_usage(tables: Tables) -> None:
     result = tables.diff("--group", "new", "--from", "yesterday")
     assert result.exit_code == 2
     assert result.output.splitlines()[-1] == (
-        'Error: --from must be a time such as 2026-03-14T03:12Z, or as 2h for two hours ago, not "yesterday"'
+        "Error: Invalid value for '--from': must be a time such as 2026-03-14T03:12Z, or as 2h for two hours ago, "
+        'not "yesterday"'
     )
 
 

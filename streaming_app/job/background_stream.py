@@ -1,4 +1,4 @@
-"""Keeps a second stream running in a thread of its own. Whatever happens to it, the first one goes on.
+"""The service that keeps a second stream running. Whatever happens to that stream, the first one goes on.
 
 The supervisor gives up a stream that fails repeatedly, since for the first one that ends the job. This one is then
 tried again after a pause. With `--once` the job ends with its error, once the first stream is done.
@@ -6,84 +6,50 @@ tried again after a pause. With `--once` the job ends with its error, once the f
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from streaming_app.job.service import LinkedEvent
-from streaming_app.job.supervisor import Stream, supervise
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streaming_app.job.spark_progress import SparkProgress
-    from streaming_app.stream.health import Health
-
-_RETRY_SECONDS = 300.0
-_CLOSE_SECONDS = 6.0  # after `stop` was set: the supervisor stops a query within less
+from streaming_app.job.service import Service
+from streaming_app.job.supervisor import Supervisor
 
 
-class BackgroundStream:
-    """A stream, supervised in a thread from `start` to `close`."""
+class BackgroundStream(Service):
+    """A stream that is supervised from `start` to `close`."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
-        self,
-        stream: Stream,
-        stop: LinkedEvent,
-        report: Callable[[str], None],
-        log_file: Path,
-        *,
-        health: Health,
-        progress: SparkProgress,
-        once: bool,
-        retry_seconds: float = _RETRY_SECONDS,
-    ) -> None:
-        """Prepare; `stop`, which `close` sets, is that of the stream, too."""
-        self._stream, self._stop, self._report, self._log_file = stream, stop, report, log_file
-        self._health, self._progress, self._once = health, progress, once
-        self._retry_seconds = retry_seconds
+    close_seconds: ClassVar[float] = 6.0  # the supervisor lets a batch end, and stops a query within less
+    retry_seconds: ClassVar[float] = 300.0
+    """How long after the stream was given up it is tried again."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        """Prepare; `close` sets the supervisor's `stop`."""
+        super().__init__("offsets", supervisor.report, interval=None, describe_error=str, stopping=supervisor.stop)
+        self._supervisor = supervisor
+        self._is_done = False
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="offsets", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def tick(self) -> None:
+        """Keep the stream running. Raises why it was given up, but for `once`."""
+        self.report_failure.clear()  # it is reported each time that it is given up
+        try:
+            self._supervisor.run()
+        except Exception as error:
+            if not self._supervisor.once:
+                raise
+            self._error = error
+        self._is_done = True
+
+    def pause(self, seconds: float) -> float | None:
+        """Return the time until a stream that was given up is tried again."""
+        del seconds
+        return None if self._is_done else self.retry_seconds
+
+    def failed(self, text: str) -> str:
+        """Note why the stream was given up, and return the line about that."""
+        self._supervisor.health.failed(text)
+        return f"{text.rstrip('.')}. Trying again in {self.retry_seconds / 60:.0f} min."
 
     def finish(self) -> None:
         """Wait until the stream is done, with `once`. Raises its error."""
-        while self._thread.is_alive() and not self._stop.is_set():
-            self._thread.join(0.2)
-        if self._error is not None and not self._stop.is_set():
+        while not self.join(0.2) and not self.stopping.is_set():
+            pass
+        if self._error is not None and not self.stopping.is_set():
             raise self._error
-
-    def close(self) -> None:
-        """Stop the stream and wait for the end of the thread, no longer than some seconds."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_CLOSE_SECONDS)
-
-    def _run(self) -> None:
-        while (error := self._supervise()) is not None:
-            if self._once:
-                self._error = error
-                return
-            self._health.failed(str(error))
-            self._report(f"{str(error).rstrip('.')}. Trying again in {self._retry_seconds / 60:.0f} min.")
-            if self._stop.wait(self._retry_seconds):
-                return
-
-    def _supervise(self) -> Exception | None:
-        """Keep the stream running; return why it was given up, None if it is done or the job ends."""
-        try:
-            supervise(
-                self._stream,
-                self._stop,
-                self._report,
-                self._log_file,
-                health=self._health,
-                progress=self._progress,
-                once=self._once,
-            )
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other stream goes on
-            return None if self._stop.is_set() else error
-        return None

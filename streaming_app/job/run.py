@@ -112,7 +112,7 @@ def run_with(
     from streaming_app.job.service import LinkedEvent  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
     from streaming_app.job.spark_progress import OFFSETS, SparkProgress  # noqa: PLC0415
-    from streaming_app.job.supervisor import supervise  # noqa: PLC0415
+    from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
@@ -150,19 +150,13 @@ def run_with(
             )
             more.enter_context(closing(commits))
             more.enter_context(_listening(spark, commits.progress))
+            progress = SparkProgress(spark, OFFSETS)
             offsets = BackgroundStream(
-                commits,
-                stop_offsets,
-                say_offsets,
-                log_file,
-                health=health.offsets,
-                progress=SparkProgress(spark, OFFSETS),
-                once=config.once,
+                Supervisor(commits, stop_offsets, say_offsets, log_file, health.offsets, progress, config.once)
             )
             more.enter_context(closing(offsets))
             offsets.start()
-        progress = SparkProgress(spark)
-        supervise(stream, stop, report, log_file, health=health, progress=progress, once=config.once)
+        Supervisor(stream, stop, report, log_file, health, SparkProgress(spark), config.once).run()
         if not stop.is_set():
             stream.wait_for_listeners()
 

@@ -11,12 +11,14 @@ At its first start, where somebody reads the output, every error but those two k
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from streaming_app.errors import (
     JobError,
@@ -25,15 +27,17 @@ from streaming_app.errors import (
     OtherTopicError,
     UnreachableError,
 )
-from streaming_app.job.background_call import BackgroundCalls
 from streaming_app.job.offsets_stream import StreamChangedError
 from streaming_app.job.spark_progress import SparkProgress
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.job.stream_failures import cause_of, is_lost_connection, one_line
+from streaming_app.report import Report, ReportOnce
 from streaming_app.stream.health import Health
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+T = TypeVar("T")
 
 _MAX_FAILURES = 4
 _PAUSE_SECONDS = 2.0  # doubled with each consecutive failure
@@ -68,58 +72,88 @@ class _Ended(Exception):  # noqa: N818 - no error
     """`stop` is set."""
 
 
-def supervise(  # noqa: PLR0913 - each is one thing it needs
-    stream: Stream,
-    stop: threading.Event,
-    report: Callable[[str], None],
-    log_file: Path,
-    *,
-    health: Health,
-    progress: SparkProgress,
-    once: bool,
-) -> None:
-    """Start the stream; return when it is done, or soon after `stop` was set.
+@dataclass
+class Supervisor:
+    """Keeps one stream running."""
 
-    Raises JobError when the topic may not be read, or the stream failed four times in a row, with `once` once.
-    """
-    supervisor = _Supervisor(stream, stop, report, log_file, health, progress, once=once)
-    try:
-        supervisor.run()
-    except (_Ended, StopRequestedError):
-        pass
-    finally:
-        supervisor.close()
-
-
-class _Supervisor:
-    def __init__(  # noqa: PLR0913, PLR0917 - as above
-        self,
-        stream: Stream,
-        stop: threading.Event,
-        report: Callable[[str], None],
-        log_file: Path,
-        health: Health,
-        progress: SparkProgress,
-        *,
-        once: bool,
-    ) -> None:
-        self._stream, self._stop, self._report, self._log_file = stream, stop, report, log_file
-        self._health, self._progress, self._once = health, progress, once
-        self._topic = _TopicState(report, health)
-        self._calls = BackgroundCalls("topic")
-        self._has_started = False
-
-    def close(self) -> None:
-        self._calls.close()
+    stream: Stream
+    stop: threading.Event
+    """Set when the job ends."""
+    report: Report
+    log_file: Path
+    """Spark's, which lines about failures name."""
+    health: Health
+    progress: SparkProgress
+    once: bool
+    """Whether the stream ends when all there is has been read."""
 
     def run(self) -> None:
+        """Start the stream; return when it is done, or soon after `stop` was set.
+
+        Raises JobError when the topic may not be read, or the stream failed four times in a row, with `once` once.
+        """
+        calls = BackgroundCalls("topic")
+        try:
+            _Run(self, calls).until_done()
+        except (_Ended, StopRequestedError):
+            pass
+        finally:
+            calls.close()
+
+
+class BackgroundCalls:
+    """Makes calls that may wait for brokers, so that the caller can stop waiting for them.
+
+    One after the other, always in the same thread: PySpark keeps a connection for each thread. A call that nobody waits
+    for any more goes on until it ends by itself, or the process does.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Start the thread."""
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Call `function` after the calls before it; the future gets its result or its exception."""
+        future: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._calls.put(call)
+        return future
+
+    def close(self) -> None:
+        """End the thread after the calls that were submitted; does not wait."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+
+class _Run:
+    """One run of a supervisor."""
+
+    def __init__(self, supervisor: Supervisor, calls: BackgroundCalls) -> None:
+        self._stream, self._stop, self._health = supervisor.stream, supervisor.stop, supervisor.health
+        self._supervisor, self._once, self._calls = supervisor, supervisor.once, calls
+        self._topic = _TopicState(supervisor.report, supervisor.health)
+        self._has_started = False
+
+    def until_done(self) -> None:
         failures = 0
         while True:
             began, batches = time.monotonic(), self._health.totals.batches
             try:
                 failure = self._start_and_watch()
             except StreamChangedError as change:
-                self._report(f"{change}: the stream starts again")
+                self._supervisor.report(f"{change}: the stream starts again")
                 continue
             if failure is None:
                 return
@@ -130,9 +164,9 @@ class _Supervisor:
                 continue
             failures += 1
             if failures >= (1 if self._once else _MAX_FAILURES):
-                raise JobError(f"The stream failed: {failure} (see {self._log_file})")
+                raise JobError(f"The stream failed: {failure} (see {self._supervisor.log_file})")
             pause = _PAUSE_SECONDS * 2 ** (failures - 1)
-            self._report(f"The stream failed and restarts in {pause:.0f} s: {failure}")
+            self._supervisor.report(f"The stream failed and restarts in {pause:.0f} s: {failure}")
             self._sleep(pause)
 
     def _start_and_watch(self) -> str | None:
@@ -174,8 +208,7 @@ class _Supervisor:
                     raise StreamChangedError("The job was away from the end of the topic for too long")  # noqa: TRY301
                 if now >= progress_at:
                     progress_at = now + _PROGRESS_SECONDS
-                    if self._progress.has_changed():
-                        self._health.progressed()
+                    self._look_at_progress()
                 if check is None and now >= check_at:
                     check = self._calls.submit(self._stream.check)
                 elif check is not None and check.done():
@@ -226,7 +259,11 @@ class _Supervisor:
 
     def _call(self, function: Callable[[], StreamingQuery]) -> StreamingQuery:
         call = self._calls.submit(function)
-        self._wait(call)
+        try:
+            self._wait(call)
+        except _Ended:
+            call.add_done_callback(_stop_if_started)  # nobody watches the query
+            raise
         return call.result()
 
     def _wait(self, call: Future[object] | Future[None] | Future[StreamingQuery]) -> None:
@@ -236,8 +273,11 @@ class _Supervisor:
             self._sleep(_POLL_SECONDS / 5)
             if time.monotonic() >= progress_at:
                 progress_at = time.monotonic() + _PROGRESS_SECONDS
-                if self._progress.has_changed():
-                    self._health.progressed()
+                self._look_at_progress()
+
+    def _look_at_progress(self) -> None:
+        if self._supervisor.progress.has_changed():
+            self._health.progressed()
 
     def _sleep(self, seconds: float) -> None:
         if self._stop.wait(seconds):
@@ -260,9 +300,8 @@ class _Supervisor:
 class _TopicState:
     """What the last attempt to reach the topic gave; reports a change once, and keeps `health` up to date."""
 
-    def __init__(self, report: Callable[[str], None], health: Health) -> None:
-        self._report, self._health = report, health
-        self._reported: str | None = None
+    def __init__(self, report: Report, health: Health) -> None:
+        self._report, self._report_error, self._health = report, ReportOnce(report), health
         self.error: JobError | None = None
 
     @property
@@ -275,7 +314,8 @@ class _TopicState:
         if say and self.error is not None:
             is_broker = isinstance(self.error, UnreachableError)
             self._report("A broker answers again." if is_broker else "The topic can be read again.")
-        self._reported = self.error = None
+        self.error = None
+        self._report_error.clear()
         self._update()
 
     def failed(self, error: JobError) -> None:
@@ -285,10 +325,7 @@ class _TopicState:
             raise error
         self.error = error
         self._update()
-        text = f"{error} {_WAITING.get(type(error), 'Trying again.')}"
-        if text != self._reported:
-            self._reported = text
-            self._report(text)
+        self._report_error(f"{error} {_WAITING.get(type(error), 'Trying again.')}")
 
     def _update(self) -> None:
         self._health.brokers(answer=not isinstance(self.error, UnreachableError))
@@ -297,6 +334,11 @@ class _TopicState:
 
 _WAITING = {UnreachableError: "Waiting for a broker.", MissingTopicError: "Waiting for it."}
 _WAITED_FOR = tuple(_WAITING)
+
+
+def _stop_if_started(call: Future[StreamingQuery]) -> None:
+    if call.exception() is None:
+        _stop_query(call.result())
 
 
 def _stop_query(query: StreamingQuery) -> None:

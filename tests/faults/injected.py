@@ -63,9 +63,7 @@ def retry_soon() -> None:
     """Let the streams start again at once after a failure, and never give up: failures can then follow each other."""
     supervisor._PAUSE_SECONDS = 0.0
     supervisor._MAX_FAILURES = 1_000
-    defaults = BackgroundStream.__init__.__kwdefaults__
-    assert defaults
-    defaults["retry_seconds"] = 1.0
+    BackgroundStream.retry_seconds = 1.0
 
 
 def _intercept(intercept: Callable[..., Any]) -> None:

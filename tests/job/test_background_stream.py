@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from streaming_app.errors import JobError, NotAuthorizedError
 from streaming_app.job import supervisor
 from streaming_app.job.background_stream import BackgroundStream
 from streaming_app.job.service import LinkedEvent
+from streaming_app.job.supervisor import Supervisor
 from streaming_app.job_status import OffsetsStatus
 from streaming_app.stream.health import Health
 from tests.job.test_supervise import Query
@@ -49,14 +49,15 @@ class Harness:
 
     def begin(self, stream: Stream, *, once: bool = False) -> BackgroundStream:
         self.background = BackgroundStream(
-            stream,  # type: ignore[arg-type]
-            LinkedEvent(self.stop),
-            self.lines.append,
-            Path("spark.log"),
-            health=self.health,
-            progress=stream,  # type: ignore[arg-type]
-            once=once,
-            retry_seconds=0.05,
+            Supervisor(
+                stream,  # type: ignore[arg-type]
+                LinkedEvent(self.stop),
+                self.lines.append,
+                Path("spark.log"),
+                self.health,
+                stream,  # type: ignore[arg-type]
+                once,
+            )
         )
         self.background.start()
         return self.background
@@ -65,6 +66,7 @@ class Harness:
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     monkeypatch.setattr(supervisor, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(BackgroundStream, "retry_seconds", 0.05)
     made = Harness()
     yield made
     made.stop.set()
@@ -106,10 +108,7 @@ def test_it_ends_with_the_job(harness: Harness, *, signal: bool) -> None:
     stream = Stream()
     background = harness.begin(stream)
     assert wait_until(lambda: bool(stream.queries))
-    time.sleep(0.3)  # until it is watched
-    began = time.monotonic()
     if signal:
         harness.stop.set()
-    background.close()
-    assert time.monotonic() - began < 3
-    assert not stream.queries[0].isActive
+    assert background.close()
+    assert wait_until(lambda: not stream.queries[0].isActive)

@@ -16,6 +16,7 @@ import pytest
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.job import supervisor
 from streaming_app.job.offsets_stream import StreamChangedError
+from streaming_app.job.supervisor import Supervisor
 from streaming_app.stream.health import Batch, Health
 from tests.waiting import wait_until
 
@@ -41,7 +42,7 @@ class Query:
 
 
 class SupervisorHarness:
-    """Runs `supervise` in a thread; the steps of starts and checks are consumed one by one, then all succeed."""
+    """Runs a supervisor in a thread; the steps of starts and checks are consumed one by one, then all succeed."""
 
     def __init__(self) -> None:
         self.starts: list[Step | Callable[[], None]] = []
@@ -97,15 +98,15 @@ class SupervisorHarness:
 
     def _run(self) -> None:
         try:
-            supervisor.supervise(
+            Supervisor(
                 self,  # type: ignore[arg-type]
                 self.stop,
                 self.lines.append,
                 Path("spark.log"),
-                health=self.health,
-                progress=self,  # type: ignore[arg-type]
-                once=self._once,
-            )
+                self.health,
+                self,  # type: ignore[arg-type]
+                self._once,
+            ).run()
         except Exception as error:  # noqa: BLE001 - the test looks at it
             self.error = error
 

@@ -3,6 +3,7 @@
 # make test-fast   the tests that start neither a broker nor Spark nor another JVM nor a browser, and take little time
 # make bench  benchmarks, as ratios to stated rivals
 # make lint   ruff, mypy, import-linter
+# make generate   every file that is made from the code
 # make docs   the documentation as HTML in build/docs, its generated parts written first; warnings are errors
 # make wheel   sdist, wheel and bill of materials in build/dist, and the wheel run in a fresh environment
 # make check-deploy   deploy/ by the tools of its formats, built and run where there is a Docker engine; a Spark cluster
@@ -14,7 +15,7 @@ STAMP  := $(VENV)/.installed
 DEPLOY_TOOLS := build/deploy-tools/.installed
 PROCESSES := -n 3 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: run test test-fast bench lint docs wheel check-deploy clean
+.PHONY: run test test-fast bench lint generate docs wheel check-deploy clean
 
 run: $(STAMP)
 	$(BIN)/streams-groups demo
@@ -37,8 +38,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(STAMP)
+generate: $(STAMP)
+	$(BIN)/python -m deploy.generate
 	$(BIN)/python -m docs.generate
+
+docs: generate
 	$(BIN)/python -m sphinx -W -n -q -b html -d build/doctrees docs build/docs
 
 wheel:

@@ -1,4 +1,4 @@
-"""Writes the parts of these pages that come from the code: `python -m docs.generate` (`make docs` does it first).
+"""Writes the parts of these pages that come from the code: `python -m docs.generate`, or `make generate`.
 
 The command reference comes from `--help`, the table reference from `schemas/tables/`, the list and the picture of the
 packages from the import contract in `pyproject.toml`. A test compares the committed pages with what this writes.
@@ -27,14 +27,6 @@ else:
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-_IMAGE = r"(\bstreams-groups:)\d+\.\d+\.\d+"
-# The files that repeat the version, and what stands before it there.
-_VERSIONS = {
-    "deploy/Dockerfile": r"(\bstreams-groups:|^ARG VERSION=)\d+\.\d+\.\d+",
-    "deploy/README.md": _IMAGE,
-    "deploy/compose.yaml": _IMAGE,
-    "deploy/charts/streams-groups/Chart.yaml": r"^(version: |appVersion: ).+$",
-}
 _HELP_WIDTH = 100
 _DATA = "Definitions, as data: one file per record of `__consumer_offsets`, table, view or request. No Python."
 _BEGIN = "<!-- {name}, written by `python -m docs.generate` -->"
@@ -50,16 +42,6 @@ def pages() -> dict[str, str]:
         "figures/record-to-alert.svg": figures.record_to_alert(),
         "figures/crash.svg": figures.crash(),
         "figures/packages.svg": figures.rooms(_layers(), [*_package_layers()[1:], "schemas"]),
-        **versions(),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Return the text of every file outside of this folder that repeats the version of `pyproject.toml`."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    return {
-        f"../{name}": re.sub(pattern, rf"\g<1>{version}", (ROOT / name).read_text("utf-8"), flags=re.MULTILINE)
-        for name, pattern in _VERSIONS.items()
     }
 
 

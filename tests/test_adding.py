@@ -206,14 +206,13 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
             Edit("deploy/RUNBOOK.md", "", ""),
         ),
         """
-from streaming_app.notify import runbook
+from deploy.generate import runbook
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.alerts import AlertSettings
 assert "StreamsGroupTrial" in RULES
 settings = AlertSettings.model_validate({"rules": {"StreamsGroupTrial": {"for": "5m"}}})
 assert settings.rule_settings_of()("g")["StreamsGroupTrial"].for_seconds == 300
-runbook.main()
-assert "### StreamsGroupTrial" in open("deploy/RUNBOOK.md").read()
+assert "### StreamsGroupTrial" in runbook.page()
 """,
     ),
     "a sink": Addition(
@@ -248,9 +247,8 @@ assert sink.sink().name == "trial"
             Edit("deploy/METRICS.md", "", ""),
         ),
         """
-from runpy import run_module
-run_module("streaming_app.metrics.document", run_name="__main__")
-assert "streams_group_trial" in open("deploy/METRICS.md").read()
+from deploy.generate import metrics
+assert "streams_group_trial" in metrics.page()
 """,
     ),
     "a command": Addition(

@@ -1,8 +1,7 @@
-"""Generates `RECORDS.md`, the page of all records, from their definitions: `python -m deploy.generate.records`."""
+"""The page of all records, `schemas/RECORDS.md`, from their definitions."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsets_decoder.definitions import records
@@ -12,12 +11,10 @@ if TYPE_CHECKING:
 
     from offsets_decoder.definitions import Body, Field, RecordDefinition
 
-PAGE = Path(__file__).parents[2] / "schemas" / "RECORDS.md"
-
 _INTRODUCTION = """\
 # The records of `__consumer_offsets`
 
-Generated from `schemas/records/` by `python -m deploy.generate.records`: change those files, not this page. A test
+Generated from `schemas/records/` by `python -m deploy.generate`: change those files, not this page. A test
 compares them with the schemas in the jars of Kafka 4.0 to 4.4, and this page with them.
 
 A key is its record type, an int16, followed by its fields. A value is its version, an int16, followed by its fields; a
@@ -99,7 +96,3 @@ def _default(field: Field) -> str:
 
 def _kip(number: int | None) -> str:
     return "" if number is None else f"KIP-{number}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -28,15 +28,6 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
 METRICS_PORT = 9464
 
 
-def test_every_file_has_the_version_of_the_package() -> None:
-    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
-    assert version
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
-    versions = {chart["version"], chart["appVersion"], COMPOSE["services"]["streams-groups"]["image"].split(":")[1]}
-    versions |= set(re.findall(r"^ARG VERSION=(.+)$|-t streams-groups:(\S+)", DOCKERFILE, re.MULTILINE)[0]) - {""}
-    assert versions == {version[1]}
-
-
 def test_the_image_has_supported_versions_of_java_and_python_and_does_not_run_as_root() -> None:
     java = re.search(r"JAVA_IMAGE=eclipse-temurin:(\d+)-jre-", DOCKERFILE)
     assert java
@@ -144,12 +135,3 @@ def test_the_examples_of_the_chart_have_only_known_values(file: Path) -> None:
 def test_every_value_of_the_chart_is_used() -> None:
     templates = "".join(file.read_text("utf-8") for file in (CHART / "templates").iterdir())
     assert [name for name in VALUES if f".Values.{name}" not in templates] == []
-
-
-@pytest.mark.parametrize("folder", ["prometheus", "grafana"])
-def test_the_chart_contains_the_same_rules_and_dashboard(folder: str) -> None:
-    suffix = {"prometheus": "*.rules.yml", "grafana": "*.json"}[folder]
-    originals = sorted((DEPLOY / folder).glob(suffix))
-    assert originals
-    for original in originals:
-        assert (CHART / "files" / original.name).read_text("utf-8") == original.read_text("utf-8")

@@ -17,7 +17,7 @@ PAGES = generate.pages()
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_generated_page_is_what_the_code_makes_of_it(page: str) -> None:
-    assert (generate.DOCS / page).read_text("utf-8") == PAGES[page], "run make docs"
+    assert (generate.DOCS / page).read_text("utf-8") == PAGES[page], "run make generate"
 
 
 def test_the_command_reference_has_every_command_with_every_option() -> None:

@@ -1,6 +1,6 @@
 """The SQL and the Python of the documents, on a warehouse without rows.
 
-`tests/tables/test_history_queries.py` checks the results of the example queries, `tests/notify/test_runbook.py` the
+`tests/tables/test_history_queries.py` checks the results of the example queries, `tests/deploy/test_runbook.py` the
 queries of the runbook.
 """
 

@@ -149,10 +149,6 @@ def test_an_invalid_range_of_versions_is_an_error(text: str) -> None:
         Versions.parse(text)
 
 
-def test_the_stored_page_matches_the_definitions() -> None:
-    assert document.PAGE.read_text(encoding="utf-8") == document.page(), "run `python -m deploy.generate.records`"
-
-
 def test_the_page_lists_every_record_and_field() -> None:
     page = document.page()
 

@@ -1,12 +1,8 @@
-"""Writes the reference of all metrics, `deploy/METRICS.md`, from their definitions.
-
-Run `python -m streaming_app.metrics.document`
-"""
+"""The reference of all metrics, `deploy/METRICS.md`, from their definitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from streaming_app.metrics.group_metrics import GROUP_METRICS
@@ -15,12 +11,10 @@ from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
 from streaming_app.metrics.settings import MAX_GROUPS, MAX_LAG_SERIES
 
-PAGE = Path(__file__).parents[2] / "deploy" / "METRICS.md"
-
 _INTRODUCTION = f"""\
 # Metrics
 
-Generated from `streaming_app/metrics/` by `python -m streaming_app.metrics.document`: edit those files, not this page.
+Generated from `streaming_app/metrics/` by `python -m deploy.generate`: edit those files, not this page.
 
 The job serves the metrics at `/metrics` of the address in `metrics.listen`, in the text format of Prometheus or in
 OpenMetrics, depending on the `Accept` header. All have the label `cluster`. Counters start at 0 when the job starts,
@@ -82,8 +76,3 @@ def _table(metrics: Iterable[Metric[Any]], labels: tuple[str, ...]) -> str:
 
 def _code(labels: Iterable[str]) -> str:
     return ", ".join(f"`{label}`" for label in labels)
-
-
-if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(), encoding="utf-8")

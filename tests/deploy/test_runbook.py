@@ -1,4 +1,4 @@
-"""The runbook: up to date with the code, its tables correct, and all its queries valid."""
+"""The runbook: its tables are correct, its links lead somewhere, and all its queries are valid."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from deploy.generate import runbook
 from offsets_decoder import encode
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.alerts.rule import GROUP_ID
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, STATE_RULES, description_status
-from streaming_app.notify import runbook
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 TEXT = runbook.PAGE.read_text("utf-8")
 QUERIES = re.findall(r"```sql\n(.+?)```", TEXT, re.DOTALL)
-
-
-def test_the_page_is_up_to_date_with_the_code() -> None:
-    assert runbook.render_page(TEXT) == TEXT, "run python -m streaming_app.notify.runbook"
 
 
 def test_hand_written_text_is_kept_and_generated_text_is_replaced() -> None:

@@ -1,4 +1,4 @@
-"""Writes the parts of `deploy/RUNBOOK.md` that are generated from the code: `python -m streaming_app.notify.runbook`.
+"""The parts of `deploy/RUNBOOK.md` that are generated from the code.
 
 These parts are between markers. They are generated from the rules' own entries and from the tables in
 `groups/state_rules.py`; the text outside the markers is written by hand, in that file. A test checks that the file is
@@ -8,7 +8,6 @@ up to date.
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -67,6 +66,11 @@ _PUSHES = (
     ((UNCERTAIN, _EPOCH), _EPOCH, True, "a push succeeds although an earlier one was rejected permanently"),
     ((_EPOCH, NONE), UNCERTAIN, False, "a deletion or a cleanup starts"),
 )
+
+
+def page() -> str:
+    """Return the text of the whole page."""
+    return render_page(PAGE.read_text("utf-8"))
 
 
 def render_page(text: str) -> str:
@@ -173,14 +177,3 @@ _PARTS: Mapping[str, Callable[[], str]] = {
     "statuses": _statuses,
     "pushes": _pushes,
 }
-
-
-def main() -> None:
-    """Write the page, in a checkout of the source."""
-    if not PAGE.exists():
-        sys.exit(f"{PAGE} does not exist: run this in a checkout of the source")
-    PAGE.write_text(render_page(PAGE.read_text("utf-8")), "utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,139 @@
+"""The figures that several files of `deploy/` and the documents repeat, such as the version, ports and memory.
+
+Each has one source: a value of the code, or its line below. A pattern says where a file repeats it; `@` stands for it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.jvm.spark_session import MAX_CORES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+_VALUE = r"\d+(?:\.\d+)*"
+_VALUES = "deploy/charts/streams-groups/values.yaml"
+_IMAGE = "streams-groups:@"
+
+
+class Figure(NamedTuple):
+    """A value, and the patterns by file in which it occurs, each at least once."""
+
+    value: str
+    places: Mapping[str, tuple[str, ...]]
+
+
+def version() -> str:
+    """Return the version of the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return str(project["version"])
+
+
+FIGURES: Mapping[str, Figure] = {
+    "version of the package": Figure(
+        version(),
+        {
+            "deploy/Dockerfile": (_IMAGE, "ARG VERSION=@\n"),
+            "deploy/README.md": (_IMAGE,),
+            "deploy/compose.yaml": (_IMAGE,),
+            "deploy/charts/streams-groups/Chart.yaml": ("\nversion: @\n", "\nappVersion: @\n"),
+        },
+    ),
+    "release of Kafka": Figure(KAFKA_VERSION, {"deploy/compose.yaml": ("image: apache/kafka:@\n",)}),
+    "port of the metrics": Figure(
+        "9464",
+        {
+            "deploy/image/config.yaml": ("listen: 0.0.0.0:@\n",),
+            "deploy/Dockerfile": ("EXPOSE @\n", "http://127.0.0.1:@/health"),
+            "deploy/compose.yaml": ("the job's metrics at :@,", 'service_healthy}\n    ports: ["127.0.0.1:@:@"]'),
+            "deploy/compose/prometheus.yaml": ('["streams-groups:@"]',),
+            "deploy/README.md": (" -p @:@ -e ", "metrics.listen: 0.0.0.0:@`"),
+            "docs/metrics.md": ("metrics.listen: 127.0.0.1:@`", "--metrics-listen 127.0.0.1:@\n"),
+            _VALUES: ("\nmetrics:\n  port: @\n",),
+        },
+    ),
+    "port of the page": Figure(
+        "8080",
+        {
+            "deploy/README.md": ("--listen 0.0.0.0:@`", "page.listen: 0.0.0.0:@`", "-p @:@`"),
+            _VALUES: ("  port: @\n\nservice:",),
+        },
+    ),
+    "GiB of memory": Figure(
+        "5",
+        {
+            "deploy/systemd/streams-groups.service": ("\nMemoryMax=@G\n",),
+            "deploy/compose.yaml": ("mem_limit: @g\n",),
+            "deploy/README.md": ("Start with @ GiB of memory", "--memory @g"),
+            "docs/operating.md": ("Start with @ GiB of memory",),
+            _VALUES: ("limits: {memory: @Gi}",),
+        },
+    ),
+    "GiB of heap": Figure(
+        "2",
+        {
+            "deploy/systemd/streams-groups.service": ("# @ GiB of heap",),
+            "deploy/README.md": ("(@ GiB of it for the heap",),
+            "docs/operating.md": ("of memory, @ GiB of it heap",),
+            _VALUES: ("# @ GiB of heap",),
+        },
+    ),
+    "most cores by default": Figure(
+        str(MAX_CORES),
+        {
+            "deploy/systemd/streams-groups.service": ("at most @ Python workers",),
+            "deploy/README.md": ("(`spark.master: local[@]`)",),
+            "docs/operating.md": ("(`spark.master: local[@]`)",),
+            _VALUES: ("the cores of the node, up to @,",),
+        },
+    ),
+    "seconds until the job is killed": Figure(
+        "20",
+        {
+            "deploy/systemd/streams-groups.service": ("\nTimeoutStopSec=@\n",),
+            "deploy/compose.yaml": ("stop_grace_period: @s",),
+            _VALUES: ("\nterminationGracePeriodSeconds: @\n",),
+        },
+    ),
+    "user of the container": Figure(
+        "10001",
+        {
+            "deploy/Dockerfile": ("--gid @ ", "--uid @ ", " -o @ -g @ ", "\nUSER @:@\n"),
+            "deploy/README.md": ("runs as user @.", "user @, no capabilities"),
+            _VALUES: ("runAsUser: @\n", "runAsGroup: @\n", "fsGroup: @\n"),
+        },
+    ),
+    "version of Hadoop": Figure(
+        "3.4.1",
+        {
+            "deploy/charts/examples/s3.yaml": ("hadoop-aws:@ ",),
+            "deploy/charts/examples/azure.yaml": ("hadoop-azure:@\n",),
+            "deploy/README.md": ("hadoop-aws:@`", "hadoop-azure:@`", "hadoop-aws:@\n"),
+            "docs/operating.md": ("hadoop-aws:@\n",),
+        },
+    ),
+}
+
+
+def files() -> dict[str, str]:
+    """Return the text of every file with a figure by its path in the project. Raises ValueError for a lost pattern."""
+    texts: dict[str, str] = {}
+    for name, figure in FIGURES.items():
+        for file, patterns in figure.places.items():
+            text = texts.get(file) or (ROOT / file).read_text("utf-8")
+            for pattern in patterns:
+                found = _VALUE.join(map(re.escape, pattern.split("@")))
+                text, count = re.subn(found, pattern.replace("@", figure.value).replace("\\", r"\\"), text)
+                if not count:
+                    raise ValueError(f"{file} has no {pattern!r}, for the {name}")
+            texts[file] = text
+    return texts

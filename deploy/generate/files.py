@@ -1,0 +1,28 @@
+"""Which files outside of `docs/` are generated, and from what. A test compares each with what is in the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deploy.generate import figures, metrics, records, runbook
+
+ROOT = Path(__file__).parents[2]
+_CHART_FILES = "deploy/charts/streams-groups/files"
+_COPIED = ("deploy/grafana/*.json", "deploy/prometheus/*.rules.yml")
+
+
+def files() -> dict[str, str]:
+    """Return the text of every generated file by its path in the project."""
+    return {
+        "schemas/RECORDS.md": records.page(),
+        "deploy/METRICS.md": metrics.page(),
+        "deploy/RUNBOOK.md": runbook.page(),
+        **chart_files(),
+        **figures.files(),
+    }
+
+
+def chart_files() -> dict[str, str]:
+    """Return the dashboards and rules of the chart, which Helm can only read from its own directory: copies."""
+    originals = (file for pattern in _COPIED for file in sorted(ROOT.glob(pattern)))
+    return {f"{_CHART_FILES}/{file.name}": file.read_text("utf-8") for file in originals}

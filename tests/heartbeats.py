@@ -9,11 +9,13 @@ from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 
 
-def write_heartbeat(warehouse: Path, cluster: str = "default", **fields: object) -> None:
-    """Write a heartbeat of now, of a job that has read everything, except for these fields."""
+def write_heartbeat(warehouse: Path, cluster: str = "default", **fields: object) -> HeartbeatRecord:
+    """Write a heartbeat of now, of a job that has read everything, except for these fields; return it."""
     now = datetime.now(timezone.utc)
     facts = JobStatus(now, caught_up=True, caught_up_at=now)
     values = {"at": now, "every_seconds": 5, "facts": facts, "records_seen": 7, "last_batch_seconds": 0.4}
     file = heartbeat_path(warehouse, cluster)
     file.parent.path.mkdir(exist_ok=True)
-    file.write_text(HeartbeatRecord.model_validate({**values, **fields}).model_dump_json())
+    record = HeartbeatRecord.model_validate({**values, **fields})
+    file.write_text(record.model_dump_json())
+    return record

@@ -1,12 +1,14 @@
-"""Tables created by delta-rs, for tests that need a warehouse and no Spark."""
+"""Tables created and written by delta-rs, for tests that need a warehouse and no Spark; `rows` has their rows."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
 
@@ -29,6 +31,21 @@ def make_warehouse(path: Path) -> Path:
         # create() takes only properties that delta-rs knows
         created.alter.set_table_properties({FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}, raise_if_not_exists=False)
     return path
+
+
+def append(warehouse: Path, name: str, *rows: Mapping[str, Any]) -> None:
+    """Append rows to a table, each of cluster `default` unless it has one; columns that it does not have are null."""
+    write_deltalake(str(warehouse / name), _arrow_table(name, rows), mode="append")
+
+
+def replace_rows(warehouse: Path, name: str, *rows: Mapping[str, Any], where: str | None = None) -> None:
+    """Replace all rows of a table, or those for which a condition of SQL holds, as `append` writes them."""
+    table_of_rows = _arrow_table(name, rows)
+    write_deltalake(DeltaTable(str(warehouse / name)), table_of_rows, mode="overwrite", predicate=where)
+
+
+def _arrow_table(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist([{"cluster": "default", **row} for row in rows], arrow_schema(name))
 
 
 def arrow_schema(name: str) -> pa.Schema:

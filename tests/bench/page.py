@@ -27,8 +27,9 @@ from streaming_app.web.snapshot import read_other_groups, read_streams_groups
 from streaming_app.web.source import CHECK_SECONDS, SnapshotSource
 from streaming_app.web.words import NO_LABELS
 from tests.bench.memory import processor_seconds
+from tests.warehouses import append
 from tests.web.browser import find_chromium, view
-from tests.web.sample import RICH, append, group, part, replace_group, write_sample
+from tests.web.sample import RICH, group, part, replace_group, write_sample
 
 _FEW, _MANY = 100, 10_000
 _VIEWERS = 200
@@ -70,11 +71,11 @@ def run() -> None:
 def _warehouse(groups: int) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory:
         warehouse = write_sample(Path(directory) / "w", datetime.now(timezone.utc), more=groups, hostile=False)
-        append(warehouse, "lag", list(_lag(groups)))
-        append(warehouse, "group_records", list(_consumer_groups(groups)))
-        append(warehouse, "offset_commits", list(_commits(groups)))
+        append(warehouse, "lag", *_lag(groups))
+        append(warehouse, "group_records", *_consumer_groups(groups))
+        append(warehouse, "offset_commits", *_commits(groups))
         for nodes in _NODES:
-            append(warehouse, "groups", [_topology(nodes)])
+            append(warehouse, "groups", _topology(nodes))
         yield warehouse
 
 

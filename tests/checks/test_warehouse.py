@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import shutil
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,9 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.checks.warehouse import check_warehouse
-from streaming_app.job_status import JobStatus
-from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 from streaming_app.tables.location import Location
+from tests.heartbeats import write_heartbeat
 from tests.warehouses import make_warehouse
 
 
@@ -72,14 +71,8 @@ def test_tables_of_a_newer_release_fail_and_the_column_is_named(tmp_path: Path) 
 
 
 def test_a_job_that_writes_the_cluster_is_named(tmp_path: Path) -> None:
-    file = heartbeat_path(tmp_path, "default").path
-    file.parent.mkdir()
-    at = datetime.now(timezone.utc)
-    record = HeartbeatRecord(
-        at=at, every_seconds=30, facts=JobStatus(at), records_seen=0, last_batch_seconds=0, pid=7, host="h"
-    )
-    file.write_text(record.model_dump_json())
+    running = write_heartbeat(tmp_path, every_seconds=30, pid=7, host="h")
     result = results(tmp_path)["other job"]
     assert (result.status, result.text) == (WARNING, "process 7 on h writes cluster 'default'")
-    file.write_text(record.model_copy(update={"at": at - timedelta(hours=1)}).model_dump_json())
+    write_heartbeat(tmp_path, every_seconds=30, pid=7, host="h", at=running.at - timedelta(hours=1))
     assert results(tmp_path)["other job"].status == OK

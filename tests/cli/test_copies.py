@@ -7,45 +7,31 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
-from deltalake import write_deltalake
 
 from streaming_app.cli.main import main
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.rows import group_row, member_row, subtopology_row, task_row
+from tests.warehouses import append, make_warehouse
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
-SUBTOPOLOGY = {
-    **{name: [] for name in ("source_topics", "source_topic_regex", "repartition_sink_topics")},
-    **{name: [] for name in ("repartition_source_topics", "copartition_groups")},
-    "topology_epoch": 0,
-    "subtopology_id": "0",
-    "state_changelog_topics": [{"name": "c", "partitions": 0, "replication_factor": 0, "topic_configs": []}],
-}
 
 
-def row(group_id: str, state: str = "Stable", **tasks: list[tuple[str, int]]) -> dict[str, Any]:
+def row(group_id: str, state: str = "Stable", **tasks: list[tuple[str, str]]) -> dict[str, Any]:
     """The row of a group with a member for each name in `tasks`."""
-    return {
-        "cluster": "default",
-        "group_id": group_id,
-        "state": state,
-        "members": [
-            {"member_id": f"m-{name}", "process_id": f"p-{name}", "client_host": f"/{name}", "member_epoch": 4}
-            for name in tasks
+    return group_row(
+        group_id,
+        state,
+        members=[member_row(f"m-{name}", process_id=f"p-{name}", client_host=f"/{name}") for name in tasks],
+        assignments=[
+            task_row(f"m-{name}", task_id, role, current=True) for name, own in tasks.items() for role, task_id in own
         ],
-        "assignments": [
-            {"member_id": f"m-{name}", "role": role, "subtopology_id": "0", "partition": partition, "current": True}
-            for name, own in tasks.items()
-            for role, partition in own
-        ],
-        "subtopologies": [SUBTOPOLOGY],
-    }
+        subtopologies=[subtopology_row(changelogs=["c"])],
+    )
 
 
 def offsets(group_id: str, member: str, partition: int, lag: int, **values: Any) -> TaskCopy:
@@ -56,7 +42,7 @@ def offsets(group_id: str, member: str, partition: int, lag: int, **values: Any)
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
-    a, b = [("active", 0), ("standby", 1)], [("active", 1), ("standby", 0)]
+    a, b = [("active", "0_0"), ("standby", "0_1")], [("active", "0_1"), ("standby", "0_0")]
     rows = [
         row("orders", a=a, b=b),
         row("strict", a=a, b=b),
@@ -65,7 +51,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row("idle", "Empty"),
         row(STORED, **{STORED: a}),
     ]
-    write_deltalake(path / "groups", pa.Table.from_pylist(rows, schema=arrow_schema("groups")), mode="append")
+    append(path, "groups", *rows)
     own = [offsets(name, "a", 1, 9_000) for name in ("orders", "moving")]
     own += [offsets(name, "b", 0, 20_000) for name in ("orders", "moving")]
     own += [offsets("strict", "a", 1, 60, acceptable_lag=50), offsets("strict", "b", 0, 40, acceptable_lag=50)]

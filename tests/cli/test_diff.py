@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
-from deltalake import write_deltalake
 
 from streaming_app.cli.main import main
 from streaming_app.groups.topology import topology_hash
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.rows import subtopology_row
+from tests.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
 
 
-def subtopology(*source_topics: str, changelog: str | None = None, partitions: int = 0) -> dict[str, Any]:
-    topic = {"name": changelog, "partitions": partitions, "replication_factor": 0, "topic_configs": []}
-    return {
-        **{name: [] for name in ("source_topic_regex", "repartition_sink_topics", "repartition_source_topics")},
-        "topology_epoch": 0,
-        "subtopology_id": "0",
-        "source_topics": list(source_topics),
-        "state_changelog_topics": [topic] if changelog else [],
-        "copartition_groups": [],
-    }
+def subtopology(*source_topics: str, changelogs: Mapping[str, int] | None = None) -> dict[str, Any]:
+    return subtopology_row(source_topics=list(source_topics), changelogs=changelogs or {})
 
 
-FIRST = [subtopology("orders", changelog="app-seen-changelog", partitions=6)]
-SECOND = [subtopology("orders", "payments", changelog="app-seen-changelog", partitions=12)]
+FIRST = [subtopology("orders", changelogs={"app-seen-changelog": 6})]
+SECOND = [subtopology("orders", "payments", changelogs={"app-seen-changelog": 12})]
 
 
 class Tables:
@@ -47,15 +39,13 @@ class Tables:
     def write(self, group_id: str, *topologies: tuple[int, list[Any]], newest: list[Any] | None = None) -> None:
         epochs = [{"topology_epoch": 0, "first_seen_at": AT}]
         group = {"group_id": group_id, "state": "Empty", "subtopologies": newest, "topology_epochs": epochs}
-        self._append("groups", {**group, "topology_epoch": None if newest is None else 0})
+        append(self.path, "groups", {**group, "topology_epoch": None if newest is None else 0})
         for offset, (days, subtopologies) in enumerate(topologies):
             row = {"topology_hash": topology_hash(subtopologies), "topology_epoch": 0, "subtopologies": subtopologies}
             first_seen_at = AT + timedelta(days=days)
-            self._append("topologies", {**row, "group_id": group_id, "first_seen_at": first_seen_at, "offset": offset})
-
-    def _append(self, name: str, row: dict[str, Any]) -> None:
-        rows = pa.Table.from_pylist([{"cluster": "default", **row}], schema=arrow_schema(name))
-        write_deltalake(str(self.path / name), rows, mode="append")
+            append(
+                self.path, "topologies", {**row, "group_id": group_id, "first_seen_at": first_seen_at, "offset": offset}
+            )
 
     def diff(self, *arguments: str) -> Result:
         return CliRunner().invoke(main, ["diff", *arguments, "--warehouse", str(self.path)])
@@ -69,7 +59,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     made.write("new", (3, FIRST))
     made.write("of-older-release", newest=FIRST)
     made.write("without-topology")
-    made.write(STORED, (0, FIRST), (9, [subtopology(STORED, changelog=STORED)]))
+    made.write(STORED, (0, FIRST), (9, [subtopology(STORED, changelogs={STORED: 0})]))
     return made
 
 

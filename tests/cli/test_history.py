@@ -7,15 +7,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
-from deltalake import write_deltalake
 
 from streaming_app.cli.main import main
 from streaming_app.queries.history import role_of
 from tests.hostile import STORED, effective_characters
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.warehouses import append, make_warehouse
 
 THREE = datetime(2026, 3, 14, 3, tzinfo=timezone.utc)
 
@@ -54,9 +52,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         for number, (minutes, kind, member, old, new) in enumerate(STORY)
     ]
-    rows.append({"cluster": "default", "group_id": STORED, "at": THREE, "kind": "state", "new": STORED, "offset": 99})
-    table = pa.Table.from_pylist(rows, schema=arrow_schema("group_events"))
-    write_deltalake(str(path / "group_events"), table, mode="append")
+    hostile = {"group_id": STORED, "at": THREE, "kind": "state", "new": STORED, "offset": 99}
+    append(path, "group_events", *rows, hostile)
     return path
 
 

@@ -11,19 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
-from deltalake import write_deltalake
 
 from streaming_app import cli
 from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.lag_store import LagStore
 from streaming_app.tables.location import Location
+from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
 from tests.lag.lag_harness import row as lag_row
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.warehouses import append, arrow_schema, make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 NOT_HOSTILE = {"cluster": "default", "role": "active"}
@@ -45,19 +44,13 @@ def hostile_value(kind: pa.DataType, name: str = "") -> Any:
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
-    schema = arrow_schema("groups")
-    row = {field.name: hostile_value(field.type, field.name) for field in schema}
-    write_deltalake(str(path / "groups"), pa.Table.from_pylist([row], schema=schema), mode="append")
+    append(path, "groups", {field.name: hostile_value(field.type, field.name) for field in arrow_schema("groups")})
     delivery = Delivery("log", FIRING, None, 3, STORED)
     alert = Alert("default", STORED, "R", "critical", FIRING, AT, AT, None, STORED, {STORED: [STORED]}, (delivery,))
     AlertsTable(Location(str(path)), "default").save([alert])
     names = ("group_id", "topic", "subtopology_id", "task_id", "member_id", "process_id", "client_host")
     LagStore(path, "default").replace_lag([lag_row(**dict.fromkeys(names, STORED))])
-    facts = JobStatus(AT, failure=STORED, failing_since=AT)
-    values = {"at": AT, "every_seconds": 5, "facts": facts, "records_seen": 7, "last_batch_seconds": 1, "host": STORED}
-    (path / "_jobs").mkdir()
-    heartbeat = HeartbeatRecord.model_validate(values).model_dump_json()
-    (path / "_jobs" / "default.running.json").write_text(heartbeat, "utf-8")
+    write_heartbeat(path, at=AT, facts=JobStatus(AT, failure=STORED, failing_since=AT), host=STORED)
     return path
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
-from deltalake import write_deltalake
 
 from streaming_app.cli.main import main
 from streaming_app.tables.lag_store import LagStore
 from tests.lag.lag_harness import row
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.warehouses import append, make_warehouse
 
 ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
 BOB = {"member_id": "bob", "process_id": "p-2", "client_host": "10.0.0.2", "subtopology_id": "0"}
@@ -32,10 +30,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
     LagStore(path, "default").replace_lag(ROWS)
     LagStore(path, "other").replace_lag([row(group_id="elsewhere", lag=1)])
-    schema = arrow_schema("offset_commits")
-    commit = {"cluster": "default", "group_id": "only-committed", "topic": "t", "partition": 0, "committed_offset": 5}
-    rows = pa.Table.from_pylist([{**dict.fromkeys(schema.names), **commit, "last_offset": 1}], schema)
-    write_deltalake(str(path / "offset_commits"), rows, mode="append")
+    commit = {"group_id": "only-committed", "topic": "t", "partition": 0, "committed_offset": 5, "last_offset": 1}
+    append(path, "offset_commits", commit)
     return path
 
 

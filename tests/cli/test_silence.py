@@ -8,10 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
-from deltalake import write_deltalake
 
 from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.cli.main import main
@@ -19,7 +17,8 @@ from streaming_app.notify.silences import Silence, SilenceStore
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.rows import group_row
+from tests.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 ALERT = Alert(
@@ -32,8 +31,7 @@ ADD = ("--group", "pay.*", "--for", "2h", "--comment", "deployment of payments")
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     make_warehouse(tmp_path)
-    rows = [{"cluster": "default", "group_id": group, "state": "Stable"} for group in ("payments", "payouts", "orders")]
-    write_deltalake(tmp_path / "groups", pa.Table.from_pylist(rows, schema=arrow_schema("groups")), mode="append")
+    append(tmp_path, "groups", *map(group_row, ("payments", "payouts", "orders")))
     AlertsTable(tmp_path, "default").save([ALERT])
     return tmp_path
 

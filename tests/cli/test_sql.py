@@ -7,16 +7,15 @@ import io
 import re
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from deltalake import write_deltalake
 
 from streaming_app.cli.main import main
 from streaming_app.queries import output
 from streaming_app.tables.definitions import table
 from tests.heartbeats import write_heartbeat
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.rows import group_row, member_row
+from tests.warehouses import append, make_warehouse
 
 CLUSTERS = ("default", "prod")
 LONG = "orders-" + "x" * 300
@@ -27,9 +26,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
     for cluster in CLUSTERS:
         write_heartbeat(path, cluster)
-        rows = [{"cluster": cluster, "group_id": LONG, "state": "Stable", "members": [{"member_id": f"m-{cluster}"}]}]
-        groups = pa.Table.from_pylist(rows, schema=arrow_schema("groups"))
-        write_deltalake(str(path / "groups"), groups, mode="append")
+        append(path, "groups", group_row(LONG, cluster=cluster, members=[member_row(f"m-{cluster}")]))
     return path
 
 

@@ -7,9 +7,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-
 from offsets_decoder import decode
 from streaming_app.config.lag import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
@@ -17,7 +14,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.tables.lag_store import LagStore
 from tests.conftest import RawRecord
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.warehouses import make_warehouse, replace_rows
 
 CLUSTER = "default"
 _COMMIT = 1
@@ -47,9 +44,7 @@ class LagCluster:
 
     def replace(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Replace the rows of a table; columns that are not given are null."""
-        schema = arrow_schema(name)
-        full = [{**dict.fromkeys(schema.names), "cluster": CLUSTER, **row} for row in rows]
-        write_deltalake(DeltaTable(str(self.path / name)), pa.Table.from_pylist(full, schema), mode="overwrite")
+        replace_rows(self.path, name, *rows)
 
     def run(self, seconds: float = 30.0) -> PassResult:
         """Do a pass so many seconds later, with the log as it is then."""

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from streaming_app.errors import WarehouseError
 from streaming_app.job import group_cache as module
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.stream.outputs import EVENTS, RETRACTED
-from tests.warehouses import arrow_schema, arrow_type, make_warehouse
+from tests.rows import member_row, task_row
+from tests.warehouses import append, arrow_schema, arrow_type, make_warehouse, replace_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 WINDOW = timedelta(hours=1)
@@ -56,21 +56,12 @@ def rebalance(at: datetime | None, old: str | None = "1") -> dict[str, Any]:
 
 
 def member(name: str, state: str, epoch: int, updated_at: datetime = NOW) -> dict[str, Any]:
-    return {
-        "member_id": f"{name}-id",
-        "member_state": state,
-        "member_epoch": epoch,
-        "client_id": name,
-        "client_host": "/10.0.0.1",
-        "process_id": f"{name}-process",
-        "rebalance_timeout_ms": 60_000,
-        "updated_at": updated_at,
-    }
+    of_process = {"client_id": name, "process_id": f"{name}-process", "rebalance_timeout_ms": 60_000}
+    return member_row(f"{name}-id", member_state=state, member_epoch=epoch, updated_at=updated_at, **of_process)
 
 
 def task(member_id: str, partition: int, *, current: bool, target: bool, revoking: bool = False) -> dict[str, Any]:
-    names = {"member_id": member_id, "role": "active", "subtopology_id": "0", "partition": partition}
-    return names | {"current": current, "target": target, "pending_revocation": revoking}
+    return task_row(member_id, f"0_{partition}", current=current, target=target, pending_revocation=revoking)
 
 
 class FakeClock:
@@ -103,15 +94,12 @@ def cache(warehouse: Path, clock: FakeClock) -> GroupCache:
 
 def store(warehouse: Path, *rows: dict[str, Any]) -> None:
     """Replace all rows of `groups`."""
-    table = pa.Table.from_pylist(list(rows), arrow_schema("groups"))
-    write_deltalake(str(warehouse / "groups"), table, mode="overwrite")
+    replace_rows(warehouse, "groups", *rows)
 
 
 def add_events(warehouse: Path, *events: tuple[str, dict[str, Any]], cluster: str = "default") -> None:
     rows = [{"cluster": cluster, "group_id": group_id, "source_partition": 0, **event} for group_id, event in events]
-    write_deltalake(
-        str(warehouse / "group_events"), pa.Table.from_pylist(rows, arrow_schema("group_events")), mode="append"
-    )
+    append(warehouse, "group_events", *rows)
 
 
 def states(cache: GroupCache) -> dict[str, str]:

@@ -7,36 +7,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from deltalake import write_deltalake
 
 from streaming_app.cli.main import main
 from tests.hostile import STORED, effective_characters
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.rows import group_row, member_row, task_row
+from tests.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 22, 7, 30, tzinfo=timezone.utc)
 
 
-def member(member_id: str, **values: Any) -> dict[str, Any]:
-    return {
-        "member_id": member_id,
-        "member_epoch": 7,
-        "member_state": "STABLE",
-        "client_id": f"client-{member_id}",
-        "client_host": "/10.0.0.1",
-        "process_id": f"process-{member_id}",
-        "updated_at": AT,
-        "rebalance_timeout_ms": 300_000,
-        "topology_epoch": 0,
-        **values,
-    }
-
-
-def task(member_id: str, partition: int, **values: bool) -> dict[str, Any]:
-    flags = {"current": False, "target": False, "pending_revocation": False, **values}
-    return {"member_id": member_id, "role": "active", "subtopology_id": "0", "partition": partition, **flags}
+def member(member_id: str, **columns: Any) -> dict[str, Any]:
+    return member_row(member_id, updated_at=AT, **columns)
 
 
 class Warehouse:
@@ -44,20 +27,8 @@ class Warehouse:
         self.path = make_warehouse(path)
 
     def write(self, group_id: str, state: str, members: list[dict[str, Any]], tasks: list[dict[str, Any]]) -> None:
-        row = {
-            "cluster": "default",
-            "group_id": group_id,
-            "group_type": "streams",
-            "state": state,
-            "group_epoch": 8 if state == "Assigning" else 7,
-            "assignment_epoch": 7,
-            "member_count": len(members),
-            "members": members,
-            "assignments": tasks,
-            "subtopologies": [],
-        }
-        rows = pa.Table.from_pylist([row], schema=arrow_schema("groups"))
-        write_deltalake(str(self.path / "groups"), rows, mode="append")
+        epochs = {"group_epoch": 8 if state == "Assigning" else 7, "assignment_epoch": 7}
+        append(self.path, "groups", group_row(group_id, state, members=members, assignments=tasks, **epochs))
 
     def describe(self, *arguments: str) -> str:
         result = CliRunner().invoke(main, ["describe", *arguments, "--warehouse", str(self.path)])
@@ -77,7 +48,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
             member("next", member_state="UNRELEASED_TASKS"),
             member("well"),
         ],
-        [task("slow", 3, pending_revocation=True), task("next", 3, target=True), task("away", 1, current=True)],
+        [
+            task_row("slow", "0_3", pending_revocation=True),
+            task_row("next", "0_3", target=True),
+            task_row("away", "0_1", current=True),
+        ],
     )
     made.write("new", "Assigning", [member("m")], [])
     made.write("calm", "Stable", [member("m")], [])

@@ -9,8 +9,9 @@ from typing import Any
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.lag.model import NO_TASKS, Owner
 from streaming_app.tables.lag_store import LagStore
-from tests.warehouses import make_warehouse
-from tests.web.sample import append, replace_group
+from tests.rows import subtopology_row
+from tests.warehouses import append, make_warehouse
+from tests.web.sample import replace_group
 
 SINCE = datetime(2026, 11, 1, tzinfo=timezone.utc)
 MEMBER = {"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1", "client_id": "not read"}
@@ -23,18 +24,14 @@ def stored(group_id: str, offset: int = 1, **columns: Any) -> dict[str, Any]:
 
 
 def part(*topics: str, pattern: str | None = None) -> dict[str, Any]:
-    lists = ("repartition_sink_topics", "state_changelog_topics", "repartition_source_topics", "copartition_groups")
-    regex = [pattern] if pattern else []
-    return {"subtopology_id": "0", "source_topics": list(topics), "source_topic_regex": regex} | {
-        name: [] for name in lists
-    }
+    return subtopology_row(source_topics=list(topics), source_topic_regex=[pattern] if pattern else [])
 
 
 def test_only_groups_that_have_changed_are_read_and_only_what_tells_who_has_a_task(tmp_path: Path) -> None:
     path = make_warehouse(tmp_path / "w")
     rows = [stored(f"g{number:03}", members=[MEMBER], assignments=[TASK]) for number in range(300)]
     rows += [stored("null"), stored("empty", members=[], assignments=[])]
-    append(path, "groups", rows)
+    append(path, "groups", *rows)
     store = LagStore(path, "default")
     read = {row["group_id"]: row for row in store.groups(store.reader(), {row["group_id"] for row in rows})}
     assert read.keys() == {row["group_id"] for row in rows}
@@ -51,11 +48,9 @@ def test_tasks_follow_the_rows_of_the_groups_and_the_topics_that_exist(tmp_path:
     append(
         path,
         "groups",
-        [
-            stored("named", subtopologies=[part("orders")], **owned),
-            stored("matching", subtopologies=[part(pattern="click.*")], **owned),
-            stored("deleted", subtopologies=[part("orders")], deleted_at=SINCE),
-        ],
+        stored("named", subtopologies=[part("orders")], **owned),
+        stored("matching", subtopologies=[part(pattern="click.*")], **owned),
+        stored("deleted", subtopologies=[part("orders")], deleted_at=SINCE),
     )
     store = LagStore(path, "default")
     one = LagPass(store, lambda _group_id: 0)

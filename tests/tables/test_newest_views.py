@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
@@ -18,7 +17,7 @@ from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import WarehouseReader
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.warehouses import append, arrow_schema, make_warehouse
 
 ROOT = Path(__file__).parents[2]
 Pair = tuple[bytes, bytes | None]
@@ -167,7 +166,7 @@ def test_streams_groups_come_from_the_table_groups_even_while_the_other_query_is
     row = {"cluster": "c", "group_id": "app", "group_type": "streams", "state": "Stable", "member_count": 1}
     row |= {"group_epoch": 7, "updated_at": at(90), "last_offset": 90, "source_partition": 0}
     gone = {**row, "group_id": "gone", "state": "Dead", "deleted_at": at(91)}
-    write_deltalake(tmp_path / "groups", pa.Table.from_pylist([row, gone], arrow_schema("groups")), mode="append")
+    append(tmp_path, "groups", row, gone)
     assert rows(tmp_path, "group_id, group_type, state, group_epoch, offset_count, kafka_streams, updated_at") == [
         ("app", "streams", "Stable", 7, 1, True, at(90))
     ]
@@ -214,8 +213,8 @@ def test_the_check_after_a_migration(tmp_path: Path) -> None:
         "old": "classic",
         "new": "streams",
     }
-    for name, stored in (("groups", group), ("group_events", event)):
-        write_deltalake(tmp_path / name, pa.Table.from_pylist([stored], arrow_schema(name)), mode="append")
+    append(tmp_path, "groups", group)
+    append(tmp_path, "group_events", event)
     reader = WarehouseReader(tmp_path)
     (row,) = reader.rows(documented_query("stop its instances first"))
     assert (row["result"], row["type_before"], row["converted_at"], row["offsets_kept"]) == (

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 import streaming_app
 from streaming_app.errors import WarehouseError
 from streaming_app.tables import spark_views
 from streaming_app.tables.definitions import tables, views
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.rows import group_row, member_row
+from tests.warehouses import append, make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +27,7 @@ PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse with one group with one member."""
     path = make_warehouse(tmp_path_factory.mktemp("queried"))
-    schema = arrow_schema("groups")
-    member = dict.fromkeys(field.name for field in schema.field("members").type.value_type)
-    member |= {"member_id": "m1", "client_tags": {"zone": "z1"}}
-    row = {"cluster": "default", "group_id": "g", "state": "Stable", "members": [member]}
-    write_deltalake(str(path / "groups"), pa.Table.from_pylist([row], schema=schema), mode="append")
+    append(path, "groups", group_row("g", members=[member_row("m1", client_tags={"zone": "z1"})]))
     return path
 
 
@@ -40,7 +35,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_table_and_view_is_read_by_pandas_polars_and_duckdb(warehouse: Path, name: str) -> None:
     found = streaming_app.query(warehouse, f"SELECT * FROM {name}")
     rows = found.num_rows
-    assert rows == (1 if name in {"groups", "members"} else 0)
+    assert rows == (1 if name in {"groups", "members", "all_groups"} else 0)
     assert len(found.to_pandas()) == rows
     assert pl.from_arrow(found).shape == (rows, found.num_columns)
     assert len(duckdb.sql("SELECT * FROM found").fetchall()) == rows

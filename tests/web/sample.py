@@ -3,100 +3,58 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from deltalake import write_deltalake
-
 from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus
-from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
+from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.rows import Row, group_row, member_row, subtopology_row, task_row
+from tests.warehouses import append, make_warehouse, replace_rows
 from tests.web import sample_others
 
-Row = dict[str, Any]
 RICH = "orders-enrichment"
 HOSTILE = ("<script>alert(1)</script><b>", "${spark.sql.session.timeZone}", STORED, "ab'\\${x}🎉" * 2_700, "")
-_MEMBER_DEFAULTS = {
-    "previous_member_epoch": None,
-    "instance_id": None,
-    "rack_id": None,
-    "topology_epoch": 0,
-    "stale_topology": False,
-    "user_endpoint": None,
-    "client_tags": [],
-    "rebalance_timeout_ms": 300_000,
-}
 
 
 def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = True) -> Path:
     """Create a warehouse whose newest record is a few seconds older than `now`, with so many more ordinary groups."""
     make_warehouse(path)
     rows = [*_named(now), *(_hostile(now) if hostile else ()), *(_ordinary(number, now) for number in range(more))]
-    append(path, "groups", rows)
-    append(path, "alerts", list(_alerts(now)))
-    append(path, "group_events", list(_events(now)))
-    append(path, "topologies", list(_topologies(now)))
-    append(path, "lag", [*_lag(now), *sample_others.lag(now)])
-    append(path, "lag_history", [*_lag_history(now), *sample_others.lag_history(now)])
-    append(path, "group_records", list(sample_others.group_records(now)))
-    append(path, "offset_commits", list(sample_others.offset_commits(now, hostile=hostile)))
+    append(path, "groups", *rows)
+    append(path, "alerts", *_alerts(now))
+    append(path, "group_events", *_events(now))
+    append(path, "topologies", *_topologies(now))
+    append(path, "lag", *_lag(now), *sample_others.lag(now))
+    append(path, "lag_history", *_lag_history(now), *sample_others.lag_history(now))
+    append(path, "group_records", *sample_others.group_records(now))
+    append(path, "offset_commits", *sample_others.offset_commits(now, hostile=hostile))
     if hostile:
-        append(path, "groups", [{**group("eu-orders", "Stable", now, 33), "cluster": sample_others.OTHER_CLUSTER}])
+        append(path, "groups", group("eu-orders", "Stable", now, 33, cluster=sample_others.OTHER_CLUSTER))
     beat(path, now)
     return path
 
 
-def append(path: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows; columns that a row does not have are null."""
-    schema = arrow_schema(table)
-    full = [{name: row.get(name) for name in schema.names} for row in rows]
-    write_deltalake(str(path / table), pa.Table.from_pylist(full, schema), mode="append")
-
-
 def replace_group(path: Path, row: Row) -> None:
     """Write a new row of one group, as a batch of the job does."""
-    data = pa.Table.from_pylist(
-        [{name: row.get(name) for name in arrow_schema("groups").names}], arrow_schema("groups")
-    )
     quoted = row["group_id"].replace("'", "''")
-    write_deltalake(str(path / "groups"), data, mode="overwrite", predicate=f"group_id = '{quoted}'")
+    replace_rows(path, "groups", row, where=f"group_id = '{quoted}'")
 
 
 def beat(path: Path, now: datetime, **facts: Any) -> None:
     """Write a heartbeat of a job that has caught up."""
-    status = JobStatus(
-        **{
-            "started_at": now - timedelta(days=3),
-            "caught_up": True,
-            "caught_up_at": now,
-            "last_success_at": now,
-            **facts,
-        }
-    )
-    record = HeartbeatRecord(at=now, every_seconds=600.0, facts=status, records_seen=12_345, last_batch_seconds=0.7)
-    heartbeat_path(path, "default").write_text(record.model_dump_json())
+    status = {"caught_up": True, "caught_up_at": now, "last_success_at": now, **facts}
+    job = JobStatus(**{"started_at": now - timedelta(days=3), **status})
+    write_heartbeat(path, at=now, every_seconds=600.0, facts=job, records_seen=12_345, last_batch_seconds=0.7)
 
 
 def group(group_id: str, state: str, now: datetime, minutes: float, **columns: Any) -> Row:
     """Return a row of `groups`."""
     since = now - timedelta(minutes=minutes)
-    epoch = columns.get("group_epoch", 7)
-    return {
-        "cluster": "default",
-        "group_id": group_id,
-        "group_type": "streams",
-        "state": state,
-        "state_since": since,
-        "group_epoch": epoch,
-        "assignment_epoch": epoch,
-        "assigned_at": since,
-        "metadata_hash": 1,
-        "topology_epoch": 0,
+    described = {
         "validated_topology_epoch": 0,
         "stored_description_epoch": 0,
         "failed_description_epoch": -1,
@@ -104,21 +62,12 @@ def group(group_id: str, state: str, now: datetime, minutes: float, **columns: A
         "description_since": since,
         "solicitable": False,
         "unsolicited_pushes": 0,
-        "member_count": len(columns.get("members", ())),
-        "stale_member_count": 0,
-        "assignment_configs": [],
-        "first_seen_at": now - timedelta(days=9),
-        "updated_at": since,
-        "source_partition": 0,
-        "last_offset": 100,
-        "members": [],
-        "assignments": [],
-        "subtopologies": [part("0", sources=["events"])],
-        "topology_epochs": [],
-        "last_changes": [],
-        "readiness_recorded": True,
-        **columns,
     }
+    times = {"state_since": since, "assigned_at": since, "first_seen_at": now - timedelta(days=9), "updated_at": since}
+    lists = {"assignment_configs": [], "topology_epochs": [], "last_changes": []}
+    of_group = {"metadata_hash": 1, "last_offset": 100, "readiness_recorded": True}
+    parts = {"subtopologies": [part("0", sources=["events"])]}
+    return group_row(group_id, state, **{**described, **times, **lists, **of_group, **parts, **columns})
 
 
 def part(
@@ -130,37 +79,24 @@ def part(
     patterns: Iterable[str] = (),
 ) -> Row:
     """Return an entry of `subtopologies`."""
-    return {
-        "topology_epoch": 0,
-        "subtopology_id": name,
-        "source_topics": list(sources),
-        "source_topic_regex": list(patterns),
-        "repartition_sink_topics": list(writes),
-        "repartition_source_topics": [_internal(topic) for topic in repartition],
-        "state_changelog_topics": [_internal(topic) for topic in changelogs],
-        "copartition_groups": [],
-    }
-
-
-def _internal(name: str) -> Row:
-    return {"name": name, "partitions": 0, "replication_factor": 3, "topic_configs": []}
+    topics = {"source_topics": list(sources), "source_topic_regex": list(patterns)}
+    return subtopology_row(
+        name, changelogs=changelogs, repartition=repartition, repartition_sink_topics=list(writes), **topics
+    )
 
 
 def member(number: int, now: datetime, *, state: str = "STABLE", client: str = "orders", **columns: Any) -> Row:
     """Return an entry of `members`: two of them are threads of one process."""
     host, thread = divmod(number, 2)
-    return {
-        **_MEMBER_DEFAULTS,
-        "member_id": f"{client}-member-{number}",
-        "member_epoch": 7,
+    of_thread = {
         "member_state": state,
         "client_id": f"{client}-{host}-StreamThread-{thread + 1}",
         "client_host": f"/10.4.{host // 200}.{host % 200 + 11}",
         "process_id": f"{host:08x}-4c1e-4d2a-9b7e-0123456789ab",
         "joined_at": now - timedelta(hours=30 - number),
         "updated_at": now - timedelta(minutes=5),
-        **columns,
     }
+    return member_row(f"{client}-member-{number}", **{**of_thread, **columns})
 
 
 def task(
@@ -173,17 +109,8 @@ def task(
     revoke: bool = False,
 ) -> Row:
     """Return an entry of `assignments`."""
-    subtopology_id, _, partition = task_id.rpartition("_")
-    return {
-        "member_id": member_id,
-        "role": role,
-        "subtopology_id": subtopology_id,
-        "partition": int(partition),
-        "current": current and not revoke,
-        "target": target,
-        "pending_revocation": revoke,
-        "assignment_epoch": 7 if current else None,
-    }
+    held = {"current": current and not revoke, "target": target, "pending_revocation": revoke}
+    return task_row(member_id, task_id, role, **held, assignment_epoch=7 if current else None)
 
 
 def rich_group(now: datetime, **columns: Any) -> Row:

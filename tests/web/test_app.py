@@ -24,8 +24,9 @@ from streaming_app.web.page import STATIC, Page
 from streaming_app.web.source import CHECK_SECONDS, OtherGroups, SnapshotSource
 from streaming_app.web.words import Labels, group_query, short_name
 from tests.waiting import wait_until
+from tests.warehouses import append
 from tests.web import sample_others
-from tests.web.sample import HOSTILE, RICH, append, beat, group, replace_group
+from tests.web.sample import HOSTILE, RICH, beat, group, replace_group
 
 LOCAL = "http://localhost"
 
@@ -174,7 +175,7 @@ def test_the_link_of_an_event_shows_the_group_after_it(sample: Path) -> None:
     at = datetime.now(timezone.utc).replace(microsecond=345_000) - timedelta(minutes=20)
     replace_group(sample, group("first-event", "Stable", at, 0))
     created = {"cluster": "default", "group_id": "first-event", "at": at, "kind": "state", "new": "Stable"}
-    append(sample, "group_events", [created])
+    append(sample, "group_events", created)
     client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
     (link,) = re.findall(r'href="([^"]*&amp;at=[^"]*)#instant"', client.get("/group?id=first-event").text)
     text = client.get(f"/{html.unescape(link)}").text.split('id="instant"')[1]
@@ -323,7 +324,7 @@ def test_the_lag_is_as_new_as_its_table_whichever_table_has_changed(sample: Path
     replace_group(sample, group("fraud-detection", "Stable", datetime.now(timezone.utc), 0))
     assert wait_until(lambda: seen() == ("Stable", 88_412), seconds=10)
     key = {"cluster": "default", "group_id": "fraud-detection", "topic": "t", "partition": 0}
-    append(sample, "lag", [{**key, "lag": 7, "status": "OK"}])
+    append(sample, "lag", {**key, "lag": 7, "status": "OK"})
     assert wait_until(lambda: seen() == ("Stable", 88_419), seconds=10)
     replace_group(sample, group("fraud-detection", "Empty", datetime.now(timezone.utc), 0))
     assert wait_until(lambda: seen() == ("Empty", 88_419), seconds=10)
@@ -340,15 +341,13 @@ def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_s
     append(
         sample,
         "lag",
-        [
-            *(row("inventory-sync", "no-commit", number, None, None, "UNKNOWN") for number in (1, 0)),
-            row("price-feed", "read", 0, 5, 10, "OK"),
-            row("price-feed", "left", 0, 5, 7_000, "LEFT_OVER"),
-            row("ledger-reconciler", "a", 0, 5, 4, "OK"),
-            row("ledger-reconciler", "a", 1, None, None, "UNKNOWN"),
-            row("ledger-reconciler", "b", 0, 5, 4, "RECREATED"),
-            row("ledger-reconciler", "b", 1, 5, 4, "STALLED"),
-        ],
+        *(row("inventory-sync", "no-commit", number, None, None, "UNKNOWN") for number in (1, 0)),
+        row("price-feed", "read", 0, 5, 10, "OK"),
+        row("price-feed", "left", 0, 5, 7_000, "LEFT_OVER"),
+        row("ledger-reconciler", "a", 0, 5, 4, "OK"),
+        row("ledger-reconciler", "a", 1, None, None, "UNKNOWN"),
+        row("ledger-reconciler", "b", 0, 5, 4, "RECREATED"),
+        row("ledger-reconciler", "b", 1, 5, 4, "STALLED"),
     )
     source = SnapshotSource(sample, "default")
     client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)

@@ -1,7 +1,7 @@
 """What the sections of the configuration are made of: their base class, and the types of their values.
 
-A section is in the module `settings` of its room; `config` puts them together. A value that several sections have, such
-as a duration or an address, has its type here; a value of one room has it there.
+A value that several sections have, such as a duration or an address, has its type here. The sections themselves are in
+`config`, and those of the sinks with their sinks.
 """
 
 from __future__ import annotations

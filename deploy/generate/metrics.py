@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from streaming_app.config.sections import MAX_GROUPS, MAX_LAG_SERIES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
-from streaming_app.metrics.settings import MAX_GROUPS, MAX_LAG_SERIES
 
 _INTRODUCTION = f"""\
 # Metrics

@@ -124,8 +124,8 @@ _job_flags = {
     "dialect": _dialect,
     "trigger": click.option(
         "--trigger",
-        default=defaults.TRIGGER_SECONDS,
-        show_default=format_duration(defaults.TRIGGER_SECONDS),
+        default=format_duration(defaults.TRIGGER_SECONDS),
+        show_default=True,
         type=duration(),
         metavar="DURATION",
         help="Minimum time between batches; a number alone is seconds.",
@@ -139,8 +139,8 @@ _job_flags = {
     ),
     "retention_days": click.option(
         "--retention-days",
-        default=defaults.RETENTION_DAYS,
-        show_default=format_duration(DAY * defaults.RETENTION_DAYS),
+        default=format_duration(DAY * defaults.RETENTION_DAYS),
+        show_default=True,
         type=duration(DAY, LONGEST_RETENTION),
         metavar="DURATION",
         help="How long history, quarantine and deleted groups are kept; a number alone is days.",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def run(loaded: LoadedConfig, once: bool, reset: bool, profile: bool) -> None:
     """Run the job: read the offsets topic and update the tables. SIGTERM or Ctrl-C stops it cleanly."""
     require_server(loaded.settings.bootstrap_server)
-    from streaming_app.config.job_config import JobConfig  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.config.settings import JobConfig  # noqa: PLC0415 - not loaded by --help
     from streaming_app.job.run import run as run_job  # noqa: PLC0415
 
     config = JobConfig(once=once, reset=reset, profile=profile, **dict(loaded.settings))

@@ -24,8 +24,8 @@ def max_age_option(command: Command) -> Command:
     """Add --max-age."""
     return click.option(
         "--max-age",
-        default=_MAX_AGE_SECONDS,
-        show_default=format_duration(_MAX_AGE_SECONDS),
+        default=format_duration(_MAX_AGE_SECONDS),
+        show_default=True,
         type=duration(),
         metavar="DURATION",
         help="With --check: how old the tables may be. For jobs that run at intervals, longer than an interval.",

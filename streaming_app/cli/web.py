@@ -12,7 +12,7 @@ from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 
 if TYPE_CHECKING:
-    from streaming_app.web.settings import PageSettings
+    from streaming_app.config.sections import PageSettings
 
 
 @click.command()
@@ -51,11 +51,11 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     It reads the section `page` of the configuration, but for the address. The brokers are asked for nothing but a
     topology description, when a reader wants it.
     """
+    from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415
     from streaming_app.kafka.security import SecurityError  # noqa: PLC0415 - not loaded by --help
     from streaming_app.web.access import PageAccess  # noqa: PLC0415
     from streaming_app.web.descriptions import brokers_of  # noqa: PLC0415
     from streaming_app.web.page_server import serve  # noqa: PLC0415
-    from streaming_app.web.settings import PageSettings, check_base_path  # noqa: PLC0415
 
     page = page or PageSettings()
     try:

@@ -1,4 +1,4 @@
-"""Every key of the configuration: its type, its default, its valid values. The keys of a section are in its package."""
+"""Every key of the configuration: its type, its default, its valid values. Of a run of the job, also the options."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.lag import LagSettings
-from streaming_app.metrics.settings import MetricsSettings
+from streaming_app.config.sections import (
+    LagSettings,
+    MetricsSettings,
+    OffsetsSettings,
+    PageSettings,
+    SelfCheckSettings,
+    TaskCopiesSettings,
+)
 from streaming_app.notify.settings import SinkList
 from streaming_app.section import Days, Duration, Section
-from streaming_app.stream.settings import OffsetsSettings
 from streaming_app.tables.location import Location
 from streaming_app.text import check_name
-from streaming_app.verify.settings import SelfCheckSettings, TaskCopiesSettings
-from streaming_app.web.settings import PageSettings
 
 _ADDRESS = re.compile(r"(?:[^\s,:]+|\[[^\s,\]]+\]):(?P<port>\d{1,5})")
 _PORTS = range(1, 65_536)
@@ -86,3 +89,17 @@ class Settings(Section):
     offsets: OffsetsSettings = OffsetsSettings()
     task_copies: TaskCopiesSettings = TaskCopiesSettings()
     page: PageSettings = PageSettings()
+
+
+class JobConfig(Settings):
+    """The settings of a run of the job, with the options of its command."""
+
+    bootstrap_server: BootstrapServer
+    once: bool = False
+    reset: bool = False
+    profile: bool = False
+
+    @field_validator("warehouse")
+    @classmethod
+    def _absolute(cls, warehouse: Location) -> Location:
+        return warehouse.absolute()  # Spark takes a relative path for the name of a table

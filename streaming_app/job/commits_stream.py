@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming_app.config.job_config import JobConfig
+    from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
     from streaming_app.tables.delta_writer import DeltaWriter
 

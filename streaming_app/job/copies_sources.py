@@ -20,7 +20,7 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 
 if TYPE_CHECKING:
-    from streaming_app.config.job_config import JobConfig
+    from streaming_app.config.settings import JobConfig
 
 _BOOTSTRAP_MS = 10_000
 _GROUPS_PER_QUERY = 1_000

@@ -26,8 +26,8 @@ from streaming_app.text import escape
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming_app.config.job_config import JobConfig
-    from streaming_app.config.lag import LagSettings
+    from streaming_app.config.sections import LagSettings
+    from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
 
 _BOOTSTRAP_MS = 10_000

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming_app.config.job_config import JobConfig
+    from streaming_app.config.settings import JobConfig
     from streaming_app.job.services import BackgroundServices
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.kafka.topic_metadata import TopicMetadata

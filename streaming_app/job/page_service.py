@@ -10,7 +10,7 @@ from streaming_app.job.service import Service
 from streaming_app.report import Report
 
 if TYPE_CHECKING:
-    from streaming_app.config.job_config import JobConfig
+    from streaming_app.config.settings import JobConfig
 
 _RETRY_SECONDS = 30.0
 

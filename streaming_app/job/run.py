@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.job.lock import ensure_no_other_job, hold_job_lock, state_directory
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm

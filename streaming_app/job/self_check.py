@@ -40,7 +40,7 @@ from streaming_app.verify.warehouse_tables import WarehouseTables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streaming_app.config.job_config import JobConfig
+    from streaming_app.config.settings import JobConfig
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.stream.batch_outcome import GroupListener
     from streaming_app.stream.fold_stage import TopicLookup

@@ -38,7 +38,7 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
-    from streaming_app.config.job_config import JobConfig
+    from streaming_app.config.settings import JobConfig
     from streaming_app.job.self_check import SelfCheck
     from streaming_app.notify.daily_summary import DailySummary
     from streaming_app.notify.sink_worker import SinkStatus

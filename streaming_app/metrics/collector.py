@@ -22,6 +22,7 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from streaming_app.alerts.alert import Alert
+from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
@@ -29,7 +30,6 @@ from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape, SinkCounts
 from streaming_app.metrics.kafka_lag_exporter import compatible_series
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus
 from streaming_app.metrics.metric import Metric, ScrapeT
-from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
 
 _SUFFIXES = {"counter": "_total", "info": "_info"}  # of the samples; the name of the family has none

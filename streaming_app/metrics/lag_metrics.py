@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from streaming_app.config.sections import LagSubject, MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.sums import LagSum, lag_sums
 from streaming_app.metrics.metric import Metric, Sample, single_value
-from streaming_app.metrics.settings import LagSubject, MetricsSettings
 
 
 class LagStatus(NamedTuple):

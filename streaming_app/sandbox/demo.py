@@ -14,7 +14,7 @@ from rich.console import Console
 
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.output import terminal_table

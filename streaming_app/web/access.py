@@ -25,9 +25,9 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
+from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
 from streaming_app.text import split_address
-from streaming_app.web.settings import PageSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

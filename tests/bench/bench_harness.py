@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
 from streaming_app.jvm.spark_session import start_spark
 from streaming_app.kafka.client import StreamsGroupClient

@@ -13,9 +13,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from streaming_app.cli.main import main
-from streaming_app.config.job_config import JobConfig
 from streaming_app.config.key_path import format_path
 from streaming_app.config.load import load
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import ConfigError
 
 WRITTEN = {"90s": 90.0, "1h30m": 5400.0, "PT5M": 300.0, "P7D": 604_800.0, "7d": 604_800.0}

@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
+from streaming_app.config.sections import check_base_path
 from streaming_app.web import live
 from streaming_app.web.access import PageAccess, PageError, read_credentials
 from streaming_app.web.page_server import PageServer
-from streaming_app.web.settings import check_base_path
 from tests.web.sample import group, replace_group, write_sample
 
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 from streaming_app.alerts.evaluate import RULES, RULES_FOR_DIFFERING_GROUPS, RULES_FOR_GROUPS, watches_any
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.error_messages import format_error
 from streaming_app.config.key_path import format_path
+from streaming_app.config.load import format_error
 
 
 class File(BaseModel):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from offsets_decoder import decode
-from streaming_app.config.lag import LagSettings
+from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow

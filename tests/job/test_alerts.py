@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker

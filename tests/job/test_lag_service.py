@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from kafka.errors import KafkaConnectionError
 
-from streaming_app.config.lag import LagSettings
+from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.kafka.admin import Admin

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.job.page_service import PageService, make_page_service
 from streaming_app.job.service import Services
 from tests.waiting import wait_until

@@ -15,8 +15,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from streaming_app.cli.main import main
-from streaming_app.config.job_config import JobConfig
-from streaming_app.config.lag import LagSettings
+from streaming_app.config.sections import LagSettings
+from streaming_app.config.settings import JobConfig
 from streaming_app.job.copies_sources import make_task_copies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass

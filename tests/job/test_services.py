@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.job import services
 from streaming_app.job.service import Service
 from streaming_app.job.services import BackgroundServices, background_services, wanted_services

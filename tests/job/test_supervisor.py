@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
 from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient

@@ -6,10 +6,10 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.lag_metrics import LagStatus
-from streaming_app.metrics.settings import MetricsSettings
 from tests.lag.lag_harness import row
 from tests.metrics.metrics_harness import sources
 

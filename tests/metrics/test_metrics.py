@@ -17,6 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from deploy.generate import metrics
+from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.metrics.collector import GroupSource, MetricSources, make_registry
@@ -24,7 +25,6 @@ from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
-from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
 from streaming_app.web.monitoring import monitoring_server
 from tests.metrics.metrics_harness import NOW, SINCE, busy_health, group, sources

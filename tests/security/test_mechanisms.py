@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from streaming_app.cli.main import main
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.job.run import run_with
 from streaming_app.job_status import SelfCheckStatus

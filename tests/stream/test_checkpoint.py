@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.job import supervisor
 from streaming_app.job.run import run_with

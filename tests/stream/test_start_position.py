@@ -15,7 +15,7 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 from offsets_decoder import encode
-from streaming_app.config.job_config import JobConfig
+from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
 from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient

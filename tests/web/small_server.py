@@ -8,8 +8,8 @@ from __future__ import annotations
 import resource
 import sys
 
+from streaming_app.config.sections import MetricsSettings
 from streaming_app.metrics.collector import make_registry
-from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
 from streaming_app.web.monitoring import monitoring_server
 from tests.metrics.metrics_harness import group, sources

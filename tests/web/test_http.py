@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from streaming_app.config.sections import MetricsSettings
 from streaming_app.errors import SetupError
 from streaming_app.job_status import JobStatus
 from streaming_app.metrics.collector import make_registry
-from streaming_app.metrics.settings import MetricsSettings
 from streaming_app.stream.health import Health
 from streaming_app.web import monitoring
 from streaming_app.web.monitoring import monitoring_app, monitoring_server

@@ -1,0 +1,116 @@
+"""The sections of the configuration that are short: their keys, and their valid values.
+
+`alerts` and `sinks` are made of the rules and of the sinks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from streaming_app.section import Address, Days, Duration, PositiveDuration, RegexText, Section
+
+MAX_GROUPS = 1_000
+MAX_LAG_SERIES = 10_000
+
+LagSubject = Literal["group", "topic", "subtopology", "process", "task", "partition"]
+_Offsets = Annotated[int, Field(ge=0)]
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
+_LABEL = r"[A-Za-z_][A-Za-z0-9_.-]{0,62}"
+
+
+def check_base_path(text: str) -> str:
+    """Return the path without a slash at the end. Raises ValueError if it is no path."""
+    path = text if text.startswith("/") or not text else f"/{text}"
+    if not _BASE_PATH.fullmatch(path):
+        raise ValueError(f'must be a path of letters, digits and -._~, such as /streams, not "{text}"')
+    return path.rstrip("/")
+
+
+_Name = Annotated[str, Field(pattern=f"^{_LABEL}$")]
+_Value = Annotated[str, Field(min_length=1, max_length=63)]
+
+
+class OffsetsSettings(Section):
+    """The section `offsets`: the query that reads committed offsets, and groups of every type."""
+
+    enabled: bool = True
+    """Whether the job runs this query."""
+    trigger: Duration = 10.0
+    """Minimum time between its batches."""
+
+
+class LagSettings(Section):
+    """The section `lag`."""
+
+    enabled: bool = True
+    """Whether the job asks the brokers for the ends of the logs, and writes the lag."""
+    interval: PositiveDuration = 30.0
+    """Time between two passes."""
+    history_interval: PositiveDuration = 60.0
+    """Minimum time between two rows of `lag_history` for a partition."""
+    history_days: Days = 7.0
+    """How many days `lag_history` is kept."""
+    allowed: _Offsets = 0
+    """A lag of at most so many offsets is OK."""
+    allowed_by_group: Mapping[RegexText, _Offsets] = {}
+    """The same for groups whose whole id matches a regular expression; the first one that matches counts."""
+
+    def allowed_for(self, group_id: str) -> int:
+        """Return the lag that is allowed for a group, in offsets."""
+        matching = (value for regex, value in self.allowed_by_group.items() if re.fullmatch(regex, group_id, re.DOTALL))
+        return next(matching, self.allowed)
+
+
+class SelfCheckSettings(Section):
+    """The section `self_check`."""
+
+    enabled: bool = True
+    """Whether the running job compares its tables with the brokers; never with `--once`."""
+    interval: PositiveDuration = 3600.0
+    """Time between two comparisons of all groups; one also follows each start, once the job has caught up."""
+
+
+class TaskCopiesSettings(Section):
+    """The section `task_copies`."""
+
+    enabled: bool = True
+    """Whether the running job asks the brokers for the copies of tasks; never with `--once`."""
+    interval: PositiveDuration = 60.0
+    """Time between two passes. Clients report their offsets every `task.offset.interval.ms`, by default 60 s."""
+
+
+class MetricsSettings(Section):
+    """The section `metrics`."""
+
+    listen: Address | None = None
+    """The address of `/metrics`, `/health` and `/ready`: `HOST:PORT`; None: not served."""
+    groups: RegexText = ".*"
+    """Groups that have series of their own: a regular expression that must match the whole id."""
+    max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
+    """Maximum number of groups with series of their own: groups that are not Stable first, then by id."""
+    lag_by: tuple[LagSubject, ...] = ("group", "topic", "subtopology", "process")
+    """What has series of its lag."""
+    max_lag_series: Annotated[int, Field(ge=0)] = MAX_LAG_SERIES
+    """Maximum number of series of each kind of lag: the largest first."""
+    compatibility: Literal["kafka-lag-exporter"] | None = None
+    """Whose names the lag has in addition."""
+
+
+class PageSettings(Section):
+    """The section `page`."""
+
+    listen: Address | None = None
+    """Where the job serves the page: `HOST:PORT`; None: it does not. `web` has its own flag."""
+    base_path: Annotated[str, AfterValidator(check_base_path)] = ""
+    """The path of the page, for a proxy that passes paths on as they are."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which the page is reached, in addition to `localhost` and every IP address."""
+    auth_file: Path | None = None
+    """Who may read it: lines `USER:PASSWORD` or `Bearer TOKEN`; None: everybody who reaches the address."""
+    labels: Mapping[_Name, Mapping[_Value, RegexText]] = {}
+    """Labels of groups: by name and value, the regular expression that the whole group id matches."""

@@ -10,9 +10,11 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import grimp
 import pytest
 
 from streaming_app import query
+from streaming_app.cli.main import COMMANDS
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
@@ -70,6 +72,20 @@ def test_the_wheel_installs_two_packages_and_in_them_all_definitions(wheel: Path
     assert definitions
     assert definitions - set(names) == set()
     assert {"offsets_decoder/py.typed", "streaming_app/py.typed"} <= set(names)  # PEP 561: users' mypy reads the types
+    sources = (file for name in ("offsets_decoder", "streaming_app") for file in (ROOT / name).rglob("*.*"))
+    kept = {str(file.relative_to(ROOT)) for file in sources if file.is_file() and "__pycache__" not in file.parts}
+    assert {name for name in names if ".dist-info/" not in name} == kept | definitions
+
+
+def test_every_module_of_the_wheel_is_a_command_or_is_imported_by_another_one() -> None:
+    graph = grimp.build_graph("streaming_app", "offsets_decoder")
+    roots = {
+        module
+        for module in graph.modules
+        if not graph.find_modules_that_directly_import(module) and not graph.find_children(module)
+    }
+    commands = {f"streaming_app.cli.{name}" for name in COMMANDS}
+    assert roots == {"streaming_app.__main__", *commands}, "what only tests or developers need is not installed"
 
 
 @pytest.mark.slow

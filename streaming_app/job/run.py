@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,11 +108,10 @@ def run_with(
     report = lines.report
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
     from streaming_app.job.background_stream import BackgroundStream  # noqa: PLC0415
-    from streaming_app.job.commits_stream import CommitsStream  # noqa: PLC0415
-    from streaming_app.job.offsets_stream import OffsetsStream  # noqa: PLC0415
     from streaming_app.job.service import LinkedEvent  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
-    from streaming_app.job.spark_progress import OFFSETS, SparkProgress  # noqa: PLC0415
+    from streaming_app.job.stream_query import OFFSETS, SparkProgress, wait_for_listeners  # noqa: PLC0415
+    from streaming_app.job.streams import CommitsStream, GroupsStream, StreamParts  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
@@ -120,34 +120,22 @@ def run_with(
     writer.prepare()  # what follows reads the tables
     health = Health(Health() if config.offsets.enabled else None)
 
+    parts = StreamParts(spark, config, properties, writer, health, report, stop)
+
     def say_offsets(line: str) -> None:
         report(f"offsets: {line}")
 
     with (
         closing(TopicMetadata(properties, report)) as topics,
         background_services(config, writer.files, health, report) as services,
-        closing(
-            OffsetsStream(
-                spark,
-                config,
-                properties,
-                writer,
-                health=health,
-                topics=topics,
-                services=services,
-                report=report,
-                stop=stop,
-            )
-        ) as stream,
+        closing(GroupsStream(parts, topics, services)) as stream,
         _listening(spark, stream.progress),
         ExitStack() as more,
     ):
         offsets = None
         if health.offsets:
             stop_offsets = LinkedEvent(stop)
-            commits = CommitsStream(
-                spark, config, properties, writer, health=health.offsets, report=say_offsets, stop=stop_offsets
-            )
+            commits = CommitsStream(replace(parts, health=health.offsets, report=say_offsets, stop=stop_offsets))
             more.enter_context(closing(commits))
             more.enter_context(_listening(spark, commits.progress))
             progress = SparkProgress(spark, OFFSETS)
@@ -158,14 +146,14 @@ def run_with(
             offsets.start()
         Supervisor(stream, stop, report, log_file, health, SparkProgress(spark), config.once).run()
         if not stop.is_set():
-            stream.wait_for_listeners()
+            wait_for_listeners(spark)
 
         # After a complete run, evaluate the alert rules once more. Errors end it with the exception.
         if not stop.is_set():
             health.nothing_new(stream.progress.end_known_at)
             if offsets:
                 offsets.finish()
-                stream.wait_for_listeners()
+                wait_for_listeners(spark)
                 commits.finish()
             services.finish()
     lines.end_with(_STOPPED if stop.is_set() else "Done: all available records are processed.")

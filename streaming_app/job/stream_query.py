@@ -1,18 +1,31 @@
-"""A query of the job: how Spark starts it, and whether it is writing a batch."""
+"""A query of the job in Spark: how it is started, whether it writes a batch or makes progress, and why it failed."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from streaming_app.errors import java_error_message
 from streaming_app.job.stopping import StopRequestedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming_app.tables.location import Location
+
+
+OFFSETS = "offsets"
+"""The name of the stream of committed offsets; that of the groups has none."""
+_NEWEST = 40  # queries that are looked at: a batch runs few at a time, and there may be two streams
+_LISTENERS_MS = 60_000  # for listeners to receive the events of a query that has ended, on a loaded machine, too
+_MAX_CAUSE = 500  # characters of a line about a failure
+
+
+class StreamChangedError(Exception):
+    """The query must be started again; the text says why, in one line."""
 
 
 class StreamQuery:
@@ -62,3 +75,64 @@ class StreamQuery:
         if self._stop.is_set():  # and nobody waits for the query any more
             query.stop()
         return query
+
+
+class SparkProgress:
+    """Whether Spark makes progress with what it is doing, for a batch that takes longer than any time limit.
+
+    The measure is what Spark's own page of SQL queries shows: the metrics of the running queries, such as rows and
+    bytes read and written. Executors report those of running tasks every 10 s, so a task of an hour shows progress,
+    too. They do not change while tasks hang.
+    """
+
+    def __init__(self, spark: SparkSession, stream: str | None = None) -> None:
+        """Look at what the stream of this name runs; None: at what no stream with a name runs."""
+        self._prefix = f"{stream or OFFSETS}<br/>"  # the description begins with a stream's name, if it has one
+        self._is_named = stream is not None
+        self._queries: Any = spark._jsparkSession.sharedState().statusStore()  # noqa: SLF001 - the JVM has no public name
+        self._last = ""
+
+    def has_changed(self) -> bool:
+        """Return whether a query began, ended, or read or wrote anything since the last call."""
+        count = self._queries.executionsCount()
+        newest = self._queries.executionsList(max(0, count - _NEWEST), _NEWEST)
+        executions = [newest.apply(number) for number in range(newest.size())]
+        states = [self._state(one) for one in executions if self._is_own(one)]
+        last, self._last = self._last, str(states)
+        return self._last != last
+
+    def _is_own(self, query: Any) -> bool:  # noqa: ANN401 - a Java object
+        return str(query.description()).startswith(self._prefix) == self._is_named
+
+    def _state(self, query: Any) -> str:  # noqa: ANN401 - a Java object
+        number = query.executionId()
+        is_running = query.completionTime().isEmpty()
+        return f"{number} {self._queries.executionMetrics(number).toString() if is_running else 'ended'}"
+
+
+def wait_for_listeners(spark: SparkSession) -> None:
+    """Wait until the events of the batches so far have arrived: they are about the query before the next start."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_LISTENERS_MS)  # noqa: SLF001 - it has no public name
+
+
+def is_lost_connection(error: Exception) -> bool:
+    """Return whether Spark's JVM does not answer any more."""
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only the job loads Spark
+
+    return isinstance(error, (Py4JNetworkError, ConnectionError))
+
+
+def one_line(error: Exception) -> str:
+    """Return what an error of Spark says."""
+    return java_error_message(error)[:_MAX_CAUSE]
+
+
+def cause_of(failure: str) -> str:
+    """Return the most specific line of a streaming failure."""
+    lines = [line.strip() for line in failure.splitlines() if line.strip()]
+    summary = re.search(r"terminated with exception: (.+?)(?: SQLSTATE| ===|$)", lines[0])
+    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid): ", line)]
+    java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # after the line of py4j's error
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    found = [summary[1] if summary else lines[0], *java, *causes, *python]
+    return ([one for one in found if not one.startswith("py4j.")] or found)[-1][:_MAX_CAUSE]

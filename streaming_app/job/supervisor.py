@@ -27,10 +27,8 @@ from streaming_app.errors import (
     OtherTopicError,
     UnreachableError,
 )
-from streaming_app.job.offsets_stream import StreamChangedError
-from streaming_app.job.spark_progress import SparkProgress
 from streaming_app.job.stopping import StopRequestedError
-from streaming_app.job.stream_failures import cause_of, is_lost_connection, one_line
+from streaming_app.job.stream_query import SparkProgress, StreamChangedError, cause_of, is_lost_connection, one_line
 from streaming_app.report import Report, ReportOnce
 from streaming_app.stream.health import Health
 
@@ -52,7 +50,7 @@ FINISH_SECONDS = 3.0
 
 
 class Stream(Protocol):
-    """The stream to keep running: `streaming_app.job.offsets_stream.OffsetsStream`."""
+    """The stream to keep running: `streaming_app.job.streams.TopicStream`."""
 
     @property
     def is_writing(self) -> bool:

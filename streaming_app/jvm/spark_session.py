@@ -65,7 +65,7 @@ _CONF = {
     "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and deterministic
     # Delta 4.1 refuses a cached source, whose tables may be of other versions: here only this job writes them.
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
-    # There are two streams: neither waits for the tasks of the other, see `job/commits_stream.py`, and each of them has
+    # There are two streams: neither waits for the tasks of the other, see `job/streams.py`, and each of them has
     # a consumer for each partition of the topic.
     "spark.scheduler.mode": "FAIR",
     "spark.kafka.consumer.cache.capacity": "256",

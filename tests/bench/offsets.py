@@ -14,7 +14,8 @@ import threading
 import time
 
 from offsets_decoder import encode
-from streaming_app.job.commits_stream import CommitsStream
+from streaming_app.job.stream_query import wait_for_listeners
+from streaming_app.job.streams import CommitsStream, StreamParts
 from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
 from streaming_app.stream.health import Health
 from streaming_app.tables.delta_writer import DeltaWriter
@@ -153,15 +154,14 @@ def _timed_stream(harness: Harness, topic: str, warehouse: str) -> tuple[float, 
     writer.prepare()
     lines: list[str] = []
     properties = client_properties(config.bootstrap_server, None)
-    stream = CommitsStream(
-        harness.spark, config, properties, writer, health=Health(), report=lines.append, stop=threading.Event()
-    )
+    parts = StreamParts(harness.spark, config, properties, writer, Health(), lines.append, threading.Event())
+    stream = CommitsStream(parts)
     harness.spark.streams.addListener(stream.progress)
     try:
         started = time.monotonic()
         stream.start().awaitTermination()
         seconds = time.monotonic() - started
-        harness.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(5_000)
+        wait_for_listeners(harness.spark)
     finally:
         harness.spark.streams.removeListener(stream.progress)
     print(*lines, sep="\n", flush=True)

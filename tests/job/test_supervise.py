@@ -15,7 +15,7 @@ import pytest
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.job import supervisor
-from streaming_app.job.offsets_stream import StreamChangedError
+from streaming_app.job.stream_query import StreamChangedError
 from streaming_app.job.supervisor import Supervisor
 from streaming_app.stream.health import Batch, Health
 from tests.waiting import wait_until

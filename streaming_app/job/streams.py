@@ -1,0 +1,367 @@
+"""The two streams of the job: how each query is started, each time, and whether it may go on.
+
+Both read the offsets topic, each with a checkpoint and a health of its own: that of the streams groups, and that of the
+committed offsets and the groups of every type. The second one runs in a thread of its own, and in a pool of Spark's
+scheduler of its own, so that the streams groups wait neither for its batches nor for its failures.
+
+Everything that a start depends on may change while the job runs: the topic may get partitions, tables may be lost, the
+brokers may be away for longer than tombstones are kept. So each start of a query, and not only the first one of the
+process, describes the topic, creates missing tables and decides where to read from.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, ClassVar
+
+from streaming_app.job.self_check import make_self_check
+from streaming_app.job.stream_query import OFFSETS, StreamChangedError, StreamQuery, wait_for_listeners
+from streaming_app.kafka.description_plugin import has_description_plugin
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.topic_identity import TopicIdentity
+from streaming_app.report import Report
+from streaming_app.stream.checkpoint import QueryTables, StartPosition, check_same_topic, prepare_start
+from streaming_app.stream.commits_batch import SHARED, CommitsBatchWriter
+from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.progress import Progress
+from streaming_app.stream.source import read_stream
+from streaming_app.stream.table_versions import TableVersions
+from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.definitions import table
+from streaming_app.tables.lost_tables import KnownTables, LostTableError
+from streaming_app.tables.maintenance import Maintenance
+from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from streaming_app.config.settings import JobConfig
+    from streaming_app.job.services import BackgroundServices
+    from streaming_app.kafka.offsets_topic import OffsetsTopic
+    from streaming_app.kafka.topic_metadata import TopicMetadata
+    from streaming_app.stream.health import Health
+    from streaming_app.tables.delta_writer import DeltaWriter
+    from streaming_app.tables.location import Location
+
+_READ_PLUGIN_SECONDS = 3600.0
+
+WriteBatch = Callable[["DataFrame", int], None]
+
+
+@dataclass(frozen=True)
+class StreamParts:
+    """What a stream is built of."""
+
+    spark: SparkSession
+    config: JobConfig
+    properties: Mapping[str, str]
+    """Kafka client properties."""
+    writer: DeltaWriter
+    health: Health
+    report: Report
+    stop: threading.Event
+    """No batch begins once it is set."""
+
+
+class TopicStream(ABC):
+    """Starts a query of one job, any number of times."""
+
+    name: ClassVar[str | None] = None
+
+    def __init__(self, parts: StreamParts, checkpoint: Location, progress: Progress, maintenance: Maintenance) -> None:
+        self._spark, self._config, self._properties = parts.spark, parts.config, parts.properties
+        self._writer, self._health, self._report, self._stop = parts.writer, parts.health, parts.report, parts.stop
+        self._checkpoint, self._maintenance = checkpoint, maintenance
+        self._reset = parts.config.reset  # for the first start only
+        self._partitions = 0
+        self._topic_identity = TopicIdentity(parts.spark, parts.properties)
+        self._query = StreamQuery(checkpoint, parts.stop, self.name)
+        self.progress = progress
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a batch is being written."""
+        return self._query.is_writing
+
+    def start(self) -> StreamingQuery:
+        """Describe the topic, make checkpoint and tables fit it, and start the query.
+
+        Raises UnreachableError or MissingTopicError when there is nothing to read yet, another JobError when the topic
+        may not be read, StopRequestedError when the job ends, and the errors of Spark and delta-rs.
+        """
+        self._wait_for_last()
+        topic = self._describe_topic()
+        self._before_start()
+        self._writer.prepare()
+        position = prepare_start(
+            self._writer,
+            self._checkpoint,
+            topic,
+            reset=self._reset,
+            away=self._health.time_away(),
+            tables=self._query_tables(),
+        )
+        self._reset = False
+        self._partitions = topic.partitions
+        self._remember_tables(position)
+        self._topic_identity.remember(topic)
+        self._health.started_reading(
+            from_beginning=position.from_beginning,
+            tombstone_retention=timedelta(milliseconds=topic.delete_retention_ms),
+        )
+        self._report(self._start_line(topic, position))
+        once = self._config.once
+        self.progress.end_known_at = datetime.now(timezone.utc) if once else None
+        records = read_stream(self._spark, self._properties, topic, self._config.max_offsets_per_trigger)
+        return self._start_query(records, topic, position, None if once else self._trigger)
+
+    def look_at(self, query: StreamingQuery) -> None:
+        """Note that there is nothing to read, if Spark posts no event of it."""
+        self.progress.look_at(query)
+
+    def check(self) -> None:
+        """Check that the running query may go on.
+
+        Raises StreamChangedError when it must be started again, UnreachableError when no broker answers,
+        OtherTopicError when the topic was created again, and other errors as `start` does.
+        """
+        topic = self._describe_topic()
+        check_same_topic(self._writer.files, self._checkpoint, topic)
+        if topic.partitions > self._partitions > 0:
+            raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
+        self._check_tables()
+
+    def close(self) -> None:
+        """Release what the stream holds."""
+        self._topic_identity.close()
+
+    @property
+    @abstractmethod
+    def _trigger(self) -> float:
+        """Seconds between two batches, at least."""
+
+    def _wait_for_last(self) -> None:
+        """Wait until the query before writes no batch."""
+        self._query.wait_for_batch()
+
+    def _describe_topic(self) -> OffsetsTopic:
+        return describe_offsets_topic(self._spark, self._properties, self._config.topic)
+
+    @abstractmethod
+    def _before_start(self) -> None:
+        """Do what the start depends on, once brokers have answered."""
+
+    @abstractmethod
+    def _query_tables(self) -> QueryTables | None:
+        """Return the tables that the query writes; None for those of the groups."""
+
+    @abstractmethod
+    def _remember_tables(self, position: StartPosition) -> None:
+        """Remember the tables as they are now, for `_check_tables`."""
+
+    @abstractmethod
+    def _check_tables(self) -> None:
+        """Raise StreamChangedError if a table is not the same as when the query started."""
+
+    @abstractmethod
+    def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
+        """Return the line about a start."""
+
+    @abstractmethod
+    def _start_query(
+        self, records: DataFrame, topic: OffsetsTopic, position: StartPosition, trigger: float | None
+    ) -> StreamingQuery:
+        """Start the query that writes these records."""
+
+
+class GroupsStream(TopicStream):
+    """The stream of the streams groups."""
+
+    def __init__(self, parts: StreamParts, topics: TopicMetadata, services: BackgroundServices) -> None:
+        """Prepare; `topics` finds the reasons of NotReady."""
+        config = parts.config
+        maintenance = Maintenance(
+            parts.writer,
+            config.warehouse / "_jobs" / f"{config.cluster}.maintenance",
+            config.retention_days,
+            parts.report,
+            on_failure=parts.health.maintenance_failed,
+            is_stopping=parts.stop.is_set,
+        )
+        progress = Progress(parts.report, parts.health, shows_phases=config.profile)
+        super().__init__(parts, checkpoint_location(config.warehouse, config.cluster), progress, maintenance)
+        self._topics, self._services = topics, services
+        self._plugin_read_at = -math.inf
+        self._tables = KnownTables(config.warehouse, parts.writer.files)
+
+    def close(self) -> None:
+        """Release what the stream holds."""
+        self._tables.close()
+        super().close()
+
+    @property
+    def _trigger(self) -> float:
+        return self._config.trigger
+
+    def _wait_for_last(self) -> None:
+        self._services.stop_self_check()
+        super()._wait_for_last()
+        wait_for_listeners(self._spark)
+
+    def _before_start(self) -> None:
+        self._read_description_plugin()
+        for name in self._tables.remove_remains():
+            self._report(f"The table {name} was deleted while a batch wrote it: what the batch wrote then is removed")
+
+    def _query_tables(self) -> None:
+        return None
+
+    def _remember_tables(self, position: StartPosition) -> None:
+        self._tables.remember()
+        if position.from_beginning:
+            self._services.group_cache.on_bulk_change()
+
+    def _check_tables(self) -> None:
+        if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
+            self._read_description_plugin()
+        try:
+            self._tables.check()
+        except LostTableError as error:
+            raise StreamChangedError(str(error)) from None
+
+    def _read_description_plugin(self) -> None:
+        """Read again whether the brokers have a description plugin: it may be configured or removed meanwhile."""
+        self._plugin_read_at = time.monotonic()
+        self._services.description_plugin(exists=has_description_plugin(self._spark, self._properties))
+
+    def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
+        size = f"{topic.partitions} partitions, {topic.offsets:,} offsets"
+        return f"{topic.name} at {self._config.bootstrap_server}: {size}; {position.message}"
+
+    def _start_query(
+        self, records: DataFrame, topic: OffsetsTopic, position: StartPosition, trigger: float | None
+    ) -> StreamingQuery:
+        write_batch = MicroBatchWriter(
+            self._writer,
+            self._config.cluster,
+            topic.name,
+            self.progress.on_done,
+            history_offsets=position.history_offsets,
+            partitions=topic.partitions,
+            partitions_grew=position.partitions_grew,
+            topics=self._topics,
+            check_topic=self._topic_identity.check,
+            maintenance=self._maintenance,
+            listener=self._services.group_cache,
+            dialect=self._config.dialect,
+        )
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            self._tables.check_quickly()
+            write_batch(batch, batch_id)
+            self._tables.check_quickly()
+
+        query = self._query.start(records, write, trigger)
+        if not self._stop.is_set():
+            self._start_self_check(topic, write_batch)
+        return query
+
+    def _start_self_check(self, topic: OffsetsTopic, write_batch: MicroBatchWriter) -> None:
+        self._services.start_self_check(
+            lambda: make_self_check(
+                self._config,
+                self._spark,
+                properties=self._properties,
+                topic=topic,
+                writer=self._writer,
+                write_batch=write_batch,
+                topics=self._topics,
+                listener=self._services.group_cache,
+                health=self._health,
+                report=self._report,
+            )
+        )
+
+
+class CommitsStream(TopicStream):
+    """The stream of committed offsets, and of groups of every type."""
+
+    name = OFFSETS
+
+    def __init__(self, parts: StreamParts) -> None:
+        """Prepare."""
+        config = parts.config
+        self._tables = NewestTables(parts.writer, config.cluster, config.retention_days)
+        maintenance = Maintenance(
+            self._tables,
+            config.warehouse / "_jobs" / f"{config.cluster}.offsets-upkeep",
+            config.retention_days,
+            parts.report,
+            tables=[table(name) for name in NAMES],
+            on_failure=parts.health.maintenance_failed,
+            is_stopping=parts.stop.is_set,
+        )
+        checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
+        super().__init__(parts, checkpoint, Progress(parts.report, parts.health, OFFSETS), maintenance)
+        self._identities: list[str] = []
+
+    def finish(self) -> None:
+        """Record that the stream is done, with `once`."""
+        self._health.nothing_new(self.progress.end_known_at)
+
+    @property
+    def _trigger(self) -> float:
+        return self._config.offsets.trigger
+
+    def _before_start(self) -> None:
+        # The threads of a query inherit this. In the default pool its tasks would run before those of later batches.
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", OFFSETS)
+
+    def _query_tables(self) -> QueryTables:
+        return QueryTables(
+            name=COMMITS,
+            has_rows=lambda: any(self._tables.count_rows(name) for name in NAMES),
+            delete_rows=self._tables.delete,
+            versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
+        )
+
+    def _remember_tables(self, position: StartPosition) -> None:
+        del position
+        self._identities = self._read_identities()
+
+    def _check_tables(self) -> None:
+        if self._read_identities() != self._identities:
+            raise StreamChangedError("A table was deleted while the job ran")
+
+    def _read_identities(self) -> list[str]:
+        """Return what identifies the tables; empty for one that does not exist."""
+        places = {name: self._writer.location / name for name in (*NAMES, *SHARED)}
+        return [self._writer.identity(name) if place.is_delta_table() else "" for name, place in places.items()]
+
+    def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
+        del topic
+        return position.message
+
+    def _start_query(
+        self, records: DataFrame, topic: OffsetsTopic, position: StartPosition, trigger: float | None
+    ) -> StreamingQuery:
+        options = FoldOptions(
+            self._config.cluster, topic.name, self._config.dialect, topic.partitions, position.partitions_grew
+        )
+        write = CommitsBatchWriter(
+            self._writer,
+            self._tables,
+            options,
+            self.progress.on_done,
+            maintenance=self._maintenance,
+            check_topic=self._topic_identity.check,
+        )
+        return self._query.start(records, write, trigger)

@@ -1,0 +1,65 @@
+"""The cause of a failed query, from what Spark says, and what the next start waits for."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from streaming_app.job.stream_query import cause_of, wait_for_listeners
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_failure_of_java_within_a_batch_is_told_by_its_cause() -> None:
+    failure = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python "
+        """Proxy. Return Message: Traceback (most recent call last):
+  File "micro_batch.py", line 10, in __call__
+py4j.protocol.Py4JJavaError: An error occurred while calling o6698.execute.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2898)
+"""
+    )
+    assert cause_of(failure) == "org.apache.spark.SparkException: Job aborted due to stage failure"
+    full = f"{failure}Caused by: java.io.IOException: No space left on device\n\t... 1 more\n"
+    assert cause_of(full) == "java.io.IOException: No space left on device"
+    assert cause_of(f"{full}streaming_app.errors.JobError: Two rows\n") == "streaming_app.errors.JobError: Two rows"
+
+
+class SlowListener(StreamingQueryListener):
+    """Receives the end of a query for as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.may_end = Event(), Event()
+
+    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
+
+    def onQueryProgress(self, event: Any) -> None: ...  # noqa: N802 - as above
+
+    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802 - as above
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802 - as above
+        self.has_begun.set()
+        assert self.may_end.wait(60)
+
+
+def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: SparkSession) -> None:
+    listener = SlowListener()
+    spark.streams.addListener(listener)
+    try:
+        rates = spark.readStream.format("rate").load()
+        rates.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+        assert listener.has_begun.wait(60)
+        waiting = Thread(target=wait_for_listeners, args=(spark,))
+        waiting.start()
+        waiting.join(1)
+        assert waiting.is_alive()
+        listener.may_end.set()
+        waiting.join(60)
+        assert not waiting.is_alive()
+    finally:
+        listener.may_end.set()
+        spark.streams.removeListener(listener)

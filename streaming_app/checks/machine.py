@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +13,8 @@ from streaming_app.checks.result import Result, failed, ok, warning
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.java import find_java, java_version
-from streaming_app.text import GIB, gibibytes, parse_size, split_address
+from streaming_app.text import GIB, gibibytes, parse_size
+from streaming_app.web.server import bind
 
 _DRIVER_MEMORY, _DEFAULT_HEAP = "spark.driver.memory", "2g"
 _OUTSIDE_HEAP = 1 * GIB  # of the JVM, the job and its Python workers, with few groups; measured: see deploy/README.md
@@ -126,12 +126,8 @@ def check_page(listen: str) -> Result:
 
 
 def _check_free(check: str, listen: str, key: str) -> Result:
-    host, port = split_address(listen)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        bind(listen).close()
     except OSError as error:
         reason = reason_of(error)
         return failed(check, f"{listen}: {reason}", f"end what listens there, or set {key} to another address")

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +15,10 @@ from rich.console import Console
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.settings import JobConfig
+from streaming_app.errors import SetupError, reason_of
+from streaming_app.job.page_service import make_page_service
 from streaming_app.job.run import run
+from streaming_app.job.service import Services
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.output import terminal_table
 from streaming_app.sandbox.container import select_broker
@@ -116,16 +119,21 @@ def _print_tables(reader: WarehouseReader, cluster: str) -> None:
 
 @contextmanager
 def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page during the block, if there is an address for it. Raises PageError."""
+    """Serve the page during the block, if there is an address for it. Raises SetupError if that is in use."""
     if listen is None:
         yield
         return
-    from streaming_app.web.access import PageAccess  # noqa: PLC0415
-    from streaming_app.web.page_server import serving  # noqa: PLC0415 - not loaded by a demo without the page
+    from streaming_app.web.server import bind  # noqa: PLC0415 - not loaded by a demo without the page
 
-    settings = PageAccess(listen=listen, bootstrap_server=config.bootstrap_server)
-    with serving(config.warehouse, config.cluster, settings) as url:
-        progress(f"The page is at {url} and shows the groups when Spark runs. Ctrl-C ends the demo.")
+    try:
+        bind(listen).close()  # a job would try it again and again
+    except (OSError, ValueError, OverflowError) as error:
+        message = f"Cannot serve the page at {listen}: {reason_of(error)}; choose another address (--listen)"
+        raise SetupError(message) from None
+    with closing(Services()) as services:
+        page = config.page.model_copy(update={"listen": listen})
+        services.start(make_page_service(config.model_copy(update={"page": page}), progress))
+        progress("The page shows the groups when Spark runs. Ctrl-C ends the demo.")
         yield
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
+from streaming_app.report import Report
 from streaming_app.tables.location import Location
 from streaming_app.web.access import PageAccess
 from streaming_app.web.descriptions import broker_descriptions
@@ -23,11 +23,7 @@ class PageServer(HttpServer):
     """The page, at an address that it listens at from its creation on."""
 
     def __init__(
-        self,
-        warehouse: Location | Path,
-        cluster: str,
-        settings: PageAccess,
-        report: Callable[[str], None] | None = None,
+        self, warehouse: Location | Path, cluster: str, settings: PageAccess, report: Report | None = None
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
@@ -60,16 +56,7 @@ class PageServer(HttpServer):
             )
 
 
-@contextmanager
-def serving(warehouse: Location | Path, cluster: str, settings: PageAccess) -> Iterator[str]:
-    """Serve the page from another thread during the block, and give its address. Raises SetupError."""
-    server = PageServer(warehouse, cluster, settings)
-    server.start()
-    with closing(server):
-        yield server.url
-
-
-def serve(warehouse: Location | Path, cluster: str, settings: PageAccess, progress: Callable[[str], None]) -> None:
+def serve(warehouse: Location | Path, cluster: str, settings: PageAccess, progress: Report) -> None:
     """Serve the page until it is interrupted. `progress` gets lines for the user. Raises SetupError."""
     server = PageServer(warehouse, cluster, settings, progress)
     where, *others = server.lines()

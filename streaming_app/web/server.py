@@ -78,7 +78,10 @@ class HttpServer:
 
         At the end, `on_end` is called in the event loop, and responses that are under way have `end_seconds` left.
         """
-        self._socket = _listen(listen, what, advice)
+        try:
+            self._socket = bind(listen)
+        except (OSError, ValueError, OverflowError) as error:
+            raise SetupError(f"Cannot serve {what} at {listen}: {reason_of(error)}; {advice}") from None
         self._name = what
         clients = _Clients(limits or Limits())
         config = _Config(
@@ -125,6 +128,11 @@ class HttpServer:
     def stop(self) -> None:
         """Let `run` return; from any thread. Returns at once."""
         self._server.end()
+
+    def wait(self) -> None:
+        """Wait for the end of the thread that `start` started."""
+        if self._thread is not None:
+            self._thread.join()
 
     def close(self) -> None:
         """End the thread that `start` started, and wait for that; without one stop listening. May be repeated."""
@@ -357,19 +365,20 @@ def _response(status: HTTPStatus) -> bytes:
     return f"{head}Content-Length: {len(status.phrase) + 1}\r\nConnection: close\r\n\r\n{status.phrase}\n".encode()
 
 
-def _listen(listen: str, what: str, advice: str) -> socket.socket:
+def bind(listen: str) -> socket.socket:
+    """Return a socket that listens at `HOST:PORT`. Sockets of a server that has ended do not keep it from that.
+
+    Raises ValueError for another form, and OSError or OverflowError if that is not possible.
+    """
+    host, port = split_address(listen)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
     try:
-        host, port = split_address(listen)
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-        except (OSError, OverflowError):
-            listener.close()
-            raise
-    except (OSError, ValueError, OverflowError) as error:
-        raise SetupError(f"Cannot serve {what} at {listen}: {reason_of(error)}; {advice}") from None
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError):
+        listener.close()
+        raise
     return listener

@@ -1,13 +1,16 @@
-"""The page of the job: it is served from a thread of its own, and no failure of it ends the job."""
+"""The page of the job: it is served by a child process, which ends with the job; no failure of it ends the job."""
 
 from __future__ import annotations
 
-import http.client
+import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +19,7 @@ from streaming_app.job.page_service import PageService, make_page_service
 from streaming_app.job.service import Services
 from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
+from tests.web.http_client import request
 
 
 def free_address() -> str:
@@ -38,20 +42,27 @@ def serving_page(config: JobConfig, report: Callable[[str], None]) -> Iterator[P
 
 
 def answer(url: str) -> str:
-    address = urlsplit(url)
-    with closing(http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)) as connection:
-        connection.request("GET", address.path)
-        return connection.getresponse().read().decode()
+    """Return the page; an empty text if nobody listens."""
+    with suppress(ConnectionError):
+        return request(url, "/")[2]
+    return ""
+
+
+def has_failed_again(service: PageService, failures: int) -> bool:
+    return service.health.failures > failures
 
 
 def test_the_job_serves_the_page_until_it_ends(tmp_path: Path) -> None:
     make_warehouse(tmp_path / "w")
     lines: list[str] = []
     address = free_address()
-    with serving_page(config(tmp_path / "w", address), lines.append):
+    with serving_page(config(tmp_path / "w", address), lines.append) as service:
         assert wait_until(lambda: bool(lines), seconds=20)
         assert lines == [f"The page is at http://{address}/"]
-        assert "There is no group in this cluster yet" in answer(f"http://{address}/")
+        assert "There is no group in this cluster yet" in answer(f"http://{address}")
+        pid = service.pid
+        assert pid
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_an_address_in_use_is_one_line_and_is_tried_again(tmp_path: Path) -> None:
@@ -75,36 +86,136 @@ def test_a_file_of_users_that_cannot_be_read_does_not_leave_the_page_open_to_all
     address = free_address()
     with serving_page(config(tmp_path, address, auth_file=tmp_path / "none"), lines.append):
         assert wait_until(lambda: bool(lines), seconds=20)
-        with pytest.raises(OSError, match="refused"):
-            answer(f"http://{address}/")
+        assert answer(f"http://{address}") == ""
     assert lines == [
         f"page: Cannot read {tmp_path / 'none'}: No such file or directory; this is tried again every 30 s"
     ]
 
 
-class Failing:
-    """A server that ends with an exception."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def lines(self) -> Iterator[str]:
-        yield "serving"
-
-    def run(self) -> None:
-        raise self.error
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), MemoryError("no\nmemory"), RuntimeError("x")])
-def test_a_server_that_fails_is_started_again(error: BaseException) -> None:
+def test_a_page_whose_process_is_killed_is_back_and_the_job_says_that_once(tmp_path: Path) -> None:
     lines: list[str] = []
-    service = PageService(lambda: Failing(error), lines.append, retry_seconds=0.01)
+    address = free_address()
+    with serving_page(config(tmp_path / "w", address), lines.append) as service:
+        assert wait_until(lambda: bool(lines), seconds=20)
+        for _ in range(2):
+            pid, failures = service.pid, service.health.failures
+            assert pid
+            os.kill(pid, signal.SIGKILL)
+            assert wait_until(partial(has_failed_again, service, failures), seconds=20)
+            assert wait_until(lambda: service.health.failure is None, seconds=20)
+            assert "No streams-groups warehouse" in answer(f"http://{address}")
+    assert lines == [
+        f"The page is at http://{address}/",
+        "page: its process was ended by SIGKILL; it is started again",
+    ]
+
+
+def test_signals_for_the_whole_group_of_processes_do_not_end_the_page_before_the_job(tmp_path: Path) -> None:
+    lines: list[str] = []
+    address = free_address()
+    with serving_page(config(tmp_path / "w", address), lines.append) as service:
+        assert wait_until(lambda: bool(lines), seconds=20)
+        pid = service.pid
+        assert pid
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+        assert answer(f"http://{address}")
+        assert service.pid == pid
+    assert len(lines) == 1
+
+
+def test_the_page_ends_with_a_job_that_is_killed(tmp_path: Path) -> None:
+    address = free_address()
+    program = (
+        "import sys, threading\n"
+        "from pathlib import Path\n"
+        "from tests.job.test_page_service import config, make_page_service\n"
+        "make_page_service(config(Path(sys.argv[1]), sys.argv[2]), lambda line: print(line, flush=True)).start()\n"
+        "threading.Event().wait()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "w"), address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout
+        assert job.stdout.readline() == f"The page is at http://{address}/\n"
+        assert answer(f"http://{address}")
+        job.kill()
+    assert wait_until(lambda: not answer(f"http://{address}"), seconds=20)
+
+
+def test_no_secret_is_in_the_command_line_or_what_the_process_is_told(tmp_path: Path) -> None:
+    users, properties = tmp_path / "users", tmp_path / "client.properties"
+    users.write_text("ada:s3cret\n")
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="u" '
+        'password="s3cret";\n'
+    )
+    job = config(tmp_path / "w", free_address(), auth_file=users).model_copy(update={"command_config": properties})
+    lines: list[str] = []
+    with serving_page(job, lines.append) as service:
+        assert wait_until(lambda: bool(lines), seconds=20)
+        assert request(f"http://{job.page.listen}", "/")[0] == 401
+        assert "s3cret" not in Path(f"/proc/{service.pid}/cmdline").read_text("utf-8")
+        assert "s3cret" not in Path(f"/proc/{service.pid}/environ").read_text("utf-8")
+        assert "s3cret" not in service._served.model_dump_json()
+
+
+def test_modules_of_the_working_directory_do_not_stand_for_those_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('a module of the user')\n")
+    monkeypatch.chdir(tmp_path)
+    lines: list[str] = []
+    address = free_address()
+    with serving_page(config(tmp_path / "w", address), lines.append):
+        assert wait_until(lambda: bool(lines), seconds=20)
+    assert lines == [f"The page is at http://{address}/"]
+
+
+def running(program: str, report: Callable[[str], None]) -> PageService:
+    """Return a service whose child runs a Python program instead of the page."""
+    command = [sys.executable, "-c", program]
+    served = make_page_service(config(Path("w"), "127.0.0.1:0"), print)._served
+    return PageService(served, report, retry_seconds=0.01, command=command)
+
+
+def test_a_process_that_ends_again_and_again_is_started_again_and_reported_once() -> None:
+    lines: list[str] = []
+    with closing(running("print('says: serving'); raise SystemExit(3)", lines.append)) as service:
+        service.start()
+        assert wait_until(lambda: service.health.failures > 2, seconds=20)
+    assert lines == ["serving", "page: its process ended with exit code 3; it is started again"]
+
+
+def test_what_else_the_process_prints_is_reported_as_lines_of_the_page() -> None:
+    lines: list[str] = []
+    program = "import sys; print('a library warns\\x1b'); raise MemoryError('no memory')"
+    with closing(running(program, lines.append)) as service:
+        service.start()
+        assert wait_until(lambda: service.health.failures > 1, seconds=20)
+    assert lines[0].startswith("page: ")
+    assert "page: a library warns\\x1b" in lines
+    assert "page: MemoryError: no memory" in lines
+    assert lines.count("page: its process ended with exit code 1; this is tried again every 0 s") == 1
+
+
+def test_pauses_between_starts_grow_until_the_page_was_served_for_a_while() -> None:
+    service = running("", print)
+    service._retry_seconds, service._is_serving = 30.0, True
+    assert [service.pause(1.0) for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert service.pause(100.0) == 0.5
+    service._is_serving = False
+    assert service.pause(100.0) == 30.0
+
+
+def test_a_process_that_does_not_end_is_killed() -> None:
+    lines: list[str] = []
+    program = "import time; print('says: serving', flush=True); time.sleep(600)"
+    service = running(program, lines.append)
     service.start()
-    assert wait_until(lambda: lines.count("serving") > 2, seconds=10)
+    assert wait_until(lambda: bool(lines), seconds=20)
+    pid = service.pid
     service.close()
-    problems = {line for line in lines if line != "serving"}
-    assert len(problems) == 1
-    assert "\n" not in problems.pop()
+    assert wait_until(lambda: not service.health.is_running, seconds=20)
+    assert not Path(f"/proc/{pid}").exists()
+    assert lines == ["serving"]

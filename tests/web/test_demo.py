@@ -118,7 +118,7 @@ def test_the_demo_serves_the_page_and_draws_a_real_application_until_ctrl_c(
             for topic in running.topics:
                 client.create_topic(topic, 2)
         with running(broker, tmp_path / "app", application_id=GROUP):
-            url = demo.find(r"The page is at (\S+) ")
+            url = demo.find(r"The page is at (\S+)$")
             wait_for(lambda: httpx2.get(url, timeout=30).text, "clickstream-sessions", "fraud-detection", "Job running")
             row = f"{url}?q={GROUP}&state=Stable"
             wait_for(lambda: httpx2.get(row, timeout=30).text, f'href="group?id={GROUP}"')

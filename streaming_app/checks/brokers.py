@@ -14,9 +14,9 @@ from kafka.errors import GroupAuthorizationFailedError, KafkaError
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
-from streaming_app.kafka import diagnose
+from streaming_app.kafka import GROUP_PREFIX, diagnose
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.client_errors import GROUP_PREFIX, missing_acl_message
+from streaming_app.kafka.client_errors import missing_acl_message
 from streaming_app.kafka.errors import TOPIC_AUTHORIZATION_FAILED, GroupError
 from streaming_app.kafka.security import SecurityError, security_settings
 

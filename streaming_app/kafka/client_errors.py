@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
-from streaming_app.kafka import diagnose
+from streaming_app.kafka import GROUP_PREFIX, diagnose
 from streaming_app.kafka.diagnose import MESSAGES
-
-GROUP_PREFIX = "streams-groups"  # Spark's consumers use group ids with this prefix; they neither join nor commit
 
 
 def missing_acl_message(operation: str, resource_type: str, name: str, options: str = "") -> str:

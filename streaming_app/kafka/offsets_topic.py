@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.errors import JobError, NotAuthorizedError
-from streaming_app.kafka.client_errors import GROUP_PREFIX, missing_acl_message, to_job_error
+from streaming_app.kafka import GROUP_PREFIX
+from streaming_app.kafka.client_errors import missing_acl_message, to_job_error
 from streaming_app.kafka.security import SecurityError, read_properties
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from offsets_decoder.definitions import record
 from streaming_app.groups.state_rules import STATES
 from streaming_app.job_status import JobStatus, OffsetsStatus
 from streaming_app.metrics.metric import Metric, Sample, single_value, unix_seconds
-from streaming_app.stream.batch_times import PHASES
+from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
 
 _STATES = tuple(state for state in STATES if state != "Dead")

@@ -1,8 +1,12 @@
-"""What a batch gives to the rest of the job: its counts, and the groups that changed. Only data."""
+"""What a batch gives to the rest of the job: its counts, where its seconds went, and the groups that changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,51 +14,51 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True)
-class BatchOutcome:
+@dataclass(frozen=True, kw_only=True)
+class Outcome(ABC):
+    """What is counted of every batch."""
+
+    quarantined: int = 0
+    """Records that could not be decoded."""
+    drifted: int = 0
+    """Records with unknown tagged fields."""
+    by_type: Mapping[int, int] = field(default_factory=dict)
+    """Records that left the JVM, by record type; -1 for those without a key."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by phase, of those that were measured, see `PHASES`."""
+
+    def texts(self) -> list[str]:
+        """Return the counts as the line of the batch has them."""
+        drifted = [f"{self.drifted:,} with unknown tags"] if self.drifted else []
+        return [*self._written(), f"{self.quarantined:,} quarantined", *drifted]
+
+    @abstractmethod
+    def _written(self) -> tuple[str, ...]:
+        """Return what the batch wrote."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsOutcome(Outcome):
     """The counts of a batch of streams groups."""
 
     decoded: int = 0
     groups: int = 0
-    quarantined: int = 0
-    drifted: int = 0
-    by_type: Mapping[int, int] = field(default_factory=dict)
-    """Records that left the JVM, by record type; -1 for those without a key."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """By phase, see `batch_times`."""
 
-    def texts(self) -> list[str]:
-        """Return the counts as the line of the batch has them."""
-        return [
-            f"{self.decoded:,} decoded",
-            f"{self.groups:,} groups",
-            f"{self.quarantined:,} quarantined",
-            *([f"{self.drifted:,} with unknown tags"] if self.drifted else []),
-        ]
+    def _written(self) -> tuple[str, ...]:
+        return f"{self.decoded:,} decoded", f"{self.groups:,} groups"
 
 
-@dataclass(frozen=True)
-class CommitsOutcome:
-    """The counts of a batch of committed offsets."""
+@dataclass(frozen=True, kw_only=True)
+class CommitsOutcome(Outcome):
+    """The counts of a batch of committed offsets; those of `drifted` are among the newest records of each key."""
 
     commits: int = 0
     """Keys of offset commits."""
     group_records: int = 0
     """Keys of records of groups."""
-    quarantined: int = 0
-    drifted: int = 0
-    """Records with unknown tagged fields among the newest of each key."""
-    by_type: Mapping[int, int] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def texts(self) -> list[str]:
-        """Return the counts as the line of the batch has them."""
-        return [
-            f"{self.commits:,} committed offsets",
-            f"{self.group_records:,} group records",
-            f"{self.quarantined:,} quarantined",
-            *([f"{self.drifted:,} with unknown tags"] if self.drifted else []),
-        ]
+    def _written(self) -> tuple[str, ...]:
+        return f"{self.commits:,} committed offsets", f"{self.group_records:,} group records"
 
 
 class GroupListener(Protocol):
@@ -65,3 +69,67 @@ class GroupListener(Protocol):
 
     def on_bulk_change(self) -> None:
         """Learn that many rows were written: reading them from the table is cheaper than passing them here."""
+
+
+OTHER = "other"
+PHASES = {
+    "source": "Spark asks the brokers for the end of the topic and plans the batch",
+    "read": "records are read from the brokers",
+    "stored": "the stored rows of their groups are read",
+    "fold": "records are decoded and folded",
+    "history": "events, topologies and undecodable records are written",
+    "groups": "rows of groups are written",
+    "checkpoint": "the checkpoint and the versions of the tables are written",
+    OTHER: "everything else, such as the maintenance of the tables",
+}
+"""What happens in each phase, in this order."""
+
+_OF_SPARK = {
+    "latestOffset": "source",
+    "getBatch": "source",
+    "queryPlanning": "source",
+    "walCommit": "checkpoint",
+    "commitOffsets": "checkpoint",
+}
+"""Phase by key of `durationMs` in the progress of a query of Spark 4."""
+
+
+class BatchTimes:
+    """Measures the phases of one batch."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._seconds: Counter[str] = Counter()
+
+    @contextmanager
+    def measure(self, phase: str) -> Iterator[None]:
+        """Add the time of the block to a phase."""
+        begin = self._clock()
+        try:
+            yield
+        finally:
+            self._seconds[phase] += self._clock() - begin  # type: ignore[assignment] # a Counter takes any number
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds by phase, of those that were measured."""
+        return dict(self._seconds)
+
+
+def all_phases(measured: Mapping[str, float], spark_ms: Mapping[str, float], total: float) -> dict[str, float]:
+    """Return the seconds of a batch by phase; they add up to `total`, how long Spark says that it took.
+
+    `measured` is what the job measured of it, `spark_ms` the milliseconds of `durationMs`.
+    """
+    seconds = {**dict.fromkeys(PHASES, 0.0), **measured}
+    for key, milliseconds in spark_ms.items():
+        if key in _OF_SPARK:
+            seconds[_OF_SPARK[key]] += milliseconds / 1000
+    seconds[OTHER] += max(0.0, total - sum(seconds.values()))
+    return seconds
+
+
+def describe_phases(seconds: Mapping[str, float]) -> str:
+    """Return the phases of a batch for its line: `source 0.12, read 0.30, groups 0.05`, without those of no time."""
+    shown = {phase: f"{seconds.get(phase, 0.0):.2f}" for phase in PHASES}
+    return ", ".join(f"{phase} {text}" for phase, text in shown.items() if text != "0.00")

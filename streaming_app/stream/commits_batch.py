@@ -3,37 +3,38 @@
 The query has its own checkpoint, and shares nothing with that of the streams groups but the session: neither waits for
 the other. A batch that is repeated appends nothing again, see `tables.newest_tables`. Events and undecodable records
 are written before the rows, and only those that are not there yet.
+
+A group id has one type at a time. A broker that converts a group writes the tombstones of the old type and the records
+of the new one together; the other way to another type is to delete the group and to use its id again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_outcome import CommitsOutcome
-from streaming_app.stream.batch_records import FEW_BYTES, SIZE, read_few
-from streaming_app.stream.group_types import MetadataRecord, type_changes
 from streaming_app.stream.newest_records import (
     COLUMNS,
+    DRIFTED,
     GROUP_TYPES,
     HASH_OF_ONE_KEY,
-    find_newest,
-    find_newest_by_key,
-    take_newest,
-    wanted_records,
-)
-from streaming_app.stream.newest_rows import (
-    DRIFTED,
     ROWS_DDL,
     TABLES,
     Row,
+    find_newest,
+    find_newest_by_key,
     rows_stream,
+    take_newest,
     to_rows,
+    wanted_records,
 )
+from streaming_app.stream.source import FEW_BYTES, SIZE, read_few
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.delta_writer import DeltaWriter
     from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.newest_tables import NewestTables
+
 
 _FEW_RECORDS = 100_000  # newest records that this process decodes: 50,000 take it less time than starting workers
 _ARROW_BYTES = 8 << 20
@@ -144,7 +146,12 @@ class CommitsBatchWriter:
         for name in NAMES:
             if own := getattr(rows, name):
                 self._tables.append(name, to_table(own, self._schema_of(name)), *written_by)
-        return CommitsOutcome(len(rows.offset_commits), len(rows.group_records), len(rows.quarantine), rows.drifted)
+        return CommitsOutcome(
+            commits=len(rows.offset_commits),
+            group_records=len(rows.group_records),
+            quarantined=len(rows.quarantine),
+            drifted=rows.drifted,
+        )
 
     def _write_many(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
         newest.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
@@ -162,7 +169,12 @@ class CommitsBatchWriter:
                     self._tables.append_many(name, _nested(rows, name), *written_by)
         finally:
             rows.unpersist()
-        return CommitsOutcome(counts[COMMITS], counts[RECORDS], counts["quarantine"], counts[DRIFTED])
+        return CommitsOutcome(
+            commits=counts[COMMITS],
+            group_records=counts[RECORDS],
+            quarantined=counts["quarantine"],
+            drifted=counts[DRIFTED],
+        )
 
     def _collect(self, rows: DataFrame) -> list[Row]:
         """Return rows with their times in microseconds, as `to_rows` does."""
@@ -224,3 +236,39 @@ def _nested(rows: DataFrame, name: str) -> DataFrame:
 
 def _metadata_record(row: Row) -> MetadataRecord:
     return MetadataRecord(row["last_offset"], row["record_type"], row["deleted"], row["recorded_at"])
+
+
+class MetadataRecord(NamedTuple):
+    """The newest metadata record of one type of a group that is known, or new in this batch."""
+
+    offset: int
+    record_type: int
+    deleted: bool
+    recorded_at: Any
+    """The broker's time, in the caller's form."""
+
+
+class TypeChange(NamedTuple):
+    """A group has another type; `offset` is that of the record that proves it first, and its time is `at`."""
+
+    offset: int
+    at: Any
+    old: str
+    new: str
+
+
+def type_changes(known: Iterable[MetadataRecord], new: Iterable[MetadataRecord]) -> Iterator[TypeChange]:
+    """Yield the changes that the new records prove, oldest first. Records that are known already prove none.
+
+    The change is as of the tombstone of the old type, if there is one: the first record of the new type is replaced by
+    later ones, of which a reader that comes later sees only the last.
+    """
+    last = max(known, default=None)
+    for record in sorted(new):
+        if last is not None and record.offset <= last.offset:
+            continue
+        if last is not None and last.record_type != record.record_type and not record.deleted:
+            proof = last if last.deleted else record
+            old, new_type = GROUP_TYPES[last.record_type], GROUP_TYPES[record.record_type]
+            yield TypeChange(proof.offset, proof.recorded_at, old, new_type)
+        last = record

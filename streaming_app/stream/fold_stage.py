@@ -2,31 +2,38 @@
 
 Rows come sorted by group and offset, the stored row of a group first (as offset -1). For each group one row goes out,
 with its events and its undecodable records nested, so that no decoded record crosses Arrow.
+
+A record that cannot be folded stops no other one. It can decode and still not be foldable, such as a time beyond the
+year 9999, and the fold may then be half changed. So the records since a snapshot are kept; when one fails, the fold is
+restored, the records before it are folded again, and the failed one is reported. The snapshot is at first the stored
+row; a group with many records in one batch gets a new one every `_SNAPSHOT_EVERY` records, which bounds memory.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
+from streaming_app.groups.group import LogRecord
 from streaming_app.groups.not_ready import PartitionCounts, not_ready_reason, required_topics
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.row import from_row
-from streaming_app.stream.group_fold import GroupFold, LogRow, Raw
-from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord
+from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
 from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
 _ROWS_PER_BATCH = 200
 _COLLECTED_AFTER = 10_000  # new objects; by default 700
+_SNAPSHOT_EVERY = 2_000  # records of a group
 
 TopicLookup = Callable[[Sequence[str] | None], PartitionCounts | None]
 """Partition counts by topic, of these topics, or of all for None; None where they cannot be known."""
@@ -118,6 +125,61 @@ def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup
         yield one.folded()
     elif one.outcome.decoded or one.outcome.undecodable:
         yield Folded(one.outcome.without_group())
+
+
+class Raw(NamedTuple):
+    """A record as it is in the log, and as decoded."""
+
+    partition: int
+    row: LogRow
+    record: LogRecord
+
+
+Refuse = Callable[[LogRow, Exception], None]
+"""Called with each record that cannot be folded, and the reason."""
+
+
+class GroupFold:
+    """The fold of one group. `restore` makes the fold as it was before the batch."""
+
+    def __init__(self, restore: Callable[[], Fold], refuse: Refuse) -> None:
+        self._restore, self._refuse = restore, refuse
+        self.fold = restore()
+        self.kept: list[Raw] = []
+        """The records since the snapshot, for a caller that cannot use the result."""
+
+    def add(self, raw: Raw) -> None:
+        """Fold one record, or refuse it."""
+        if len(self.kept) >= _SNAPSHOT_EVERY:
+            snapshot = deepcopy(self.fold)
+            self._restore = lambda: deepcopy(snapshot)
+            self.kept = []
+        try:
+            self.fold.add([raw.record])
+        except Exception as error:  # noqa: BLE001 - whatever one record causes, the others go on
+            self._refuse(raw.row, error)
+            self._fold_again()
+        else:
+            self.kept.append(raw)
+
+    def close_operation(self) -> None:
+        """End the open operation, as at the end of a batch. Records whose events cannot be made are refused."""
+        while not self._is_closed():
+            self._fold_again()
+
+    def _is_closed(self) -> bool:
+        try:
+            self.fold.close()
+        except Exception as error:
+            if not self.kept:
+                raise
+            self._refuse(self.kept.pop().row, error)
+            return False
+        return True
+
+    def _fold_again(self) -> None:
+        self.fold = self._restore()
+        self.fold.add(raw.record for raw in self.kept)
 
 
 class _Group:

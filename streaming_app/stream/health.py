@@ -26,7 +26,7 @@ class Totals:
     batch_seconds_sum: float = 0.0
     last_batch_seconds: float = 0.0
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all batches by phase, see `batch_times`."""
+    """Seconds of all batches by phase, see `batch_outcome`."""
     behind: Mapping[int, int] = field(default_factory=dict)
     """Offsets still to be read, by partition of the topic; empty before the first batch."""
     restarts: int = 0

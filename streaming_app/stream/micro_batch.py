@@ -24,18 +24,7 @@ import pyarrow.compute as pc
 from offsets_decoder import SHIPPED
 from streaming_app.errors import JobError
 from streaming_app.stream.batch_offsets import BatchOffsets
-from streaming_app.stream.batch_outcome import BatchOutcome, GroupListener
-from streaming_app.stream.batch_records import (
-    Summary,
-    between,
-    large_records,
-    partition_offsets,
-    read_few,
-    summarize,
-    summarize_few,
-    wanted_records,
-)
-from streaming_app.stream.batch_times import BatchTimes
+from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, GroupsOutcome
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
     TopicLookup,
@@ -45,10 +34,29 @@ from streaming_app.stream.fold_stage import (
     stored_as_records,
 )
 from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.output_rows import HistoryEnd, select_groups, select_rows, take_groups, take_rows
-from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, RETRACTED
-from streaming_app.stream.slice_plans import SlicePlans
-from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Boundary, Slice
+from streaming_app.stream.outputs import (
+    APPENDED,
+    COUNTS,
+    EVENTS,
+    FOLDED_DDL,
+    RETRACTED,
+    HistoryEnd,
+    select_groups,
+    select_rows,
+    take_groups,
+    take_rows,
+)
+from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Boundary, Slice, SlicePlans
+from streaming_app.stream.source import (
+    Summary,
+    between,
+    large_records,
+    partition_offsets,
+    read_few,
+    summarize,
+    summarize_few,
+    wanted_records,
+)
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
@@ -92,7 +100,7 @@ class MicroBatchWriter:
         writer: DeltaWriter,
         cluster: str,
         topic: str,
-        on_done: Callable[[int, BatchOutcome], None],
+        on_done: Callable[[int, GroupsOutcome], None],
         *,
         history_offsets: Mapping[str, Mapping[int, int]] | None = None,
         partitions: int | None = None,
@@ -171,7 +179,7 @@ class MicroBatchWriter:
         if any(totals.values()):
             with self._times.measure("checkpoint"):
                 self._versions.write()
-        self._on_done(batch_id, BatchOutcome(**totals, by_type=summary.by_type, seconds=self._times.seconds))
+        self._on_done(batch_id, GroupsOutcome(**totals, by_type=summary.by_type, seconds=self._times.seconds))
         if self._maintenance:
             self._maintenance.after_batch(wrote=any(totals.values()))
 

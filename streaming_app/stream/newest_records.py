@@ -1,4 +1,6 @@
-"""The newest record of each key in a batch, found in the JVM: of millions of commits, only these are ever decoded.
+"""The newest record of each key in a batch, found in the JVM, and the rows that these give, in Spark's workers, too.
+
+Of millions of commits, only the newest of each key are ever decoded.
 
 Kafka keys of offset commits name group, topic and partition, and their newest record holds all that there is to know.
 So do those of the records that tell the types, epochs and members of groups. Of types in `KEY_ONLY` the key says
@@ -10,11 +12,17 @@ begin alike, so that each comparison of two would read both: of 10,000,000 commi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from offsets_decoder import DecodeError, Record, decode
+from streaming_app.groups.partition import partition_of
+from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.source import type_condition
+from streaming_app.tables.arrow import microseconds, to_table
+from streaming_app.tables.definitions import table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -95,3 +103,161 @@ def take_newest(records: pa.Table) -> pa.Table:
     for place, (key, offset) in enumerate(zip(keys, records["offset"].to_pylist(), strict=True)):
         newest[key] = max(newest.get(key, (-1, -1)), (offset, place))
     return records.select(COLUMNS).take(pa.array([place for _, place in newest.values()], pa.int64()))
+
+
+Row = dict[str, Any]
+TABLES = ("offset_commits", "group_records", "quarantine")
+"""The tables that get rows, and columns of the result of `rows_stream`: a row of one of them in each row."""
+DRIFTED = "drifted"
+"""Another column of this result: in a row of its own, how many records have unknown tagged fields."""
+_NO_TOPIC_ID = "A" * 22  # all zeros
+_LAST_MS = 253_402_300_799_999  # in the year 9999: Spark and Python read no later time
+_MICROSECONDS = 1_000
+ROWS_DDL = ", ".join([*(f"{name} {table(name).struct}" for name in TABLES), f"{DRIFTED} bigint"])
+
+
+class Rows(NamedTuple):
+    """The rows of each table, and how many records have unknown tagged fields."""
+
+    offset_commits: list[Row]
+    group_records: list[Row]
+    quarantine: list[Row]
+    drifted: int = 0
+
+
+def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
+    """Return the rows of records with the columns `newest_records.COLUMNS`; times are in microseconds since 1970.
+
+    A record in a partition that no longer holds its group, since the topic was given more partitions, gives none.
+    """
+    rows, drifted = Rows([], [], []), 0
+    for raw in records:
+        value = raw["value"]
+        is_key_only = int.from_bytes(raw["key"][:2], "big") in KEY_ONLY
+        try:
+            record = decode(raw["key"], None if is_key_only else value, dialect=options.dialect)
+        except DecodeError as error:
+            rows.quarantine.append(_undecodable(raw, error, options))
+            continue
+        group_id = record.key["group"] if "group" in record.key else record.key["group_id"]
+        if _is_leftover(group_id, raw["partition"], options):
+            continue
+        drifted += record.drift
+        row = {
+            "cluster": options.cluster,
+            "group_id": group_id,
+            "recorded_at": raw["timestamp"],
+            "source_partition": raw["partition"],
+            "last_offset": raw["offset"],
+        }
+        if record.record_type == COMMIT:
+            rows.offset_commits.append(row | _commit(record))
+        else:
+            rows.group_records.append(row | _group_record(record, is_deleted=value is None))
+    return rows._replace(drifted=drifted)
+
+
+def rows_stream(
+    batches: Iterable[pa.RecordBatch], *, schema: pa.Schema, options: FoldOptions
+) -> Iterator[pa.RecordBatch]:
+    """Do `to_rows` in Spark's workers, for `mapInArrow`; `schema` is that of `ROWS_DDL`."""
+    for batch in batches:
+        rows = to_rows(microseconds(batch).to_pylist(), options)
+        for name in TABLES:
+            own: list[Row] = getattr(rows, name)
+            if own:
+                kind = schema.field(name).type
+                rows_of_table = to_table(own, pa.schema(list(kind)))
+                nested = pa.StructArray.from_arrays([_chunk(one) for one in rows_of_table.columns], fields=list(kind))
+                columns = [nested if field.name == name else pa.nulls(len(own), field.type) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        if rows.drifted:
+            row = {DRIFTED: [rows.drifted]}
+            columns = [pa.array(row.get(field.name, [None]), field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks)
+
+
+def _is_leftover(group_id: str, partition: int, options: FoldOptions) -> bool:
+    if not options.partitions_grew or options.partitions is None:
+        return False
+    return partition_of(group_id, options.partitions) != partition
+
+
+def _commit(record: Record) -> Row:
+    value = record.value
+    row = {"topic": record.key["topic"], "partition": record.key["partition"]}
+    if value is None:
+        return row
+    topic_id, leader_epoch = value.get("topic_id"), value.get("leader_epoch", -1)
+    return row | {
+        "topic_id": None if topic_id == _NO_TOPIC_ID else topic_id,
+        "committed_offset": value["offset"],
+        "leader_epoch": None if leader_epoch < 0 else leader_epoch,
+        "metadata": value["metadata"],
+        "committed_at": _time(value["commit_timestamp"]),
+        "expire_at": _time(value.get("expire_timestamp", -1)),
+    }
+
+
+def _time(milliseconds: int) -> int | None:
+    """Return a time in microseconds; None for -1, and for a time that cannot be shown."""
+    return milliseconds * _MICROSECONDS if 0 <= milliseconds <= _LAST_MS else None
+
+
+def _group_record(record: Record, *, is_deleted: bool) -> Row:
+    row = {
+        "record_type": record.record_type,
+        "member_id": record.key.get("member_id", ""),
+        "deleted": is_deleted,
+    }
+    return row if record.value is None else row | _VALUES[record.record_type](record.value)
+
+
+def _classic(value: Mapping[str, Any]) -> Row:
+    return {
+        "protocol_type": value["protocol_type"],
+        "protocol": value["protocol"],
+        "epoch": value["generation"],
+        "member_count": len(value["members"]),
+    }
+
+
+def _epoch(value: Mapping[str, Any]) -> Row:
+    return {"epoch": value["epoch"]}
+
+
+def _assignment_epoch(value: Mapping[str, Any]) -> Row:
+    return {"epoch": value["assignment_epoch"]}
+
+
+def _member(value: Mapping[str, Any]) -> Row:
+    return {"epoch": value["member_epoch"], "member_state": value["state"]}
+
+
+_VALUES = {
+    CLASSIC_METADATA: _classic,
+    CONSUMER_METADATA: _epoch,
+    CONSUMER_ASSIGNMENT_EPOCH: _assignment_epoch,
+    CONSUMER_CURRENT_ASSIGNMENT: _member,
+    SHARE_METADATA: _epoch,
+    SHARE_ASSIGNMENT_EPOCH: _assignment_epoch,
+}
+"""By record type, what its value gives."""
+
+
+def _undecodable(raw: Row, error: DecodeError, options: FoldOptions) -> Row:
+    return {
+        "cluster": options.cluster,
+        "topic": options.topic,
+        "partition": raw["partition"],
+        "offset": raw["offset"],
+        "timestamp": raw["timestamp"],
+        "key": raw["key"],
+        "value": raw["value"],
+        "error_kind": type(error).__name__,
+        "message": str(error),
+    }

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from offsets_decoder import SHIPPED, DecodeError, decode
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Event, LogRecord
 from streaming_app.groups.row import to_row
-from streaming_app.stream.group_fold import LogRow
 from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES
+
+LogRow = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
+"""Group bytes, offset, partition, timestamp, key and value of a record in the log; or a group's stored row, the last.
+
+A plain tuple: those are kept of many groups at once, and are no work for Python's garbage collector.
+"""
 
 _CLASSIC_KEY = CLASSIC_GROUP.to_bytes(2, "big")
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from streaming_app.stream.batch_times import all_phases, describe_phases
+from streaming_app.stream.batch_outcome import Outcome, all_phases, describe_phases
 from streaming_app.stream.health import Batch, Health
 
 if TYPE_CHECKING:
@@ -22,29 +22,6 @@ if TYPE_CHECKING:
         StreamingQueryProgress,
     )
     from pyspark.sql.streaming.query import StreamingQuery
-
-
-class Outcome(Protocol):
-    """The counts of a batch: `BatchOutcome` and `CommitsOutcome`."""
-
-    @property
-    def by_type(self) -> Mapping[int, int]:
-        """Records that left the JVM, by record type."""
-
-    @property
-    def quarantined(self) -> int:
-        """Records that could not be decoded."""
-
-    @property
-    def drifted(self) -> int:
-        """Records with unknown tagged fields."""
-
-    @property
-    def seconds(self) -> Mapping[str, float]:
-        """Seconds by phase, of those that were measured, see `batch_times`."""
-
-    def texts(self) -> list[str]:
-        """Return the counts as the line of the batch has them."""
 
 
 class Progress(StreamingQueryListener):

@@ -1,16 +1,24 @@
-"""The Kafka source of the stream, and the SQL expressions that filter records in the JVM before Python sees them."""
+"""What leaves the JVM: the Kafka source, the SQL that filters and groups its records, and what a batch amounts to.
+
+A small batch is read by one Spark job, straight into this process. Otherwise its records are counted first, and kept by
+Spark until the batch is written. Spark's workers load this module, and nothing here may load kafka-python for them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from offsets_decoder.definitions import records
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
-from streaming_app.kafka.client_errors import GROUP_PREFIX
+from streaming_app.kafka import GROUP_PREFIX
+from streaming_app.stream.slices import LARGE_RECORD, Boundary, LargeRecord, Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,3 +90,98 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
         "groupIdPrefix": GROUP_PREFIX,
         "includeHeaders": "false",
     }
+
+
+FEW_RECORDS = 20_000
+FEW_BYTES = 32 << 20  # of a batch that this process folds: it holds them a few times over, and so does the JVM
+SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
+"""The bytes of a record, in SQL."""
+_BYTES = {"group_bytes", "key", "value"}
+_COLUMNS = ("offset", "partition", "timestamp", "key", "value")
+
+
+class Summary(NamedTuple):
+    """What a batch or a slice of it holds."""
+
+    by_type: Mapping[int, int]
+    """Records by record type; -1 for those without a key, or with one that is too short to hold a type."""
+    size: int
+    """Bytes of keys and values."""
+    large_size: int
+    """Bytes of large records, see `slices`."""
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return sum(self.by_type.values())
+
+    @property
+    def is_small(self) -> bool:
+        """Whether this process folds it, unless it is of very many groups."""
+        return self.records <= FEW_RECORDS and self.size <= FEW_BYTES
+
+
+def wanted_records(batch: DataFrame) -> DataFrame:
+    """Return the records of a micro-batch of the Kafka source that leave the JVM, and the group that each is of."""
+    return batch.where(WANTED_RECORDS).selectExpr(f"{GROUP_BYTES} AS group_bytes", *_COLUMNS)
+
+
+def read_few(records: DataFrame, most: int) -> pa.Table | None:
+    """Return records that are `most` at most; None if some of them are too large.
+
+    In one Spark job. A record leaves the JVM unless so many of its size would have more than `FEW_BYTES`.
+    """
+    if most > FEW_RECORDS:
+        return None
+    largest = FEW_BYTES // max(1, most)
+    columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
+    table = records.selectExpr("*", f"{SIZE} AS size").selectExpr("size", *columns).toArrow()
+    if table.num_rows and pc.max(table["size"]).as_py() > largest:
+        return None
+    return table.drop_columns("size")
+
+
+def summarize_few(records: pa.Table) -> Summary:
+    """Return what records in memory amount to."""
+    by_type: dict[int, int] = {}
+    size = large_size = 0
+    for key, value in zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True):
+        record_type = int.from_bytes(key[:2], "big") if key else -1
+        by_type[record_type] = by_type.get(record_type, 0) + 1
+        own = len(key or b"") + len(value or b"")
+        size += own
+        large_size += own if own >= LARGE_RECORD else 0
+    return Summary(by_type, size, large_size)
+
+
+def summarize(records: DataFrame) -> Summary:
+    """Return what records amount to."""
+    sizes = records.selectExpr(f"{RECORD_TYPE} AS type", f"{SIZE} AS size").selectExpr(
+        "type", "size", f"if(size >= {LARGE_RECORD}, size, 0) AS large"
+    )
+    rows = sizes.groupBy("type").agg({"*": "count", "size": "sum", "large": "sum"}).collect()
+    by_type = {row["type"]: row["count(1)"] for row in rows}
+    return Summary(by_type, sum(row["sum(size)"] for row in rows), sum(row["sum(large)"] for row in rows))
+
+
+def partition_offsets(records: DataFrame) -> dict[int, Offsets]:
+    """Return the offsets of the records, by partition."""
+    ranges = records.selectExpr("partition", "offset AS first", "offset + 1 AS next").groupBy("partition")
+    rows = ranges.agg({"first": "min", "next": "max"}).collect()
+    return {row["partition"]: Offsets(row["min(first)"], row["max(next)"]) for row in rows}
+
+
+def large_records(records: DataFrame) -> list[LargeRecord]:
+    """Return the large records in the order of (partition, offset): one for 64 kB of the batch at most."""
+    rows = records.where(f"{SIZE} >= {LARGE_RECORD}").selectExpr("partition", "offset", f"{SIZE} AS size")
+    return sorted(LargeRecord(*row) for row in rows.collect())
+
+
+def between(start: Boundary | None, end: Boundary | None) -> str:
+    """Return the SQL condition that a record is in the slice between two boundaries."""
+    return " AND ".join((f"NOT {_is_before(start)}" if start else "true", _is_before(end) if end else "true"))
+
+
+def _is_before(boundary: Boundary) -> str:
+    partition, offset = boundary
+    return f"(partition < {partition} OR (partition = {partition} AND offset < {offset}))"

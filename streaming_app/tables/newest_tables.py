@@ -41,7 +41,7 @@ _FORMS = {
     RECORDS: _Form("group_id, record_type, member_id", "deleted"),
 }
 _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
-"""Tombstones of a group's metadata prove its last type. They are kept for the retention, see `stream.group_types`."""
+"""Tombstones of a group's metadata prove its last type. They are kept for the retention, see `stream.commits_batch`."""
 
 
 class NewestTables:

@@ -38,7 +38,7 @@ _QUICKER = """
 import os
 os.environ["STREAMS_GROUPS_OFFSETS__TRIGGER"] = "1"
 from streaming_app.alerts import evaluator
-from streaming_app.stream import batch_records, commits_batch
+from streaming_app.stream import commits_batch, source
 from streaming_app.tables import maintenance, table_creation
 seconds = "interval 30 seconds"
 kept = dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), seconds)
@@ -48,7 +48,7 @@ maintenance.COMMITS_PER_COMPACTION = 10
 maintenance._VACUUM_SECONDS = 30
 commits_batch._TAIL_ROWS = 2_000
 evaluator._MAINTENANCE_EVERY = 20
-batch_records.FEW_RECORDS = 400
+source.FEW_RECORDS = 400
 from streaming_app.cli.main import main
 main(prog_name="streams-groups")
 """

@@ -11,8 +11,7 @@ from typing import Any
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.stream.fold_stage import fold_group
-from streaming_app.stream.group_fold import LogRow
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.outcome import FoldOptions, LogRow
 from streaming_app.stream.outputs import APPENDED
 from streaming_app.tables.definitions import table
 from tests.faults.harness import CLUSTER, PARTITIONS, TOPIC, UNKNOWN_TYPE

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from streaming_app.sandbox.process import Process
 from tests.job.job_runner import STREAMS_GROUPS
 
-_NO_SMALL_BATCHES = "from streaming_app.stream import batch_records; batch_records.FEW_RECORDS = 0; "
+_NO_SMALL_BATCHES = "from streaming_app.stream import source; source.FEW_RECORDS = 0; "
 _EXIT_SECONDS = 600.0
 
 

@@ -12,7 +12,7 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
-from streaming_app.stream import group_fold
+from streaming_app.stream import fold_stage
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
 from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL
@@ -135,7 +135,7 @@ def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         one for epoch in range(2, 8) for one in (*group("g", epoch, [f"m{epoch}"]), assigned("g", epoch, TOO_LATE))
     ]
     whole = fold(records(pairs))
-    monkeypatch.setattr(group_fold, "_SNAPSHOT_EVERY", 2)
+    monkeypatch.setattr(fold_stage, "_SNAPSHOT_EVERY", 2)
     assert fold(records(pairs)) == whole
     assert whole[0]["quarantined"] == 6
 

@@ -12,7 +12,7 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.stream import micro_batch, slices
-from streaming_app.stream.batch_outcome import BatchOutcome
+from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
@@ -44,7 +44,7 @@ def history() -> Iterator[Pair]:
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
 
 
-def write_all(spark: SparkSession, path: Path, outcomes: list[BatchOutcome] | None = None) -> None:
+def write_all(spark: SparkSession, path: Path, outcomes: list[GroupsOutcome] | None = None) -> None:
     """Write everything as batch 3, as a job does that has just started."""
     done = [] if outcomes is None else outcomes
     write = MicroBatchWriter(DeltaWriter(spark, str(path), "default"), "default", "topic", lambda _, o: done.append(o))
@@ -79,7 +79,7 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     written = []
     write = MicroBatchWriter._write
     monkeypatch.setattr(MicroBatchWriter, "_write", lambda *args: (written.append(args[-1].version), write(*args))[1])
-    outcomes: list[BatchOutcome] = []
+    outcomes: list[GroupsOutcome] = []
     write_all(spark, empty_warehouse, outcomes)
     assert len(set(written)) > 4
     assert content(empty_warehouse) == whole

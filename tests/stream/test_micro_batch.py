@@ -12,8 +12,8 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
-from streaming_app.stream import batch_records
-from streaming_app.stream.batch_outcome import BatchOutcome
+from streaming_app.stream import source
+from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.fold_stage import TopicLookup
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables.definitions import table, tables, views
@@ -47,10 +47,10 @@ def history() -> Iterator[tuple[bytes | None, bytes | None]]:
     yield encode(17, {"group_id": "three"}, None)
 
 
-def write_history(spark: SparkSession, path: Path, cuts: list[int]) -> list[BatchOutcome]:
+def write_history(spark: SparkSession, path: Path, cuts: list[int]) -> list[GroupsOutcome]:
     """Write the history in batches that end at `cuts`."""
     warehouse = DeltaWriter(spark, str(path), "default")
-    outcomes: list[BatchOutcome] = []
+    outcomes: list[GroupsOutcome] = []
     write = MicroBatchWriter(warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome))
     rows = [
         (offset, START + timedelta(seconds=offset // 6), key, value) for offset, (key, value) in enumerate(history())
@@ -89,7 +89,7 @@ def few(
 def test_many_records_give_the_same_tables_as_few(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_records, "FEW_RECORDS", 0)
+    monkeypatch.setattr(source, "FEW_RECORDS", 0)
     write_history(spark, empty_warehouse, [8, 25])
     assert content(empty_warehouse) == content(few)
 
@@ -115,7 +115,7 @@ def test_batches_that_one_job_reads_give_the_same_tables(
 def test_a_record_that_is_too_large_to_be_read_at_once_is_written_as_well(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_records, "FEW_BYTES", 2_000)
+    monkeypatch.setattr(source, "FEW_BYTES", 2_000)
     write_offset_log(empty_warehouse / "_checkpoints" / "default", [5, 9])
     write = MicroBatchWriter(DeltaWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
     small = encode(17, {"group_id": "g"}, {"epoch": 2})
@@ -129,7 +129,7 @@ def test_a_record_that_is_too_large_to_be_read_at_once_is_written_as_well(
 def test_a_batch_of_other_groups_only_changes_nothing(
     spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
-    monkeypatch.setattr(batch_records, "FEW_RECORDS", few_records)
+    monkeypatch.setattr(source, "FEW_RECORDS", few_records)
     before = content(few)
     classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
     gone = encode(17, {"group_id": "never seen"}, None)
@@ -171,7 +171,7 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
 def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
-    monkeypatch.setattr(batch_records, "FEW_RECORDS", few_records)
+    monkeypatch.setattr(source, "FEW_RECORDS", few_records)
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
     rows = [
@@ -211,7 +211,7 @@ def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
         patched.setattr(FewRowsWriter, "add_groups", Mock(side_effect=ConnectionError))
         with pytest.raises(ConnectionError):
             write(lambda _: {"other": 1})
-    monkeypatch.setattr(batch_records, "FEW_RECORDS", 0)
+    monkeypatch.setattr(source, "FEW_RECORDS", 0)
     write(lambda _: {"another": 1})
     (event,) = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
     assert event == {"new": "MISSING_SOURCE_TOPICS: Source topics in are missing."}
@@ -222,7 +222,7 @@ def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
 def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_records, "FEW_RECORDS", 0)
+    monkeypatch.setattr(source, "FEW_RECORDS", 0)
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(
         warehouse, "default", "topic", lambda *_: None, topics=lambda names: pytest.fail(str(names))
@@ -241,7 +241,7 @@ def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
 def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
     spark: SparkSession, empty_warehouse: Path, dialect: str, stored: int, failed: int
 ) -> None:
-    outcomes: list[BatchOutcome] = []
+    outcomes: list[GroupsOutcome] = []
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = MicroBatchWriter(
         warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome), dialect=dialect

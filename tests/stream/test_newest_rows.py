@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.stream.newest_rows import Rows, rows_stream, to_rows
+from streaming_app.stream.newest_records import Rows, rows_stream, to_rows
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
 from tests.odd_group_ids import ODD

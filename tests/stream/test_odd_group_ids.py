@@ -14,7 +14,7 @@ from offsets_decoder import encode
 from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
-from streaming_app.stream import batch_records
+from streaming_app.stream import source
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.delta_writer import DeltaWriter
@@ -66,7 +66,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, req
     offset = 0
     with pytest.MonkeyPatch.context() as patched:
         if request.param == "many":
-            patched.setattr(batch_records, "FEW_RECORDS", 0)
+            patched.setattr(source, "FEW_RECORDS", 0)
         for number, pairs in enumerate(batches):
             rows = [(offset + n, START + timedelta(seconds=number), *pair) for n, pair in enumerate(pairs)]
             write(batch(session, rows), number)

@@ -15,7 +15,7 @@ from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
 from streaming_app.sandbox.container import Broker
-from streaming_app.stream.batch_outcome import BatchOutcome
+from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.health import Health
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
@@ -38,7 +38,7 @@ def reading(spark: SparkSession, records: DataFrame, checkpoint: Path) -> Iterat
     progress = Progress(lines.append, health, _NAME)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        progress.on_done(batch_id, BatchOutcome(decoded=batch.count()))
+        progress.on_done(batch_id, GroupsOutcome(decoded=batch.count()))
 
     def has_caught_up() -> bool:
         progress.look_at(query)

@@ -15,7 +15,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
 from streaming_app.kafka.topic_identity import TopicIdentity
 from streaming_app.sandbox.container import Broker
-from streaming_app.stream import batch_records
+from streaming_app.stream import source
 from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.micro_batch import MicroBatchWriter
 from streaming_app.stream.outcome import FoldOptions
@@ -62,7 +62,7 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
         for place in (checkpoint_location, commits_checkpoint_location):
             write_offset_log(place(empty_warehouse, "default").path, [2])
     else:
-        monkeypatch.setattr(batch_records, "FEW_RECORDS", 0)
+        monkeypatch.setattr(source, "FEW_RECORDS", 0)
     write = stream(DeltaWriter(spark, str(empty_warehouse), "default"))
     with pytest.raises(OtherTopicError):
         write(batch(spark, RECORDS), 0)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_app.stream.slice_plans import SlicePlans
 from streaming_app.stream.slices import (
     SLICE_BYTES,
     WHOLE,
@@ -19,6 +18,7 @@ from streaming_app.stream.slices import (
     LargeRecord,
     Offsets,
     Slice,
+    SlicePlans,
     divide,
     next_attempt,
 )

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from offsets_decoder import encode
-from streaming_app.stream.newest_rows import to_rows
+from streaming_app.stream.newest_records import to_rows
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
 from streaming_app.tables.definitions import table

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.stream.batch_times import BatchTimes, all_phases, describe_phases
+from streaming_app.stream.batch_outcome import BatchTimes, all_phases, describe_phases
 
 
 def test_the_times_of_a_phase_add_up_also_when_it_fails() -> None:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from streaming_app.alerts.alert import CRITICAL, Finding
-from streaming_app.alerts.awaited_members import awaited_members, describe_member, member_details
 from streaming_app.alerts.flapping import joins_and_members, short_stays
 from streaming_app.alerts.history import Assignment, GroupHistory
 from streaming_app.alerts.rule import (
@@ -25,7 +24,15 @@ from streaming_app.alerts.rule import (
     to_iso,
 )
 from streaming_app.groups.events import OF_MEMBERS, split_causes
-from streaming_app.groups.snapshot import NOT_REVOKING, REBALANCING, GroupSnapshot, UnsettledMember
+from streaming_app.groups.snapshot import (
+    NOT_REVOKING,
+    REBALANCING,
+    GroupSnapshot,
+    UnsettledMember,
+    awaited_members,
+    describe_obligation,
+    member_details,
+)
 from streaming_app.text import and_more, first_of
 
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout
@@ -43,7 +50,7 @@ def _stuck(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationCont
         return None
     stuck.sort()
     since = stuck[0][0]
-    members = [describe_member(member) for _, member in islice(stuck, _MEMBERS_IN_SUMMARY)]
+    members = [_describe_member(member) for _, member in islice(stuck, _MEMBERS_IN_SUMMARY)]
     described = first_of(members, _MEMBERS_IN_SUMMARY, len(stuck), separator="; ")
     summary = f"{group.group_id} does not complete a rebalance: {described}"
     details = {
@@ -77,6 +84,13 @@ def _late_members(
         started_at = latest(member.updated_at, asked_at) or since_or_fallback(group.state_since, group, now)
         timeout = timedelta(milliseconds=member.rebalance_timeout_ms or _DEFAULT_REBALANCE_TIMEOUT_MS)
         yield started_at + min(timeout, longest), member
+
+
+def _describe_member(member: UnsettledMember) -> str:
+    """Return who the member is, where it runs, and what it has not done since when."""
+    since = f" since {format_time(member.updated_at)}" if member.updated_at else ""
+    where = f"{member.client_host or 'unknown host'}, process {member.process_id}"
+    return f"{member.client_id or member.member_id} ({where}) {describe_obligation(member)}{since}"
 
 
 def _storm(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:

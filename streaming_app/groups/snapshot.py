@@ -1,4 +1,4 @@
-"""A compact form of a group's row, for the alert rules and the metrics.
+"""A compact form of a group's row, for the alert rules and the metrics, and whom its rebalance waits for.
 
 Only data, and the functions that read it from a row of `groups`. No clock: callers pass the time.
 """
@@ -10,12 +10,22 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from streaming_app.text import first_of
+
 REBALANCING = ("Assigning", "Reconciling")
 AWAY_EPOCH = -2
 NOT_REVOKING, AWAY, BEHIND, WAITING = "UNREVOKED_TASKS", "AWAY", "BEHIND", "UNRELEASED_TASKS"
 _NAMED_MEMBERS = 20  # at most, those with the oldest records
 _NAMED_TASKS = 50  # of one member
+_TASKS_IN_TEXT = 5
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
+
+_WHAT = {
+    NOT_REVOKING: "has not revoked {tasks}",
+    AWAY: "left temporarily and still owns {tasks}",
+    BEHIND: "has not taken the newest assignment, which concerns {tasks}",
+    WAITING: "waits for {tasks}, which no unsettled member owns",
+}
 
 
 class UnsettledMember(NamedTuple):
@@ -111,6 +121,37 @@ def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
 def is_settled(member: Mapping[str, Any], assignment_epoch: int | None) -> bool:
     """Return whether a member does not keep its group from being Stable."""
     return bool(member["member_state"] == "STABLE" and member["member_epoch"] == assignment_epoch)
+
+
+def awaited_members(group: GroupSnapshot) -> tuple[UnsettledMember, ...]:
+    """Return the members that the group waits for, those with the oldest records first.
+
+    Members that only wait for tasks count if nobody else is there to wait for.
+    """
+    return tuple(member for member in group.unsettled if member.state != WAITING) or group.unsettled
+
+
+def describe_obligation(member: UnsettledMember) -> str:
+    """Return what the member has not done: `has not revoked tasks 0_1, 0_2`."""
+    names = first_of(member.tasks, _TASKS_IN_TEXT, member.task_count)
+    return _WHAT[member.state].format(tasks=f"{'task' if member.task_count == 1 else 'tasks'} {names or 'none'}")
+
+
+def member_details(member: UnsettledMember) -> dict[str, object]:
+    """Return everything known of the member, for the details of a finding and for JSON; nothing is null."""
+    details = {
+        "member_id": member.member_id,
+        "state": member.state,
+        "client_id": member.client_id,
+        "host": member.client_host,
+        "process_id": member.process_id,
+        "instance_id": member.instance_id,
+        "newest_record": member.updated_at and member.updated_at.isoformat(),
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "tasks": list(member.tasks),
+        "task_count": member.task_count,
+    }
+    return {name: value for name, value in details.items() if value is not None}
 
 
 def _describe(

@@ -6,10 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from streaming_app.alerts.awaited_members import awaited_members, describe_obligation, member_details
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.group import ROLES
-from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH, COLUMNS, GroupSnapshot, group_snapshot
+from streaming_app.groups.snapshot import (
+    AWAY,
+    AWAY_EPOCH,
+    COLUMNS,
+    GroupSnapshot,
+    awaited_members,
+    describe_obligation,
+    group_snapshot,
+    member_details,
+)
 from streaming_app.groups.state_rules import STATES
 from streaming_app.tables.reader import WarehouseReader, quote
 

@@ -12,7 +12,7 @@ removed.
 
 The events of the last hour or so are kept, see `alerts.history`; after a start they are read from the tables. What the
 stream passes along was written after the job had last read everything, which corrects the times of brokers whose clocks
-are wrong, see `alerts.clock`.
+are wrong, see `groups.clock`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.alerts import history
-from streaming_app.alerts.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.alerts.history import GroupHistories, GroupHistory
+from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.snapshot import COLUMNS, MEMBER_FIELDS, REBALANCING, GroupSnapshot, group_snapshot
 from streaming_app.stream.outputs import EVENTS, RETRACTED
 from streaming_app.tables.arrow import to_values, with_plain_types

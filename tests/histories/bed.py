@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.alerts.alert import FIRING, Alert, AlertKey
-from streaming_app.alerts.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.evaluate import evaluate, is_held
 from streaming_app.alerts.history import COLUMNS, GroupHistories
@@ -23,6 +22,7 @@ from streaming_app.alerts.lifecycle import AlertState, advance
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import survey_cluster
 from streaming_app.config.alerts import AlertSettings
+from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Event, GroupState, LogRecord

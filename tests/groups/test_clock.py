@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from streaming_app.alerts.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
+from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.snapshot import NOT_REVOKING, UnsettledMember
 from tests.alerts.healthy_group import healthy_group
 

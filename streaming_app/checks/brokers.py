@@ -16,9 +16,10 @@ from kafka.protocol.consumer import OffsetSpec
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
 from streaming_app.kafka import GROUP_PREFIX, diagnose
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.client_errors import missing_acl_message
-from streaming_app.kafka.errors import TOPIC_AUTHORIZATION_FAILED, GroupError
-from streaming_app.kafka.security import SecurityError, security_settings
+from streaming_app.kafka.error_lines import missing_acl_message
+from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
+from streaming_app.kafka.security import security_settings
 
 _CONNECT_MS = 10_000
 _THREADS = 16  # listeners that are connected to at a time

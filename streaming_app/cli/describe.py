@@ -90,11 +90,12 @@ def _print_description(group_id: str, bootstrap_server: str, command_config: Pat
     """Print the description that the brokers store. Exits with 1, after a line that says why, if there is none."""
     from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology  # noqa: PLC0415
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415
-    from streaming_app.kafka.errors import raise_for_code  # noqa: PLC0415
-    from streaming_app.kafka.security import SecurityError, read_properties, security_settings  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message  # noqa: PLC0415
+    from streaming_app.kafka.properties import SecurityError, read_properties  # noqa: PLC0415
+    from streaming_app.kafka.protocol import raise_for_code  # noqa: PLC0415
+    from streaming_app.kafka.security import security_settings  # noqa: PLC0415
     from streaming_app.queries import output  # noqa: PLC0415
     from streaming_app.text import escape  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message  # noqa: PLC0415
 
     logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions
     try:

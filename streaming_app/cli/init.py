@@ -31,9 +31,9 @@ def init(bootstrap_server: str | None, command_config: Path | None, output: Path
     from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
     from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415
     from streaming_app.config import defaults  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message  # noqa: PLC0415
     from streaming_app.kafka.offsets_topic import client_properties  # noqa: PLC0415
-    from streaming_app.kafka.security import SecurityError  # noqa: PLC0415
-    from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message  # noqa: PLC0415
+    from streaming_app.kafka.properties import SecurityError  # noqa: PLC0415
 
     logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions
     server = bootstrap_server or ""

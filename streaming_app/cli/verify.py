@@ -42,8 +42,9 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Compare the tables with the brokers' description of every streams group. Exits with 0 only if nothing differs."""
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - --help needs none of these
-    from streaming_app.kafka.security import SecurityError, read_properties, security_settings  # noqa: PLC0415
-    from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message  # noqa: PLC0415
+    from streaming_app.kafka.properties import SecurityError, read_properties  # noqa: PLC0415
+    from streaming_app.kafka.security import security_settings  # noqa: PLC0415
     from streaming_app.verify.verification import SystemClock  # noqa: PLC0415
     from streaming_app.verify.verification import verify as compare  # noqa: PLC0415
     from streaming_app.verify.warehouse_tables import WarehouseTables  # noqa: PLC0415

@@ -52,7 +52,7 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     topology description, when a reader wants it.
     """
     from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415
-    from streaming_app.kafka.security import SecurityError  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.kafka.properties import SecurityError  # noqa: PLC0415 - not loaded by --help
     from streaming_app.web.access import PageAccess  # noqa: PLC0415
     from streaming_app.web.descriptions import brokers_of  # noqa: PLC0415
     from streaming_app.web.page_server import serve  # noqa: PLC0415

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.service import describes_requests
 from streaming_app.job.task_copies import TaskCopies
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.group_descriptions import Descriptions, acceptable_lags, describe_each
+from streaming_app.kafka.client import Descriptions, StreamsGroupClient, acceptable_lags, describe_each
 from streaming_app.kafka.security import security_settings
 from streaming_app.report import Report
 from streaming_app.tables.location import Location

@@ -17,9 +17,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.kafka.admin import Admin
-from streaming_app.kafka.committed_offsets import fetch_committed_offsets
-from streaming_app.kafka.log_ends import EARLIEST, LATEST, LogEndsClient, Offsets, TopicLeaders
+from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.lag_offsets import (
+    EARLIEST,
+    LATEST,
+    LogEndsClient,
+    Offsets,
+    TopicLeaders,
+    fetch_committed_offsets,
+)
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.model import (
     NO_TASKS,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from streaming_app.errors import UserError
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
-from streaming_app.kafka.admin import Admin
+from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.security import security_settings
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow

@@ -31,8 +31,8 @@ from typing import ClassVar
 from kafka.errors import KafkaError
 
 from streaming_app.errors import UserError, java_error_message
+from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message
 from streaming_app.report import Report, ReportOnce
-from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message
 
 CLOSE_SECONDS = 2.0
 """How long the end of a service is waited for, once it was asked to end."""

@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from streaming_app.job.self_check import make_self_check
 from streaming_app.job.stream_query import OFFSETS, StreamChangedError, StreamQuery, wait_for_listeners
-from streaming_app.kafka.description_plugin import has_description_plugin
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
-from streaming_app.kafka.topic_identity import TopicIdentity
+from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic, has_description_plugin
 from streaming_app.report import Report
 from streaming_app.stream.checkpoint import QueryTables, StartPosition, check_same_topic, prepare_start
 from streaming_app.stream.commits_batch import SHARED, CommitsBatchWriter

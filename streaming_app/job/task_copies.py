@@ -30,8 +30,8 @@ from streaming_app.groups.task_copies import (
     with_report_times,
 )
 from streaming_app.job.service import Service
-from streaming_app.kafka.errors import GroupError
-from streaming_app.kafka.group_descriptions import AUTHORIZATION_CODES, Descriptions
+from streaming_app.kafka.client import AUTHORIZATION_CODES, Descriptions
+from streaming_app.kafka.protocol import GroupError
 from streaming_app.report import Report, ReportOnce
 from streaming_app.text import count
 

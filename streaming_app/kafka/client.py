@@ -3,26 +3,41 @@
 What kafka-python's own admin client can do is left to it: see `StreamsGroupClient.admin`.
 """
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaConnectionError, RetriableError, UnknownBrokerIdError
+from kafka.errors import KafkaConnectionError, KafkaError, RetriableError, UnknownBrokerIdError
 from kafka.protocol.consumer import OffsetSpec
 from kafka.protocol.consumer.group import OffsetCommitRequest
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
 from typing_extensions import Self
 
-from streaming_app.kafka import messages
-from streaming_app.kafka.admin import Admin
-from streaming_app.kafka.errors import COORDINATOR_CODES, TOPIC_AUTHORIZATION_FAILED, GroupError, raise_for_code
-from streaming_app.kafka.messages import Fields, build
+from streaming_app.kafka import protocol
+from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.protocol import (
+    COORDINATOR_CODES,
+    TOPIC_AUTHORIZATION_FAILED,
+    Fields,
+    GroupError,
+    build,
+    raise_for_code,
+)
 
 RETRY_SECONDS = 30.0
 _DESCRIBE_BATCH_SIZE = 100
 _LAST_COMMIT_VERSION_WITH_NAMES = 9  # OffsetCommit v10 names topics by id
+_GROUPS_PER_REQUEST = 500
+_FAILURES_IN_A_ROW = 3  # requests: then the brokers are away, and those that are left would only wait for time-outs
+_ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
+AUTHORIZATION_CODES = frozenset({29, 30})
+"""TOPIC_AUTHORIZATION_FAILED, of a topic that the group uses, and GROUP_AUTHORIZATION_FAILED."""
 
 
 class StreamsGroupClient:
@@ -50,7 +65,7 @@ class StreamsGroupClient:
 
     def heartbeat(self, fields: Mapping[str, Any]) -> Fields:
         """Send a StreamsGroupHeartbeat with these fields (snake_case) and return the response's."""
-        request = build(messages.StreamsGroupHeartbeatRequest, fields)
+        request = build(protocol.StreamsGroupHeartbeatRequest, fields)
         return self._send(fields["group_id"], request)
 
     def push_description(self, group_id: str, member_id: str, epoch: int, description: Mapping[str, Any]) -> None:
@@ -61,7 +76,7 @@ class StreamsGroupClient:
             "topology_epoch": epoch,
             "topology_description": description,
         }
-        self._send(group_id, build(messages.StreamsGroupTopologyDescriptionUpdateRequest, fields))
+        self._send(group_id, build(protocol.StreamsGroupTopologyDescriptionUpdateRequest, fields))
 
     def describe(self, group_ids: Iterable[str], *, include_topology_description: bool = False) -> list[Fields]:
         """Return each group as StreamsGroupDescribe does, in the order given; one request describes up to 100 groups.
@@ -77,7 +92,7 @@ class StreamsGroupClient:
             missing = [group_id for group_id in dict.fromkeys(requested) if group_id not in described]
             for response in self.admin.send_to_coordinators(
                 missing,
-                lambda ids: build(messages.StreamsGroupDescribeRequest, {"group_ids": ids, **fields}),
+                lambda ids: build(protocol.StreamsGroupDescribeRequest, {"group_ids": ids, **fields}),
                 _DESCRIBE_BATCH_SIZE,
             ):
                 for group in response["groups"]:
@@ -187,3 +202,72 @@ def _is_retriable(error: BaseException) -> bool:
         return error.code in COORDINATOR_CODES
     # A partition without a leader, while a broker starts, is of the broker -1.
     return isinstance(error, (RetriableError, KafkaConnectionError, UnknownBrokerIdError))
+
+
+# --- Descriptions of many groups, where one that cannot be described keeps none of the others from being described ----
+
+
+@dataclass
+class Descriptions:
+    """What StreamsGroupDescribe returned."""
+
+    groups: list[Fields] = field(default_factory=list)
+    """Those that were described, in snake_case."""
+    failures: dict[str, GroupError] = field(default_factory=dict)
+    """The error of each group that was not; those of a request that failed as a whole are missing."""
+
+
+def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> Descriptions:
+    """Describe the groups, 500 a request to each coordinator. A request that fails as a whole is left out.
+
+    Raises kafka-python's KafkaError, or GroupError, once three requests in a row have failed.
+    """
+    found, failed, left = Descriptions(), 0, iter(group_ids)
+    while ids := list(islice(left, _GROUPS_PER_REQUEST)):
+        try:
+            responses = client.admin.send_to_coordinators(
+                ids,
+                lambda some: build(protocol.StreamsGroupDescribeRequest, {"group_ids": some}),
+                _GROUPS_PER_REQUEST,
+            )
+        except (KafkaError, GroupError):
+            client.admin.forget_coordinators(ids)
+            failed += 1
+            if failed == _FAILURES_IN_A_ROW or len(group_ids) <= _GROUPS_PER_REQUEST:
+                raise
+            continue
+        failed = 0
+        for response in responses:
+            _add(found, response["groups"])
+        client.admin.forget_coordinators(
+            group_id for group_id in ids if group_id in found.failures and _has_moved(found.failures[group_id])
+        )
+    return found
+
+
+def _add(found: Descriptions, groups: Iterable[Fields]) -> None:
+    for group in groups:
+        if group["error_code"]:
+            found.failures[group["group_id"]] = GroupError(group["error_code"], group["error_message"])
+        else:
+            found.groups.append(group)
+
+
+def _has_moved(error: GroupError) -> bool:
+    return error.code in COORDINATOR_CODES
+
+
+def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:
+    """Return the config `streams.acceptable.recovery.lag` of each group; those whose configs are denied are missing.
+
+    Brokers before Kafka 4.4 have no such config. Raises kafka-python's KafkaError.
+    """
+    resources = [ConfigResource(ConfigResourceType.GROUP, one, {_ACCEPTABLE_LAG: None}) for one in group_ids]
+    if not resources:
+        return {}
+    described = client.admin.describe_configs(resources, config_filter="all")
+    values = (
+        (group_id, configs.get(_ACCEPTABLE_LAG, {}).get("value"))
+        for group_id, configs in described.get(ConfigResourceType.GROUP.name.lower(), {}).items()
+    )
+    return {group_id: int(value) for group_id, value in values if value and value.isdecimal()}

@@ -1,25 +1,29 @@
 """The offsets topic as the brokers describe it, requested with Kafka's own AdminClient in Spark's JVM.
 
-Kafka's Java client is used so that every security setting of `--command-config` works as in Spark's reader.
+Kafka's Java client is used so that every security setting of `--command-config` works as in Spark's reader. Here is
+what the topic is, whether it is still the one that a stream began to read, and whether the brokers have a plugin for
+topology descriptions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming_app.errors import JobError, NotAuthorizedError
+from streaming_app.errors import JobError, NotAuthorizedError, OtherTopicError
 from streaming_app.kafka import GROUP_PREFIX
-from streaming_app.kafka.client_errors import missing_acl_message, to_job_error
-from streaming_app.kafka.security import SecurityError, read_properties
+from streaming_app.kafka.error_lines import missing_acl_message, to_job_error
+from streaming_app.kafka.properties import SecurityError, read_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TIMEOUT_MS = 15_000
 _READ = "READ"
+_PLUGIN_CLASS = "group.streams.topology.description.plugin.class"
 _DELETE_RETENTION = "delete.retention.ms"
 _DEFAULT_DELETE_RETENTION_MS = 86_400_000  # Kafka's default, for a principal that may not read the configuration
 
@@ -127,3 +131,80 @@ def _require_read_acl(description: Any, topic: str) -> None:  # noqa: ANN401 - K
     operations = description.authorizedOperations()
     if operations is not None and _READ not in {operation.toString() for operation in operations}:
         raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
+
+
+# --- Whether it is still the same topic -------------------------------------------------------------------------------
+
+
+def check_topic_id(name: str, expected: str, found: str) -> None:
+    """Raise OtherTopicError if the id of a topic is not the one that it had."""
+    if found != expected:
+        raise OtherTopicError(
+            f"Topic {name} was deleted and created again while the job ran: start it with --reset to drop the rows of "
+            "the groups and read from the beginning; the history stays"
+        )
+
+
+class TopicIdentity:
+    """The topic of one stream, and whether it is still the same one; over one connection, for one thread at a time."""
+
+    def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+        """Prepare; the first check connects."""
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
+        self._properties = properties
+        self._topic: OffsetsTopic | None = None
+        self._admin: Any = None
+
+    def remember(self, topic: OffsetsTopic) -> None:
+        """Take this topic for the one that is read from now on."""
+        self._topic = topic
+
+    def check(self) -> None:
+        """Raise OtherTopicError if another topic has the name by now; where that is not known, as `to_job_error`."""
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
+
+        if self._topic is None:
+            return
+        name = self._topic.name
+        try:
+            if self._admin is None:
+                self._admin = create_admin_client(self._jvm, self._properties, _TIMEOUT_MS)
+            names, unit = self._jvm.java.util.List.of(name), self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+            found = self._admin.describeTopics(names).allTopicNames().get(_TIMEOUT_MS, unit).get(name)
+        except Py4JJavaError as error:
+            raise to_job_error(error.java_exception, self._properties, name) from None
+        check_topic_id(name, self._topic.topic_id, found.topicId().toString())
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._admin is not None:
+            with suppress(Exception):  # py4j raises several kinds if the JVM has ended
+                self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
+            self._admin = None
+
+
+# --- The plugin for topology descriptions -----------------------------------------------------------------------------
+
+
+def has_description_plugin(spark: SparkSession, properties: Mapping[str, str]) -> bool | None:
+    """Return whether the config of some broker names a plugin; None where it may not or cannot be read.
+
+    False is only returned once every broker's config was read; brokers before 4.4 have no such config.
+    """
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
+
+    jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
+    common, unit = jvm.org.apache.kafka.common.config, jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+    admin = create_admin_client(jvm, properties, _TIMEOUT_MS)
+    try:
+        resources = jvm.java.util.ArrayList()
+        nodes = admin.describeCluster().nodes().get(_TIMEOUT_MS, unit)
+        for node in jvm.java.util.ArrayList(nodes):  # py4j iterates lists, and not every collection
+            resources.add(common.ConfigResource(common.ConfigResource.Type.BROKER, node.idString()))
+        configs = admin.describeConfigs(resources).all().get(_TIMEOUT_MS, unit)
+        entries = [configs.get(resource).get(_PLUGIN_CLASS) for resource in resources]
+        return any(entry is not None and bool(entry.value()) for entry in entries)
+    except Py4JJavaError:
+        return None
+    finally:
+        admin.close(jvm.java.time.Duration.ofMillis(0))

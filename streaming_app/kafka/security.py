@@ -6,15 +6,24 @@ support is rejected with a message that says what to do instead; no property tha
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import ssl
 import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
-from streaming_app.kafka import keystores, oauth
-from streaming_app.kafka.jaas import jaas_options
-from streaming_app.kafka.properties import Properties, SecurityError, read_properties, resolve_config_providers
+import urllib3
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
-__all__ = ["Properties", "SecurityError", "read_properties", "security_settings"]
+from streaming_app.errors import reason_of
+from streaming_app.kafka import keystores
+from streaming_app.kafka.properties import Properties, SecurityError, jaas_options, resolve_config_providers
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORD_MECHANISMS = {
@@ -24,6 +33,13 @@ _PASSWORD_MECHANISMS = {
 }
 _OAUTH = "OAUTHBEARER"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_HANDLER = "sasl.login.callback.handler.class"
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+_REFRESH_WINDOW_FACTOR = 0.8  # of a token's lifetime: Kafka's default of sasl.login.refresh.window.factor
+_DEFAULT_LIFETIME_SECONDS = 60.0  # of a token without the claim `exp`
+_TIMEOUT_SECONDS = 10.0
+_UNSECURED_LIFETIME_SECONDS = 3600
 
 
 def security_settings(properties: Properties) -> dict[str, Any]:
@@ -46,7 +62,7 @@ def security_settings(properties: Properties) -> dict[str, Any]:
 def _sasl_settings(properties: Properties) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()  # Kafka's default
     if mechanism == _OAUTH:
-        provider = oauth.create_token_provider(properties, _ssl_context)
+        provider = _create_token_provider(properties)
         return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": provider}
     if mechanism not in _PASSWORD_MECHANISMS:
         raise SecurityError(
@@ -115,3 +131,130 @@ def _load_client_certificate(context: ssl.SSLContext, entry: keystores.PrivateKe
 
 def _reason(error: Exception) -> str:
     return getattr(error, "reason", None) or str(error)
+
+
+# --- Tokens for SASL OAUTHBEARER, from the sources of Kafka's own callback handlers: an endpoint, a file, or unsecured
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python is untyped
+    """Returns a token that has not expired, and requests a new one when four fifths of its lifetime are over."""
+
+    def __init__(self, request_token: Callable[[], str], extensions: Mapping[str, str]) -> None:
+        """Prepare; the first `token()` calls `request_token`."""
+        super().__init__()
+        self._request_token = request_token
+        self._extensions = dict(extensions)
+        self._token = ""
+        self._refresh_at = 0.0
+        self._lock = threading.Lock()
+
+    def token(self) -> str:
+        """Return a token. Raises SecurityError if none can be obtained."""
+        with self._lock:
+            if time.time() >= self._refresh_at:
+                self._token = self._request_token()
+                self._refresh_at = time.time() + _REFRESH_WINDOW_FACTOR * _remaining_lifetime(self._token)
+            return self._token
+
+    def extensions(self) -> dict[str, str]:
+        """Return the SASL extensions (KIP-342)."""
+        return self._extensions
+
+
+def _create_token_provider(properties: Properties) -> TokenProvider:
+    """Return a provider of tokens from the source in the properties.
+
+    Raises SecurityError for a callback handler that is not Kafka's own, because it is Java code.
+    """
+    options = jaas_options(properties.get("sasl.jaas.config"), _OAUTH_MODULE)
+    handler = properties.get(_HANDLER, "").rpartition(".")[2]
+    if not handler or handler == "OAuthBearerUnsecuredLoginCallbackHandler":
+        return TokenProvider(
+            lambda: _create_unsecured_token(options), _with_prefix(options, "unsecuredLoginExtension_")
+        )
+    if handler != "OAuthBearerLoginCallbackHandler":
+        raise SecurityError(f"{_HANDLER} {handler} is Java code, which only Kafka's Java client can run")
+    url = properties.get(_ENDPOINT, "")
+    scheme = urlsplit(url).scheme
+    if scheme not in {"http", "https", "file"}:
+        raise SecurityError(f"{_ENDPOINT} {url or 'is missing'}: must be an http, https or file URL")
+    extensions = _with_prefix(options, "extension_")
+    if scheme == "file":
+        return TokenProvider(lambda: _read_token(url), extensions)
+    missing = [name for name in ("clientId", "clientSecret") if not options.get(name)]
+    if missing:
+        raise SecurityError(f"sasl.jaas.config has no {' and no '.join(missing)}")
+    escape = properties.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true"
+    # Kafka takes the endpoint's ssl.* from the JAAS options.
+    context = _ssl_context(options) if scheme == "https" else None
+    return TokenProvider(lambda: _request_token(url, options, context, escape=escape), extensions)
+
+
+def _request_token(url: str, options: Mapping[str, str], context: ssl.SSLContext | None, *, escape: bool) -> str:
+    """Request a token by the client credentials grant of RFC 6749, 4.4."""
+    client_id, secret = options["clientId"], options["clientSecret"]
+    if escape:
+        client_id, secret = quote(client_id, safe=""), quote(secret, safe="")
+    fields = {"grant_type": "client_credentials", **({"scope": options["scope"]} if options.get("scope") else {})}
+    headers = urllib3.make_headers(basic_auth=f"{client_id}:{secret}") | {"Accept": "application/json"}
+    try:
+        with urllib3.PoolManager(ssl_context=context, timeout=_TIMEOUT_SECONDS, retries=False) as pool:
+            response = pool.request("POST", url, fields=fields, headers=headers, encode_multipart=False)
+            body = response.json() if response.status == 200 else None  # noqa: PLR2004 - OK
+    except (urllib3.exceptions.HTTPError, ValueError, UnicodeError) as error:
+        raise SecurityError(f"{_ENDPOINT} {url} returned no token: {_describe(error)}") from None
+    if body is None:
+        raise SecurityError(
+            f"{_ENDPOINT} {url} returned no token: HTTP status {response.status}; are clientId, clientSecret and scope "
+            "of sasl.jaas.config right?"
+        )
+    token = body.get("access_token") if isinstance(body, dict) else None
+    if not isinstance(token, str) or not token:
+        raise SecurityError(f"{_ENDPOINT} {url} returned no token: the response has no access_token")
+    return token
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return "nothing listens there"
+    if isinstance(error, urllib3.exceptions.TimeoutError):
+        return "it did not answer in time"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _read_token(url: str) -> str:
+    path = Path(unquote(urlsplit(url).path))
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise SecurityError(f"{_ENDPOINT} {url}: {reason_of(error)}") from None
+
+
+def _create_unsecured_token(options: Mapping[str, str]) -> str:
+    """Return an unsigned token, as Kafka creates one if no callback handler is set: for tests."""
+    claims: dict[str, Any] = {
+        **_with_prefix(options, "unsecuredLoginStringClaim_"),
+        **{name: float(value) for name, value in _with_prefix(options, "unsecuredLoginNumberClaim_").items()},
+    }
+    now = time.time()
+    lifetime = int(options.get("unsecuredLoginLifetimeSeconds", _UNSECURED_LIFETIME_SECONDS))
+    claims = {"iat": now, "exp": now + lifetime, **claims}
+    return f"{_encode({'alg': 'none'})}.{_encode(claims)}."
+
+
+def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+
+
+def _encode(part: Mapping[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+
+
+def _remaining_lifetime(token: str) -> float:
+    """Return the seconds until a JWT expires, by its claim `exp`."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return max(float(claims["exp"]) - time.time(), 0.0)
+    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+        return _DEFAULT_LIFETIME_SECONDS

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from kafka.errors import KafkaError
 
 from streaming_app.kafka import diagnose
-from streaming_app.kafka.admin import Admin
-from streaming_app.kafka.security import SecurityError, security_settings
+from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.security import security_settings
 
 _CACHE_SECONDS = 10.0
 _CONNECT_MS = 5_000  # the stream waits meanwhile

@@ -22,7 +22,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.jvm.java import find_java, last_line
-from streaming_app.kafka.admin import Admin
+from streaming_app.kafka.connection import Admin
 from streaming_app.sandbox.process import HOST, ManagedProcess, Process, reserve_port
 
 START_SECONDS = 60.0

@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.errors import GroupError
-from streaming_app.kafka.messages import Fields
+from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
 
 _HOUR_MS = 3_600_000  # the maximum session timeout of our brokers

@@ -17,8 +17,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from streaming_app.groups.group import ROLES
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.errors import UNKNOWN_SERVER_ERROR, GroupError
-from streaming_app.kafka.messages import Fields
+from streaming_app.kafka.protocol import UNKNOWN_SERVER_ERROR, Fields, GroupError
 
 TasksByRole = dict[str, dict[str, list[int]]]
 """By role (`active`, `standby`, `warmup`), then by subtopology id: sorted partitions."""

@@ -32,7 +32,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.errors import OtherTopicError
-from streaming_app.kafka.topic_identity import check_topic_id
+from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.stream import absence
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.definitions import Table, history_tables

@@ -17,7 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from streaming_app.kafka.security import read_properties, security_settings
+from streaming_app.kafka.properties import read_properties
+from streaming_app.kafka.security import security_settings
 from streaming_app.web.access import Brokers, PageAccess
 from streaming_app.web.source import utc_now
 from streaming_app.web.topology_map import Graph, Node
@@ -236,7 +237,7 @@ class Descriptions:
 def broker_descriptions(settings: PageAccess) -> Descriptions:
     """Return the descriptions of the brokers in the settings. They are connected to at each request, not before."""
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - a page without brokers does not load it
-    from streaming_app.verify.request_errors import REQUEST_ERRORS, error_message  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message  # noqa: PLC0415
 
     server = settings.bootstrap_server or ""
     logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions

@@ -15,7 +15,7 @@ from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.log_ends import EARLIEST, LATEST, LogEndsClient, TopicLeaders
+from streaming_app.kafka.lag_offsets import EARLIEST, LATEST, LogEndsClient, TopicLeaders
 from streaming_app.lag.group_lag import group_lags
 from streaming_app.lag.model import Commit, GroupTasks, LagRow, LogEnds, Owner, TopicPartition
 from streaming_app.lag.tracker import LagTracker

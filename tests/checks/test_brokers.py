@@ -12,7 +12,7 @@ from streaming_app.checks import brokers
 from streaming_app.checks.brokers import check_brokers
 from streaming_app.checks.result import FAILED
 from streaming_app.cli.main import main
-from streaming_app.kafka.admin import Admin
+from streaming_app.kafka.connection import Admin
 from streaming_app.sandbox.broker import LocalBroker
 from tests.job.job_runner import streams_groups
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from deltalake import DeltaTable
 from kafka.errors import KafkaError
 
-from streaming_app.kafka.errors import GroupError
+from streaming_app.kafka.protocol import GroupError
 from streaming_app.tables.definitions import tables
 from tests.faults.harness import CHECKPOINTS, FaultHarness, UnexpectedError
 from tests.faults.recreated_topic import RecreatedTopic

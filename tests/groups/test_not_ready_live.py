@@ -9,7 +9,7 @@ import pytest
 
 from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.messages import Fields
+from streaming_app.kafka.protocol import Fields
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
 from tests.history.log import FoldedLog, LogReader

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.messages import Fields
+from streaming_app.kafka.protocol import Fields
 from streaming_app.verify.compare import Difference, Row, differences, fields_of_description
 from tests.history.chain import gaps
 from tests.history.log import FoldedLog, LogReader, RawRecord

@@ -17,8 +17,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.errors import GroupError
-from streaming_app.kafka.messages import Fields
+from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.member import SimulatedMember, TasksByRole, internal_topic, new_id, subtopology, topology
 
 _POLLS = 20  # at most, until a classic consumer has its assignment

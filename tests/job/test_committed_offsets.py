@@ -18,7 +18,7 @@ from kafka.consumer.subscription_state import OffsetAndMetadata
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.errors import GroupError
+from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location

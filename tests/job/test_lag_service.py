@@ -14,7 +14,7 @@ from kafka.errors import KafkaConnectionError
 from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
-from streaming_app.kafka.admin import Admin
+from streaming_app.kafka.connection import Admin
 from streaming_app.lag.model import Commit, LagRow, LogEnds
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health

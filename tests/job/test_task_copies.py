@@ -14,8 +14,8 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
 from streaming_app.job.service import Service
 from streaming_app.job.task_copies import TaskCopies
-from streaming_app.kafka.errors import GroupError
-from streaming_app.kafka.group_descriptions import Descriptions
+from streaming_app.kafka.client import Descriptions
+from streaming_app.kafka.protocol import GroupError
 from tests.alerts.healthy_group import healthy_group
 from tests.waiting import wait_until
 

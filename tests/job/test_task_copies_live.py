@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streaming_app.groups.task_copies import CopiesSum, check_stops, copies_of_description, sum_copies
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.group_descriptions import acceptable_lags, describe_each
+from streaming_app.kafka.client import StreamsGroupClient, acceptable_lags, describe_each
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
 
 

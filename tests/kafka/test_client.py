@@ -8,8 +8,7 @@ import pytest
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.errors import GroupError, raise_for_code
-from streaming_app.kafka.messages import build
+from streaming_app.kafka.protocol import GroupError, build, raise_for_code
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.sandbox.process import reserve_port

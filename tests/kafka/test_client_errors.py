@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
-from streaming_app.kafka.client_errors import to_job_error
+from streaming_app.kafka.error_lines import to_job_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,14 @@ import pytest
 from kafka import KafkaProducer
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.committed_offsets import CommittedOffset, fetch_committed_offsets
-from streaming_app.kafka.log_ends import EARLIEST, NO_LEADER, LogEndsClient, TopicLeaders
+from streaming_app.kafka.lag_offsets import (
+    EARLIEST,
+    NO_LEADER,
+    CommittedOffset,
+    LogEndsClient,
+    TopicLeaders,
+    fetch_committed_offsets,
+)
 from streaming_app.sandbox.container import Broker
 from tests.waiting import wait_until
 

@@ -8,8 +8,8 @@ import pytest
 from offsets_decoder.data import schemas
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars
 from streaming_app.jvm.jars import KAFKA_VERSION
-from streaming_app.kafka import messages
-from streaming_app.kafka.messages import build
+from streaming_app.kafka import protocol
+from streaming_app.kafka.protocol import build
 
 NAMES = sorted(file.name.removesuffix(".json") for file in schemas("messages").iterdir() if file.name.endswith(".json"))
 SIGNIFICANT_KEYS = ("name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default")
@@ -41,7 +41,7 @@ def normalize(text: str) -> dict[str, Any]:
 
 
 def test_six_messages_are_defined() -> None:
-    assert sorted(name for name in vars(messages) if name.startswith("Streams")) == NAMES
+    assert sorted(name for name in vars(protocol) if name.startswith("Streams")) == NAMES
     assert len(NAMES) == 6
 
 
@@ -84,7 +84,7 @@ def test_nested_dicts_are_encoded_and_decoded_without_loss() -> None:
         "user_endpoint": {"host": "h", "port": 65535},
         "active_tasks": [{"subtopology_id": "0", "partitions": [1, 2]}],
     }
-    request = messages.StreamsGroupHeartbeatRequest
+    request = protocol.StreamsGroupHeartbeatRequest
     decoded = request.decode(build(request, sent).encode(version=1), version=1).to_dict()
     assert {name: decoded[name] for name in sent} == sent
     assert decoded["standby_tasks"] is None
@@ -93,4 +93,4 @@ def test_nested_dicts_are_encoded_and_decoded_without_loss() -> None:
 
 def test_an_unknown_field_raises_a_key_error() -> None:
     with pytest.raises(KeyError, match="no_such_field"):
-        build(messages.StreamsGroupDescribeRequest, {"no_such_field": 1})
+        build(protocol.StreamsGroupDescribeRequest, {"no_such_field": 1})

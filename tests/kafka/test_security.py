@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.kafka.oauth import TokenProvider
-from streaming_app.kafka.security import SecurityError, read_properties, security_settings
+from streaming_app.kafka.properties import SecurityError, read_properties
+from streaming_app.kafka.security import TokenProvider, security_settings
 from tests.security.certificates import (
     KEY_PASSWORD,
     STORE_PASSWORD,

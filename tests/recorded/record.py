@@ -21,8 +21,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.errors import GroupError
-from streaming_app.kafka.messages import Fields
+from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
 from tests.history.log import LogReader, RawRecord

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.errors import GroupError
+from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, new_id, settle, subtopology, topology
 
 pytestmark = pytest.mark.broker

@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 from kafka.admin import ACLOperation, ResourcePattern, ResourceType
 
 from streaming_app.job.lag_pass import describe_errors
-from streaming_app.kafka.admin import Admin
+from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.security import security_settings
 from tests.conftest import RawRecord
 from tests.job.lag_cluster import LagCluster

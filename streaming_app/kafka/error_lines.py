@@ -1,4 +1,4 @@
-"""Exceptions of Kafka's Java client as errors of the job: one line that says what to do."""
+"""Errors of requests to brokers as one line that says what to do: of Kafka's Java client, and of kafka-python."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kafka.errors import KafkaError
+
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
 from streaming_app.kafka import GROUP_PREFIX, diagnose
 from streaming_app.kafka.diagnose import MESSAGES
+from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 
 
 def missing_acl_message(operation: str, resource_type: str, name: str, options: str = "") -> str:
@@ -113,3 +116,25 @@ def _setting_message(causes: list[tuple[str, str]]) -> str:
     setting = messages[0].rpartition("Exception: ")[2]
     reason = next((message for message in messages[1:] if message not in messages[0]), "")
     return f"{setting}: {reason}" if reason and reason not in setting else setting
+
+
+# --- kafka-python -----------------------------------------------------------------------------------------------------
+
+REQUEST_ERRORS = (GroupError, KafkaError, OSError, ValueError)
+"""What kafka-python and `StreamsGroupClient` raise."""
+
+
+def error_message(error: Exception, bootstrap_server: str, properties: Mapping[str, str]) -> str:
+    """Return the line about one of `REQUEST_ERRORS`, with its cause where that can be determined."""
+    if isinstance(error, GroupError):
+        if error.code == TOPIC_AUTHORIZATION_FAILED:
+            return missing_acl_message("DESCRIBE", "Topic", error.message)
+        return f"{bootstrap_server} returned an error: {error}"
+    name, text = type(error).__name__, " ".join(str(error).split())
+    if name == "GroupAuthorizationFailedError" and (group := re.search(r"GROUP/(.+?):?$", text)):
+        return missing_acl_message("DESCRIBE", "Group", group[1])
+    if "Authorization" in name:
+        return f"{bootstrap_server} denied access: {text}; verify needs Describe on the groups and on the offsets topic"
+    if "Timeout" in name or "Connection" in name or "NoBrokers" in name or "Authentication" in name:
+        return diagnose.describe_failure(bootstrap_server, properties)
+    return f"{bootstrap_server}: {name}: {text}"

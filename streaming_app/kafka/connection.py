@@ -8,8 +8,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.protocol.metadata.find_coordinator import CoordinatorType
 
-from streaming_app.kafka.errors import COORDINATOR_CODES, GroupError
-from streaming_app.kafka.messages import Fields
+from streaming_app.kafka.protocol import COORDINATOR_CODES, Fields, GroupError
 
 _FIND_COORDINATOR_BATCH_SIZE = 1000  # group ids in one FindCoordinator request
 

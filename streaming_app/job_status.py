@@ -1,12 +1,36 @@
-"""The status of the job that writes one cluster: reported by the stream, read by alerts, metrics and commands.
+"""The status of the job that writes one cluster, and what follows from it: whether it is live, ready, late, and why.
 
-Only data. No clock: the job sets the times.
+The stream reports it; alerts, metrics, probes and commands read it. Pure: the job sets the times, a caller passes its
+own.
+
+Liveness is for a supervisor that would restart the job, readiness for readers of the tables. A job that no broker
+answers, or whose topic does not exist yet, is live, because a restart would not help, but not ready. A batch may take
+any time, as long as Spark makes progress with it: it would only be repeated after a restart.
+
+How long the job has not been at the end of the topic decides where it reads on. Compaction keeps a tombstone for
+`delete.retention.ms` and then removes it: a reader that was at the end of the topic at some time, and reads on within
+that time, sees every tombstone. A reader that comes later may miss some. Members and groups that are gone would then
+stay in the rows for ever, so the job has to read the topic from the beginning. A reader that began at the beginning
+counts as one that was at the end at that time: what it does not see was compacted away before it read the records that
+this concerns. So the time of the last end of the topic must not move forward across a gap that is too long. It stays
+where it was until the job reads from the beginning, however often the job reaches the end of the topic or is restarted
+meanwhile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from streaming_app.text import count, utc
+
+_MAX_BEHIND = timedelta(minutes=1)  # since the job was last at the end of the topic
+_MAX_STANDSTILL = timedelta(minutes=15)  # without a batch that ends, or any progress of Spark with one
+_CLOCK_SLACK = timedelta(minutes=5)  # a time that is later than now by more than this is from a wrong clock
+# Between two ends of the topic in a running job: batches take seconds, whatever the topic's retention is.
+_SHORTEST = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +97,7 @@ class JobStatus:
     """The job has reached the end of the topic since it started. No alert about a group fires before that."""
     caught_up_at: datetime | None = None
     """When the job was last at the end of the topic; an earlier run counts, too. It stays as it is after the job was
-    away for too long, see `stream.absence`, until the job has read the topic from the beginning."""
+    away for too long, see `is_gap_too_long`, until the job has read the topic from the beginning."""
     read_from_beginning_at: datetime | None = None
     """When the job last began to read the topic from the beginning; an earlier run counts, too."""
     behind: int = 0
@@ -109,3 +133,89 @@ class JobStatus:
     """Since when no pass over the lag has succeeded; None after one that has, and before the first one."""
     lag_failure: str | None = None
     """Why, in one line."""
+
+
+class ProbeResult(NamedTuple):
+    """Success or failure of a probe, with the reason in one line."""
+
+    ok: bool
+    reason: str
+
+
+Probe = Callable[[JobStatus, datetime], ProbeResult]
+
+
+def check_liveness(job: JobStatus, now: datetime) -> ProbeResult:
+    """Return whether the stream makes progress, or only waits for brokers or the topic."""
+    if waiting := _waits_for(job):
+        return ProbeResult(ok=True, reason=f"waiting: {waiting}")
+    if failing := _fails(job):
+        return ProbeResult(ok=False, reason=failing)
+    last_progress = max(at for at in (job.last_success_at, job.progress_at, job.started_at) if at)
+    if now - last_progress > _MAX_STANDSTILL:
+        return ProbeResult(ok=False, reason=f"the stream has made no progress since {utc(last_progress)}")
+    return ProbeResult(ok=True, reason="the stream is running")
+
+
+def check_readiness(job: JobStatus, now: datetime) -> ProbeResult:
+    """Return whether the tables are at most about a minute behind the brokers."""
+    if waiting := _waits_for(job):
+        return ProbeResult(ok=False, reason=waiting)
+    liveness = check_liveness(job, now)
+    if not liveness.ok:
+        return liveness
+    behind = _is_behind(job)
+    if not job.caught_up:
+        return ProbeResult(ok=False, reason=f"not caught up with the topic yet: {behind}")
+    if job.behind_since and now - job.behind_since > _MAX_BEHIND:
+        return ProbeResult(ok=False, reason=f"{behind} since {utc(job.behind_since)}")
+    return ProbeResult(ok=True, reason="caught up")
+
+
+def why_late(job: JobStatus) -> str:
+    """Return why the job is not at the end of the topic, in a few words."""
+    return _waits_for(job) or _fails(job) or _is_behind(job)
+
+
+def _waits_for(job: JobStatus) -> str | None:
+    """Return what the job waits for, and since when; None if it does not wait."""
+    if job.brokers_away_since:
+        return f"no broker has answered since {utc(job.brokers_away_since)}"
+    if job.topic_missing_since:
+        return f"there has been no such topic since {utc(job.topic_missing_since)}"
+    return None
+
+
+def _fails(job: JobStatus) -> str | None:
+    return f"the stream fails since {utc(job.failing_since)}: {job.failure}" if job.failing_since else None
+
+
+def _is_behind(job: JobStatus) -> str:
+    return f"{count(job.behind, 'offset')} behind"
+
+
+def complete_at(status: JobStatus) -> datetime | None:
+    """Return when the rows lacked nothing that compaction may have removed since; None if that is not known."""
+    return max((at for at in (status.caught_up_at, status.read_from_beginning_at) if at), default=None)
+
+
+def time_away(status: JobStatus, now: datetime) -> timedelta | None:
+    """Return for how long the job has not been at the end of the topic; None if that is not known."""
+    at = complete_at(status)
+    return None if at is None or at > now + _CLOCK_SLACK else max(now - at, timedelta())
+
+
+def is_too_long(away: timedelta | None, retention: timedelta) -> bool:
+    """Return whether tombstones may have been missed; `retention` is the topic's `delete.retention.ms`."""
+    return away is None or away > retention
+
+
+def is_gap_too_long(status: JobStatus, at: datetime, retention: timedelta) -> bool:
+    """Return the same for a running job that has read up to the end of the topic by `at`.
+
+    The end of reading from the beginning is no gap, even if it took too long: reading again would take as long.
+    """
+    began, caught_up_at = status.read_from_beginning_at, status.caught_up_at
+    if caught_up_at is None or (began is not None and began > caught_up_at):
+        return False
+    return at - caught_up_at > max(retention, _SHORTEST)

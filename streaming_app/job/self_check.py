@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.stream.batch_outcome import GroupListener
     from streaming_app.stream.fold_stage import TopicLookup
+    from streaming_app.stream.groups_batch import GroupsBatchWriter
     from streaming_app.stream.health import Health
-    from streaming_app.stream.micro_batch import MicroBatchWriter
     from streaming_app.tables.delta_writer import DeltaWriter
 
 _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
@@ -210,7 +210,7 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
     properties: Mapping[str, str],
     topic: OffsetsTopic,
     writer: DeltaWriter,
-    write_batch: MicroBatchWriter,
+    write_batch: GroupsBatchWriter,
     topics: TopicLookup,
     listener: GroupListener,
     health: Health,

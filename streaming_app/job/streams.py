@@ -24,16 +24,15 @@ from streaming_app.job.self_check import make_self_check
 from streaming_app.job.stream_query import OFFSETS, StreamChangedError, StreamQuery, wait_for_listeners
 from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic, has_description_plugin
 from streaming_app.report import Report
-from streaming_app.stream.checkpoint import QueryTables, StartPosition, check_same_topic, prepare_start
 from streaming_app.stream.commits_batch import SHARED, CommitsBatchWriter
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
-from streaming_app.stream.table_versions import TableVersions
+from streaming_app.stream.start import QueryTables, StartPosition, check_same_topic, prepare_start
+from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
 from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
 from streaming_app.tables.definitions import table
-from streaming_app.tables.lost_tables import KnownTables, LostTableError
 from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 
@@ -247,7 +246,7 @@ class GroupsStream(TopicStream):
     def _start_query(
         self, records: DataFrame, topic: OffsetsTopic, position: StartPosition, trigger: float | None
     ) -> StreamingQuery:
-        write_batch = MicroBatchWriter(
+        write_batch = GroupsBatchWriter(
             self._writer,
             self._config.cluster,
             topic.name,
@@ -272,7 +271,7 @@ class GroupsStream(TopicStream):
             self._start_self_check(topic, write_batch)
         return query
 
-    def _start_self_check(self, topic: OffsetsTopic, write_batch: MicroBatchWriter) -> None:
+    def _start_self_check(self, topic: OffsetsTopic, write_batch: GroupsBatchWriter) -> None:
         self._services.start_self_check(
             lambda: make_self_check(
                 self._config,

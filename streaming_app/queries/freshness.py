@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from streaming_app.job_status import JobStatus
+from streaming_app.job_status import why_late
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
-from streaming_app.text import count, utc
+from streaming_app.text import utc
 
 
 def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetime, max_age: timedelta) -> str | None:
@@ -24,14 +24,4 @@ def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetim
         return None
     if heartbeat.stopped:
         return f"The job of cluster {cluster!r} is not running: {as_of}"
-    return f"The job of cluster {cluster!r} is late ({_reason(heartbeat.facts)}): {as_of}"
-
-
-def _reason(job: JobStatus) -> str:
-    if job.brokers_away_since:
-        return f"no broker has answered since {utc(job.brokers_away_since)}"
-    if job.topic_missing_since:
-        return f"there has been no such topic since {utc(job.topic_missing_since)}"
-    if job.failing_since:
-        return f"the stream fails since {utc(job.failing_since)}: {job.failure}"
-    return f"{count(job.behind, 'offset')} behind"
+    return f"The job of cluster {cluster!r} is late ({why_late(heartbeat.facts)}): {as_of}"

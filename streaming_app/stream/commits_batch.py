@@ -81,7 +81,7 @@ class CommitsBatchWriter:
         maintenance: Maintenance | None = None,
         check_topic: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare for batches of the topic of `options`; `check_topic` is as in `MicroBatchWriter`."""
+        """Prepare for batches of the topic of `options`; `check_topic` is as in `GroupsBatchWriter`."""
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
         self._schema = arrow_schema(ROWS_DDL)

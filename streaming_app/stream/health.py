@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 
+from streaming_app import job_status
 from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus, SelfCheckStatus
-from streaming_app.stream import absence
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Health:
 
     def time_away(self) -> timedelta | None:
         """Return for how long the job has not been at the end of the topic; None if that is not known."""
-        return absence.time_away(self.status, _now())
+        return job_status.time_away(self.status, _now())
 
     def restore(self, earlier: JobStatus | OffsetsStatus) -> None:
         """Take over what an earlier run knew."""
@@ -223,7 +223,7 @@ class Health:
         It read the records until `read_by`, and tombstones may have been removed until then. Needs the lock.
         """
         retention = self._tombstone_retention
-        if retention is not None and absence.is_gap_too_long(self._status, read_by, retention):
+        if retention is not None and job_status.is_gap_too_long(self._status, read_by, retention):
             self._was_away_too_long = True
             return self._status.caught_up_at
         return at

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from streaming_app.job_status import Probe, check_liveness, check_readiness
 from streaming_app.stream.health import Health
-from streaming_app.web.probes import Probe, check_liveness, check_readiness
 from streaming_app.web.server import HttpServer, ResponseThreads
 
 if TYPE_CHECKING:

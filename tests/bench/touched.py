@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import count, islice
 
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from tests.bench.bench_harness import FIRST_EPOCH, PARTITIONS, Harness, group_records
 from tests.stream.frames import Row, batch, write_offset_log
@@ -49,7 +49,7 @@ def run(harness: Harness) -> None:
         print(f"with {MANY // FEW} times the groups it costs {ratio:.2f} times as much", flush=True)
 
 
-def _fill(harness: Harness, stored: int) -> MicroBatchWriter:
+def _fill(harness: Harness, stored: int) -> GroupsBatchWriter:
     name = f"touched-{stored}"
     harness.client.create_topic(name, PARTITIONS)
     harness.write_groups(name, stored)
@@ -59,7 +59,7 @@ def _fill(harness: Harness, stored: int) -> MicroBatchWriter:
     ends = [_FIRST_OFFSET + number * _OFFSETS for number in range(len(TOUCHED) * (WARM_UP + ROUNDS) + 1)]
     write_offset_log(harness.directory / name / "_checkpoints" / "default", ends, _FIRST_BATCH - 1)
     warehouse = DeltaWriter(harness.spark, str(harness.directory / name), "default")
-    return MicroBatchWriter(warehouse, "default", name, lambda *_: None)
+    return GroupsBatchWriter(warehouse, "default", name, lambda *_: None)
 
 
 def _rebalances(groups: list[int], number: int) -> Iterator[Row]:

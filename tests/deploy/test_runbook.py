@@ -18,7 +18,7 @@ from streaming_app.alerts.evaluate import RULES
 from streaming_app.alerts.rule import GROUP_ID
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, STATE_RULES, description_status
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.stream.frames import batch, expect_few_records
@@ -138,7 +138,7 @@ def reader(
     at = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
     rows = [(offset, at, key, value) for offset, (key, value) in enumerate(records)]
     expect_few_records(path)
-    MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
+    GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
     return WarehouseReader(path)
 
 

@@ -17,7 +17,7 @@ def test_a_failure_of_java_within_a_batch_is_told_by_its_cause() -> None:
     failure = (
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python "
         """Proxy. Return Message: Traceback (most recent call last):
-  File "micro_batch.py", line 10, in __call__
+  File "groups_batch.py", line 10, in __call__
 py4j.protocol.Py4JJavaError: An error occurred while calling o6698.execute.
 : org.apache.spark.SparkException: Job aborted due to stage failure
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2898)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offsets_decoder import decode, encode
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from tests.stream.frames import batch
@@ -52,7 +52,7 @@ def heartbeat(member: int, epoch: int) -> Pair:
 
 def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSession, empty_warehouse: Path) -> None:
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
-    write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    write = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     first = list(rebalance(MEMBERS, 2))
     write(batch(spark, [(n, START, key, value) for n, (key, value) in enumerate(first)]), 0)
     metadata = {"epoch": 3, "validated_topology_epoch": 0, "last_assignment_configs": []}
@@ -85,7 +85,7 @@ def test_five_hundred_subtopologies_are_all_there(spark: SparkSession, empty_war
 
     pair = encode(23, GROUP, {"epoch": 0, "subtopologies": [part(number) for number in range(SUBTOPOLOGIES)]})
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
-    write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    write = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     write(batch(spark, [(0, START, *pair)]), 0)
     later = encode(17, GROUP, {"epoch": 2, "last_assignment_configs": []})
     write(batch(spark, [(1, START + timedelta(seconds=1), *later)]), 1)  # its row is read, and written again

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.stream import micro_batch, slices
+from streaming_app.stream import groups_batch, slices
 from streaming_app.stream.batch_outcome import GroupsOutcome
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader
@@ -47,7 +47,7 @@ ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair
 def write_all(spark: SparkSession, path: Path, outcomes: list[GroupsOutcome] | None = None) -> None:
     """Write everything as batch 3, as a job does that has just started."""
     done = [] if outcomes is None else outcomes
-    write = MicroBatchWriter(DeltaWriter(spark, str(path), "default"), "default", "topic", lambda _, o: done.append(o))
+    write = GroupsBatchWriter(DeltaWriter(spark, str(path), "default"), "default", "topic", lambda _, o: done.append(o))
     write(batch(spark, ROWS), 3)
 
 
@@ -74,11 +74,11 @@ class KilledError(BaseException):
 def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tables(
     spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(micro_batch, "SLICE_BYTES", 200_000)
+    monkeypatch.setattr(groups_batch, "SLICE_BYTES", 200_000)
     monkeypatch.setattr(slices, "SLICE_BYTES", 200_000)
     written = []
-    write = MicroBatchWriter._write
-    monkeypatch.setattr(MicroBatchWriter, "_write", lambda *args: (written.append(args[-1].version), write(*args))[1])
+    write = GroupsBatchWriter._write
+    monkeypatch.setattr(GroupsBatchWriter, "_write", lambda *args: (written.append(args[-1].version), write(*args))[1])
     outcomes: list[GroupsOutcome] = []
     write_all(spark, empty_warehouse, outcomes)
     assert len(set(written)) > 4
@@ -98,7 +98,7 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
     failing: str,
     call: int,
 ) -> None:
-    monkeypatch.setattr(micro_batch, "SLICE_BYTES", 300_000)
+    monkeypatch.setattr(groups_batch, "SLICE_BYTES", 300_000)
     monkeypatch.setattr(slices, "SLICE_BYTES", 300_000)
     original, calls, kills = getattr(FewRowsWriter, failing), 0, 0
 

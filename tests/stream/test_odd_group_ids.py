@@ -15,7 +15,7 @@ from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
 from streaming_app.stream import source
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -54,7 +54,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, req
         session.conf.set(name, value)
     writer = DeltaWriter(session, str(path), CLUSTER)
     writer.prepare()
-    write = MicroBatchWriter(writer, CLUSTER, "topic", lambda *_: None, topics=lambda _: {})
+    write = GroupsBatchWriter(writer, CLUSTER, "topic", lambda *_: None, topics=lambda _: {})
     not_utf8 = [(b"\x00\x11" + len(one).to_bytes(2, "big") + one, b"\x00\x00") for one in NOT_UTF8]
     ids = list(ODD.values())
     batches = [

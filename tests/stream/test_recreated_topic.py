@@ -16,7 +16,7 @@ from streaming_app.kafka.offsets_topic import TopicIdentity, client_properties, 
 from streaming_app.sandbox.container import Broker
 from streaming_app.stream import source
 from streaming_app.stream.commits_batch import CommitsBatchWriter
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
 from streaming_app.tables.delta_writer import DeltaWriter
@@ -40,7 +40,7 @@ def refuse() -> None:
 
 
 def main_stream(writer: DeltaWriter) -> Callable[[DataFrame, int], None]:
-    return MicroBatchWriter(writer, "default", "topic", lambda *_: pytest.fail("done"), check_topic=refuse)
+    return GroupsBatchWriter(writer, "default", "topic", lambda *_: pytest.fail("done"), check_topic=refuse)
 
 
 def second_stream(writer: DeltaWriter) -> Callable[[DataFrame, int], None]:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsets_decoder import encode
 from streaming_app.errors import JobError
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.repair import GroupRepair, ReadRange, RepairResult, may_replace
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
@@ -103,7 +103,7 @@ class RepairHarness:
         self.before_read: Callable[[], None] = lambda: None
         expect_few_records(path)
         tables = DeltaWriter(spark, str(path), "default")
-        self.write = MicroBatchWriter(tables, "default", "topic", lambda *_: None, topics=topics)
+        self.write = GroupsBatchWriter(tables, "default", "topic", lambda *_: None, topics=topics)
         self.repair = GroupRepair(
             spark,
             tables,

@@ -15,12 +15,13 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 from offsets_decoder import encode
+from streaming_app import job_status
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
 from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.stream import absence
+from streaming_app.stream import start
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.reader import WarehouseReader
 from tests.waiting import wait_until
@@ -218,8 +219,8 @@ def test_a_job_that_was_suspended_for_too_long_reads_from_the_beginning(
 
     with job(topic) as lines:
         # As after SIGSTOP for a day; the thread of the test would be suspended, too.
-        monkeypatch.setattr(absence, "is_gap_too_long", is_gap_too_long)
-        monkeypatch.setattr(absence, "is_too_long", is_gap_too_long)
+        monkeypatch.setattr(job_status, "is_gap_too_long", is_gap_too_long)
+        monkeypatch.setattr(start, "is_too_long", is_gap_too_long)
         suspended.set()
         away = "The job was away from the end of the topic for too long: the stream starts again"
         assert wait_until(lambda: away in lines, 60), lines

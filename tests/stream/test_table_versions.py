@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -16,7 +15,6 @@ from streaming_app.stream.slices import WHOLE
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.delta_writer import DeltaWriter
-from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.location import Location
 
 QUERY = "0a1b"
@@ -37,9 +35,7 @@ def versions(tmp_path: Path) -> TableVersions:
             (checkpoint / directory / str(number)).touch()
             (checkpoint / directory / f".{number}.crc").touch()
     (checkpoint / "metadata").write_text(json.dumps({"id": QUERY}), "utf-8")
-    writer: Any = SimpleNamespace(cluster="default", files=_LocalFiles(), _location=Location.of(tmp_path))
-    writer.location = writer._location
-    writer.last_append = lambda *of: DeltaWriter.last_append(writer, *of)
+    writer = DeltaWriter(Mock(), tmp_path, "default")  # what is read of the tables needs no session
     for name in ("groups", *HISTORY):
         create(tmp_path, name)
     return TableVersions(writer, Location.of(checkpoint))

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from offsets_decoder import encode
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables import table_creation
 from streaming_app.tables.definitions import table
 from streaming_app.tables.delta_writer import DeltaWriter
@@ -36,7 +36,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
     done_at = empty_warehouse / "_jobs" / "done"
     maintenance = Maintenance(warehouse, done_at, 30, lines.append, lambda: seconds[0], tables=tables)
     expect_few_records(empty_warehouse)
-    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, maintenance=maintenance)
+    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None, maintenance=maintenance)
 
     offsets = itertools.count()
 
@@ -71,7 +71,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, empty_warehouse: Path) -> None:
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     expect_few_records(empty_warehouse)
-    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     group = {"group_id": "g"}
     now = datetime.now(timezone.utc)
 
@@ -141,7 +141,7 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     warehouse = DeltaWriter(spark, str(tmp_path), "default")
     warehouse.prepare()
     expect_few_records(tmp_path)
-    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
 
     def write(number: int) -> None:
         key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
@@ -193,7 +193,7 @@ def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
 ) -> None:
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     expect_few_records(empty_warehouse)
-    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     now = datetime.now(timezone.utc)
     rows: list[Row] = []
     for days_ago, topic in ((50, "a"), (40, "b"), (1, "c")):
@@ -227,7 +227,7 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
         on_failure=lambda: failures.append(None),
     )
     expect_few_records(empty_warehouse)
-    write_batch = MicroBatchWriter(writer, "default", "topic", lambda *_: None, maintenance=maintenance)
+    write_batch = GroupsBatchWriter(writer, "default", "topic", lambda *_: None, maintenance=maintenance)
     for number in range(3):
         key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
         write_batch(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable, QueryBuilder
 
 from offsets_decoder import encode
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from tests.stream.frames import batch, expect_few_records
 
@@ -23,7 +23,7 @@ QUERY = "SELECT state, group_epoch FROM {} WHERE group_id = 'g'"
 def test_an_earlier_version_of_groups_has_the_earlier_state(spark: SparkSession, empty_warehouse: Path) -> None:
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     expect_few_records(empty_warehouse)
-    write_batch = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     group = {"group_id": "g"}
     pairs = [encode(17, group, {"epoch": 2}), encode(17, group, {"epoch": 3}), encode(17, group, None)]
     versions, times = [], []

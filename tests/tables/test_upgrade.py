@@ -10,7 +10,7 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.errors import JobError, WarehouseError
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables import table_creation
 from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.delta_writer import DeltaWriter
@@ -41,7 +41,7 @@ def write_group(spark: SparkSession, path: Path, group: str, offset: int) -> Non
         encode(17, {"group_id": group}, {"epoch": 2}),
     ]
     rows = [(offset + n, AT, key, value) for n, (key, value) in enumerate(pairs)]
-    MicroBatchWriter(DeltaWriter(spark, str(path), "default"), "default", "topic", lambda *_: None)(
+    GroupsBatchWriter(DeltaWriter(spark, str(path), "default"), "default", "topic", lambda *_: None)(
         batch(spark, rows), offset
     )
 

@@ -17,12 +17,10 @@ from pydantic import ValidationError
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.errors import SetupError
-from streaming_app.job_status import JobStatus
 from streaming_app.metrics.collector import make_registry
 from streaming_app.stream.health import Health
 from streaming_app.web import monitoring
 from streaming_app.web.monitoring import monitoring_app, monitoring_server
-from streaming_app.web.probes import check_liveness, check_readiness
 from streaming_app.web.server import HttpServer, Limits
 from tests.metrics.metrics_harness import NOW, batch, group, sources
 from tests.waiting import wait_until
@@ -83,36 +81,6 @@ def test_health_and_ready_return_the_reason_as_json(start: Callable[..., HttpSer
     health.brokers(answer=False)  # a restart would not bring them back
     assert request(server, "/health")[0] == 200
     assert request(server, "/ready")[0] == 503
-
-
-RUNNING = {"started_at": ago(hours=1), "last_success_at": ago(seconds=1), "caught_up": True}
-
-
-@pytest.mark.parametrize(
-    ("fields", "is_live", "is_ready", "reason"),
-    [
-        ({}, True, True, "caught up"),
-        ({"caught_up": False, "behind": 1_500_000}, True, False, "not caught up with the topic yet: 1,500,000"),
-        ({"behind": 7, "behind_since": ago(seconds=59)}, True, True, "caught up"),
-        ({"behind": 1, "behind_since": ago(seconds=61)}, True, False, "1 offset behind since"),
-        ({"behind": 7, "behind_since": ago(seconds=61)}, True, False, "7 offsets behind since"),
-        ({"brokers_away_since": ago(hours=9)}, True, False, "no broker has answered since"),
-        ({"failing_since": ago(seconds=1), "failure": "disk full"}, False, False, "disk full"),
-        ({"failing_since": ago(hours=9), "failure": "x", "brokers_away_since": ago(hours=8)}, True, False, "no broker"),
-        ({"last_success_at": ago(minutes=14)}, True, True, "caught up"),
-        ({"last_success_at": ago(minutes=16)}, False, False, "the stream has made no progress since"),
-        ({"last_success_at": None, "caught_up": False}, False, False, "the stream has made no progress since"),
-        ({"last_success_at": ago(hours=3), "progress_at": ago(minutes=14)}, True, True, "caught up"),
-        ({"last_success_at": ago(hours=3), "progress_at": ago(minutes=16)}, False, False, "no progress since"),
-        ({"topic_missing_since": ago(hours=9)}, True, False, "there has been no such topic since"),
-        ({"last_success_at": None, "caught_up": False, "started_at": ago(minutes=2)}, True, False, "not caught up"),
-    ],
-)
-def test_liveness_and_readiness_differ(fields: dict[str, Any], reason: str, *, is_live: bool, is_ready: bool) -> None:
-    job = JobStatus(**{**RUNNING, **fields})
-    assert check_liveness(job, NOW).ok == is_live
-    assert check_readiness(job, NOW).ok == is_ready
-    assert reason in check_readiness(job, NOW).reason
 
 
 def test_the_index_links_to_every_path(start: Callable[..., HttpServer]) -> None:

@@ -1,13 +1,13 @@
-"""How long the job was away from the end of the topic, and when that is too long."""
+"""Whether the job is live and ready; how long it was away from the end of the topic, and when that is too long."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
-from streaming_app.job_status import JobStatus
-from streaming_app.stream.absence import is_gap_too_long, is_too_long, time_away
+from streaming_app.job_status import JobStatus, check_liveness, check_readiness, is_gap_too_long, is_too_long, time_away
 from streaming_app.stream.health import Batch, Health
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -90,3 +90,37 @@ def test_tombstones_may_be_removed_while_a_batch_is_read() -> None:
     health.started_reading(from_beginning=False, tombstone_retention=timedelta(seconds=20))
     health.batch_done(ALL_READ, began_at=now - timedelta(seconds=15))
     assert health.was_away_too_long
+
+
+def ago(**time: float) -> datetime:
+    return NOW - timedelta(**time)
+
+
+RUNNING = {"started_at": ago(hours=1), "last_success_at": ago(seconds=1), "caught_up": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_live", "is_ready", "reason"),
+    [
+        ({}, True, True, "caught up"),
+        ({"caught_up": False, "behind": 1_500_000}, True, False, "not caught up with the topic yet: 1,500,000"),
+        ({"behind": 7, "behind_since": ago(seconds=59)}, True, True, "caught up"),
+        ({"behind": 1, "behind_since": ago(seconds=61)}, True, False, "1 offset behind since"),
+        ({"behind": 7, "behind_since": ago(seconds=61)}, True, False, "7 offsets behind since"),
+        ({"brokers_away_since": ago(hours=9)}, True, False, "no broker has answered since"),
+        ({"failing_since": ago(seconds=1), "failure": "disk full"}, False, False, "disk full"),
+        ({"failing_since": ago(hours=9), "failure": "x", "brokers_away_since": ago(hours=8)}, True, False, "no broker"),
+        ({"last_success_at": ago(minutes=14)}, True, True, "caught up"),
+        ({"last_success_at": ago(minutes=16)}, False, False, "the stream has made no progress since"),
+        ({"last_success_at": None, "caught_up": False}, False, False, "the stream has made no progress since"),
+        ({"last_success_at": ago(hours=3), "progress_at": ago(minutes=14)}, True, True, "caught up"),
+        ({"last_success_at": ago(hours=3), "progress_at": ago(minutes=16)}, False, False, "no progress since"),
+        ({"topic_missing_since": ago(hours=9)}, True, False, "there has been no such topic since"),
+        ({"last_success_at": None, "caught_up": False, "started_at": ago(minutes=2)}, True, False, "not caught up"),
+    ],
+)
+def test_liveness_and_readiness_differ(fields: dict[str, Any], reason: str, *, is_live: bool, is_ready: bool) -> None:
+    job = JobStatus(**{**RUNNING, **fields})
+    assert check_liveness(job, NOW).ok == is_live
+    assert check_readiness(job, NOW).ok == is_ready
+    assert reason in check_readiness(job, NOW).reason

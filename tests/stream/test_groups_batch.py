@@ -15,7 +15,7 @@ from offsets_decoder import encode
 from streaming_app.stream import source
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.fold_stage import TopicLookup
-from streaming_app.stream.micro_batch import MicroBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.definitions import table, tables, views
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
@@ -51,7 +51,7 @@ def write_history(spark: SparkSession, path: Path, cuts: list[int]) -> list[Grou
     """Write the history in batches that end at `cuts`."""
     warehouse = DeltaWriter(spark, str(path), "default")
     outcomes: list[GroupsOutcome] = []
-    write = MicroBatchWriter(warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome))
+    write = GroupsBatchWriter(warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome))
     rows = [
         (offset, START + timedelta(seconds=offset // 6), key, value) for offset, (key, value) in enumerate(history())
     ]
@@ -103,8 +103,8 @@ def test_batches_that_one_job_reads_give_the_same_tables(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuts = [3, 10, 36, 37]  # the fourth batch holds nothing but an offset commit
-    monkeypatch.setattr(MicroBatchWriter, "_write_many", lambda *_: pytest.fail("the batches are small"))
-    monkeypatch.setattr(MicroBatchWriter, "_write_parts", lambda *_: pytest.fail("the batches are small"))
+    monkeypatch.setattr(GroupsBatchWriter, "_write_many", lambda *_: pytest.fail("the batches are small"))
+    monkeypatch.setattr(GroupsBatchWriter, "_write_parts", lambda *_: pytest.fail("the batches are small"))
     write_offset_log(empty_warehouse / "_checkpoints" / "default", [*cuts, len(list(history()))])
     outcomes = write_history(spark, empty_warehouse, cuts)
     assert content(empty_warehouse) == content(few)
@@ -117,7 +117,7 @@ def test_a_record_that_is_too_large_to_be_read_at_once_is_written_as_well(
 ) -> None:
     monkeypatch.setattr(source, "FEW_BYTES", 2_000)
     write_offset_log(empty_warehouse / "_checkpoints" / "default", [5, 9])
-    write = MicroBatchWriter(DeltaWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
+    write = GroupsBatchWriter(DeltaWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
     small = encode(17, {"group_id": "g"}, {"epoch": 2})
     large = encode(23, {"group_id": "g"}, {"epoch": 0, "subtopologies": [{"source_topics": ["t" * 700]}]})
     write(batch(spark, [(5, START, *small), (6, START, *large)]), 1)
@@ -133,7 +133,7 @@ def test_a_batch_of_other_groups_only_changes_nothing(
     before = content(few)
     classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
     gone = encode(17, {"group_id": "never seen"}, None)
-    write = MicroBatchWriter(DeltaWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)
+    write = GroupsBatchWriter(DeltaWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)
     rows = [(500 + n, START, key, value) for n, (key, value) in enumerate([classic, gone])]
     write(batch(spark, rows[:1]), 500)
     write(batch(spark, rows), 501)
@@ -163,7 +163,7 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
     assert [row[0] for row in joined.collect()] == [0, 1, 2]
     key, value = encode(17, {"group_id": "four"}, {"epoch": 2})
     added = batch(spark, [(1000, START, key, value)])
-    MicroBatchWriter(DeltaWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)(added, 1000)
+    GroupsBatchWriter(DeltaWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)(added, 1000)
     assert spark.sql("SELECT group_epoch FROM groups WHERE group_id = 'four'").collect()[0][0] == 2
 
 
@@ -173,7 +173,7 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
 ) -> None:
     monkeypatch.setattr(source, "FEW_RECORDS", few_records)
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
-    write = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
+    write = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
     rows = [
         (offset, START, key, value)
         for offset, (key, value) in enumerate(pair for pair in history() if pair[0] and pair[0][1] in {19, 23})
@@ -197,7 +197,7 @@ def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
 ) -> None:
     def write(topics: TopicLookup) -> None:
         warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
-        writer = MicroBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=topics)
+        writer = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=topics)
         group = {"group_id": "one"}
         topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]}
         pairs = [
@@ -224,7 +224,7 @@ def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
 ) -> None:
     monkeypatch.setattr(source, "FEW_RECORDS", 0)
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
-    write = MicroBatchWriter(
+    write = GroupsBatchWriter(
         warehouse, "default", "topic", lambda *_: None, topics=lambda names: pytest.fail(str(names))
     )
     rows = [
@@ -243,7 +243,7 @@ def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
 ) -> None:
     outcomes: list[GroupsOutcome] = []
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
-    write = MicroBatchWriter(
+    write = GroupsBatchWriter(
         warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome), dialect=dialect
     )
     tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from streaming_app.stream.table_versions import KnownTables, LostTableError
 from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.location import Location
-from streaming_app.tables.lost_tables import KnownTables, LostTableError
 from tests.warehouses import make_warehouse
 
 

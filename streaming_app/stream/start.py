@@ -32,8 +32,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.errors import OtherTopicError
+from streaming_app.job_status import is_too_long
 from streaming_app.kafka.offsets_topic import check_topic_id
-from streaming_app.stream import absence
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.location import Location
@@ -184,7 +184,7 @@ def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
     if mismatch:
         return f"{mismatch}; reading from the beginning; the history stays"
     retention = timedelta(milliseconds=topic.delete_retention_ms)
-    if not absence.is_too_long(away, retention):
+    if not is_too_long(away, retention):
         return None
     if away is None:
         why = "not known when the job was last at the end of the topic"

@@ -92,7 +92,7 @@ class _Batch(NamedTuple):
     version: int
 
 
-class MicroBatchWriter:
+class GroupsBatchWriter:
     """Called by Spark with every micro-batch; passes the counts of each to `on_done`."""
 
     def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
@@ -113,7 +113,7 @@ class MicroBatchWriter:
     ) -> None:
         """Prepare for batches of `topic`.
 
-        `history_offsets` is what the history tables hold already, by table and partition, see `checkpoint`; `topics`
+        `history_offsets` is what the history tables hold already, by table and partition, see `start`; `topics`
         finds the reasons of NotReady; `check_topic` is called once the records of a batch are read, and raises if they
         may be of another topic; the rest is as in `FoldOptions`.
         """

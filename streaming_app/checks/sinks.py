@@ -33,7 +33,7 @@ def _connect(settings: BaseSettings) -> Result:
     if failures:
         return failed(check, failures[0], "check its address, and the firewalls on the way")
     if not addresses:
-        return ok(check, "needs no connection; --send-test writes to it")
+        return ok(check, "there is no address to try; --send-test sends to it")
     return ok(
         check, f"{', '.join(f'{host}:{port}' for host, port in addresses)} can be reached; --send-test sends to it"
     )

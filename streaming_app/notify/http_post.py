@@ -35,7 +35,7 @@ from streaming_app.section import Duration
 
 _HTTP_PORT, _HTTPS_PORT = 80, 443
 _MAX_ERROR_BYTES = 1000  # how much of an error response is read for its reason
-_SUCCESS = range(200, 300)
+SUCCESS = range(200, 300)
 _RETRYABLE = (408, 425, 429, *range(500, 600))
 _HINTS = {
     **dict.fromkeys(range(300, 400), "redirects are not followed, check the URL"),
@@ -157,8 +157,8 @@ def post(
             try:
                 if deadline.expired:  # the response may be incomplete
                     raise TimedOutError
-                if response.status not in _SUCCESS:
-                    raise _status_error(origin, response, quotable)
+                if response.status not in SUCCESS:
+                    raise _response_error(origin, response, quotable)
             finally:
                 response.close()
         except (HTTPError, OSError) as error:
@@ -200,19 +200,23 @@ def _make_pool(target: Url, settings: HttpSettings, deadline: Deadline) -> HTTPC
     return _HttpPool(host, target.port, **common)  # type: ignore[arg-type]
 
 
-def _status_error(origin: str, response: BaseHTTPResponse, quotable: re.Pattern[str] | None) -> SinkError:
+def status_error(origin: str, status: int, why: str = "", after_seconds: float | None = None) -> SinkError:
+    """Return the error for a response with another status than 2xx: what to do, and whether to try again."""
+    hint = f": {_HINTS[status]}" if status in _HINTS else ""
+    line = f"{origin} responded with status {status}{why}{hint}"
+    return SinkError(line, retry=status in _RETRYABLE, after_seconds=after_seconds)
+
+
+def _response_error(origin: str, response: BaseHTTPResponse, quotable: re.Pattern[str] | None) -> SinkError:
     body = ""
     if quotable:
         with contextlib.suppress(HTTPError, OSError):
             body = " ".join(response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").split())
-    why = f" ({body})" if quotable and quotable.fullmatch(body) else ""
-    hint = f": {_HINTS[response.status]}" if response.status in _HINTS else ""
     try:
         after = Retry().get_retry_after(response)
     except InvalidHeader:
         after = None
-    line = f"{origin} responded with status {response.status}{why}{hint}"
-    return SinkError(line, retry=response.status in _RETRYABLE, after_seconds=after)
+    return status_error(origin, response.status, f" ({body})" if quotable and quotable.fullmatch(body) else "", after)
 
 
 def _connection_error(origin: str, error: Exception, deadline: Deadline) -> SinkError:

@@ -19,7 +19,8 @@ from streaming_app.text import escape, shorten, utc_iso
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 
 # Of everybody, wherever it is, and of one user or group, where a word could start.
-_MENTION = re.compile(r"@(?=all|channel|here|everyone)|(?<![A-Za-z0-9])@(?=\w)", re.IGNORECASE)
+_MENTION = re.compile(r"@(?=all|channel|here|everyone)|(?<![A-Za-z0-9])@(?=[\w!&])", re.IGNORECASE)
+_MARKUP = re.compile(r"(\](?=\()|<(?=[!@#&]|https?:))")  # [text](link), and what Slack and Discord have in brackets
 _NO_WIDTH = "\u200b"
 
 
@@ -92,6 +93,14 @@ def escape_chat(text: str) -> str:
     """
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _MENTION.sub("@" + _NO_WIDTH, escaped)
+
+
+def disarm(text: str) -> str:
+    """Return a text in which no chat finds a mention, or a link with another text, however it escapes the rest.
+
+    Services that show Markdown although they ask for plain text are among those that do not escape it.
+    """
+    return _MENTION.sub("@" + _NO_WIDTH, _MARKUP.sub(rf"\1{_NO_WIDTH}", text))
 
 
 def format_code(text: str) -> str:

@@ -8,13 +8,15 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from streaming_app.notify.alertmanager import AlertmanagerSettings
+from streaming_app.notify.apprise import AppriseSettings
 from streaming_app.notify.log import LogSettings
 from streaming_app.notify.mail import MailSettings
 from streaming_app.notify.slack import SlackSettings
 from streaming_app.notify.webhook import WebhookSettings
 
 SinkSettings = Annotated[
-    AlertmanagerSettings | LogSettings | MailSettings | SlackSettings | WebhookSettings, Field(discriminator="type")
+    AlertmanagerSettings | AppriseSettings | LogSettings | MailSettings | SlackSettings | WebhookSettings,
+    Field(discriminator="type"),
 ]
 """The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
 

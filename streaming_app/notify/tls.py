@@ -17,22 +17,37 @@ _HINTS = {  # OpenSSL's message for a rejected certificate, and how to fix it
 }
 
 
-class TlsSettings(BaseSettings):
-    """The settings for TLS. Certificates are PEM files; the receiver's is always verified."""
+class CaSettings(BaseSettings):
+    """The setting for a receiver with TLS, whose certificate is always verified. A PEM file."""
 
     ca_file: Path | None = None
     """Authorities to trust instead of the system's."""
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return a new context, so that files can be replaced without a restart. Raises SinkError for invalid files."""
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise SinkError(f"ca_file {self.ca_file}: {_reason(error)}", retry=False) from None
+
+    @model_validator(mode="after")
+    def _authorities_are_valid(self) -> Self:
+        if self.ca_file:
+            check_setting(self.ssl_context)
+        return self
+
+
+class TlsSettings(CaSettings):
+    """The same for a receiver that may require a certificate of the client."""
+
     cert_file: Path | None = None
     """The client's certificate, for receivers that require one."""
     key_file: Path | None = None
     """Its unencrypted key; it may be in `cert_file` instead."""
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return a new context, so that files can be replaced without a restart. Raises SinkError for invalid files."""
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-        except OSError as error:
-            raise SinkError(f"ca_file {self.ca_file}: {_reason(error)}", retry=False) from None
+        """Return a new context, with the client's certificate. Raises SinkError for invalid files."""
+        context = super().ssl_context()
         if self.cert_file:
             try:
                 # with a password, OpenSSL does not prompt for one at the terminal
@@ -46,7 +61,7 @@ class TlsSettings(BaseSettings):
     def _files_are_valid(self) -> Self:
         if self.key_file and not self.cert_file:
             raise ValueError("key_file requires cert_file")
-        if self.ca_file or self.cert_file:
+        if self.cert_file:
             check_setting(self.ssl_context)
         return self
 

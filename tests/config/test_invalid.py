@@ -35,8 +35,8 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         (
             "sinks: [{type: pigeon}, {name: a}]",
             [
-                "sinks[0].type: must be one of alertmanager, log, email, slack, webhook",
-                "sinks[1].type: must be given: one of alertmanager, log, email, slack, webhook",
+                "sinks[0].type: must be one of alertmanager, apprise, log, email, slack, webhook",
+                "sinks[1].type: must be given: one of alertmanager, apprise, log, email, slack, webhook",
             ],
         ),
         ("sinks: [{type: email, host: h, from: a@b}]", ["sinks[0].to: must be given"]),
@@ -106,7 +106,11 @@ def test_each_invalid_key_is_a_line_that_names_the_file_and_the_key(
         ("SINKS", "slack", "sinks: must be JSON"),
         ("ALERTS__IGNORE_GROUPS", "[", 'alerts.ignore_groups: must be JSON, such as ["a", "b"] or {"a": 1}'),
         ("ALERTS__IGNORE_GROUPS", '["("]', "alerts.ignore_groups[0]: is not a valid regular expression"),
-        ("SINKS", '[{"type": "pigeon"}]', "sinks[0].type: must be one of alertmanager, log, email, slack, webhook"),
+        (
+            "SINKS",
+            '[{"type": "pigeon"}]',
+            "sinks[0].type: must be one of alertmanager, apprise, log, email, slack, webhook",
+        ),
     ],
 )  # fmt: skip
 def test_the_line_about_a_variable_names_the_variable_and_the_key(

@@ -25,6 +25,10 @@ def test_an_example_is_a_valid_configuration_file(
     secret = tmp_path / "secret"
     secret.write_text(url, "utf-8")
     monkeypatch.setenv("SLACK_WEBHOOK", url)
+    monkeypatch.setenv("TEAMS_URL", "workflows://prod.westus.logic.azure.com:443/workflow/signature")
+    monkeypatch.setenv("TELEGRAM_URL", "tgram://123456789:abcdefg/12315544")
+    monkeypatch.setenv("PAGERDUTY_KEY", "key")
+    monkeypatch.setenv("OPSGENIE_KEY", "key")
     file = tmp_path / "streams-groups.yaml"
     file.write_text(example.replace("/run/secrets/slack-url", str(secret)), "utf-8")
     settings = load(file).settings

@@ -35,6 +35,13 @@ HOST = "127.0.0.1"
 OK = 200
 _DEBIAN_PACKAGE = "prometheus-alertmanager"
 _TEMPLATES = "/usr/share/prometheus/alertmanager"
+# Of the services that `HttpReceiver` is a proxy for.
+SERVICES = (
+    *("alert.victorops.com", "api.atlassian.com", "api.ilert.com", "api.incident.io", "api.opsgenie.com"),
+    *("api.pagertree.com", "api.squadcast.com", "api.telegram.org", "chat.example.com", "connect.signl4.com"),
+    *("discord.com", "events.pagerduty.com", "hooks.slack.com", "prod.westus.logic.azure.com"),
+    "signals.firehydrant.com",
+)
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
@@ -43,6 +50,8 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    host: str | None = None
+    """The host that the client means, if it takes the receiver for its proxy."""
 
     @property
     def json(self) -> Any:
@@ -61,9 +70,16 @@ class Response:
 
 
 class HttpReceiver:
-    """Keeps every request; sends `responses` in turn, then `default`."""
+    """Keeps every request; sends `responses` in turn, then `default`.
 
-    def __init__(self, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+    With `proxy_tls` it is a proxy that answers for every host itself: so a client whose addresses are fixed, such as
+    that of a public service, sends its real requests to it.
+    """
+
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, port: int = 0, proxy_tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._proxy_tls = proxy_tls
         self.requests: list[Request] = []
         self.responses: deque[Response] = deque()
         self.default = Response()
@@ -95,10 +111,21 @@ class HttpReceiver:
 
     def _handler(receiver) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - the handler has a self of its own
         class Handler(BaseHTTPRequestHandler):
+            host: str | None = None
+
+            def do_CONNECT(self) -> None:
+                self.host = self.path.partition(":")[0]
+                self.send_response(OK)
+                self.end_headers()
+                assert receiver._proxy_tls
+                self.connection = receiver._proxy_tls.wrap_socket(self.connection, server_side=True)
+                self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", 0)
+                self.close_connection = False
+
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 response = receiver.responses.popleft() if receiver.responses else receiver.default
-                receiver.requests.append(Request(self.path, dict(self.headers), body))
+                receiver.requests.append(Request(self.path, dict(self.headers), body, self.host))
                 if response.hold:
                     receiver._closing.wait()
                 if response.hold or response.drop:
@@ -113,6 +140,10 @@ class HttpReceiver:
             def handle(self) -> None:
                 with contextlib.suppress(OSError):  # a client that disconnected, or rejected the certificate
                     super().handle()
+
+            def finish(self) -> None:
+                super().finish()
+                self.connection.close()  # the server closes only what it accepted
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -175,7 +206,8 @@ class Certificates:
 
     def _issue(self, name: str, *, days: int) -> Path:
         extensions, key, request = self._directory / "extensions", f"{name}.key", f"{name}.csr"
-        extensions.write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
+        names = ",".join(["IP:127.0.0.1", *(f"DNS:{service}" for service in SERVICES)])
+        extensions.write_text(f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\n")
         arguments = (*_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         self._openssl("req", *arguments)
         issuer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", str(extensions))

@@ -1,0 +1,258 @@
+"""Any of apprise's services by its URL: chats, mail, push messages, and pagers, whose incidents have the alert's key.
+
+A program of its own sends each notification (`apprise_program`), so that a deadline ends it whatever a service waits
+for, and apprise's services load only there. What apprise says about a failure goes to its log, in words that may
+contain secrets: an error names the service, the status of its response, and what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import unquote, urlencode
+
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from typing_extensions import Self
+
+from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, WARNING, Alert
+from streaming_app.notify import apprise_program
+from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
+from streaming_app.notify.grouped import AlertGroup, format_group_message, format_group_title
+from streaming_app.notify.http_post import SUCCESS, status_error
+from streaming_app.notify.message import disarm, format_message, format_title, notification_id, one_line
+from streaming_app.notify.sink import Sink, SinkError, TextSettings, TextSink, check_setting
+from streaming_app.notify.tls import CaSettings
+from streaming_app.section import Duration
+from streaming_app.text import shorten
+
+_MAX_CHARACTERS = 3500  # of a message about several alerts, so that it ends with how many more there are
+_ESCAPED = 0.75  # how much of a service's limit that is, as escapes make it longer
+_MAX_WHY = 200  # characters of what apprise says
+_MIN_SECRET = 4  # characters: shorter parts of a URL are words
+_LEFT_SECONDS = 5  # after its deadline the program has ended itself, if the job no longer could
+
+# The services that open and resolve incidents, and the part of their URL that has an incident's key.
+_KEYS = {
+    **dict.fromkeys(("opsgenie", "jira"), "alias"),
+    **dict.fromkeys(("splunk", "victorops"), "entity_id"),
+    **dict.fromkeys(
+        (
+            "pagerduty",
+            "pagertree",
+            "squadcast",
+            "signl4",
+            "ilert",
+            "incidentio",
+            "firehydrant",
+            "goalert",
+            "goalerts",
+        ),
+        "dedup",
+    ),
+}
+# Of a notification, for its colour, and for what pagers do: `success` resolves.
+_KINDS = {CRITICAL: "failure", WARNING: "warning"}
+_OTHER, _RESOLVED = "info", "success"
+
+_STATUS = re.compile(r"error=(\d{3})")
+# What the exceptions in apprise's log say, what that means, and whether it may pass.
+_REASONS = (
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "its certificate is rejected: set ca_file to the certificate of its authority",
+        False,
+    ),
+    ("SSLError", "no TLS connection", True),
+    (r"NameResolutionError|Name or service not known|getaddrinfo|name resolution", "unknown host name", True),
+    ("Connection refused", "cannot be reached: Connection refused", True),
+    ("No route to host|Network is unreachable", "cannot be reached: no route", True),
+    (r"\((?:530|534|535), ", "rejects the login: check user and password in the URL", False),
+    ("[Tt]imed? ?out", "did not respond in time", True),
+    ("RemoteDisconnected|Connection reset|Connection aborted", "closed the connection without a response", True),
+)
+
+
+class AppriseSettings(TextSettings, CaSettings):
+    """`type: apprise`. The URL is the secret."""
+
+    secrets: ClassVar[tuple[str, ...]] = ("url",)
+
+    type: Literal["apprise"]
+    url: SecretStr | None = None
+    """One of https://appriseit.com/services/, such as `slack://A/B/C/#channel` or `pagerduty://KEY@TOKEN`."""
+    url_file: Path | None = None
+    timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
+    """The limit for one attempt, from the start of the program that sends to its end."""
+
+    _service: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def sink(self) -> Sink:
+        """Return a new sink: one of incidents for a pager, else one of messages."""
+        key = self._key
+        return IncidentSink(self, key) if key else MessageSink(self, self._service["limit"])
+
+    def read_url(self) -> str:
+        """Return the URL. Raises SinkError if it is missing."""
+        url = self.read_secret("url")
+        if url is None or "://" not in url:
+            why = "is missing" if url is None else "must be a URL of https://appriseit.com/services/"
+            raise SinkError(f"{'url_file' if self.url_file else 'url'} {why}", retry=False)
+        return url
+
+    @property
+    def _key(self) -> str | None:
+        return next((_KEYS[schema] for schema in self._service["schemas"] if schema in _KEYS), None)
+
+    @model_validator(mode="after")
+    def _url_is_valid(self) -> Self:
+        check_setting(self._find_service)
+        if self._key and self.summary:
+            raise ValueError("summary must not be set: this service has incidents, and no messages")
+        return self
+
+    def _find_service(self) -> None:
+        self._service = _ask(self, self.read_url(), {})
+
+
+class MessageSink(TextSink):
+    """Messages that people read."""
+
+    def __init__(self, settings: AppriseSettings, limit: int) -> None:
+        """`limit` is how many characters of a message the service takes."""
+        super().__init__(settings.name)
+        self._settings, self._most = settings, min(_MAX_CHARACTERS, int(limit * _ESCAPED))
+
+    def send(self, alert: Alert, event: str) -> None:
+        """Send a message about one alert. Raises SinkError."""
+        _send(self._settings, format_title(alert, event), _message(alert, event, self._settings), _kind(alert, event))
+
+    def send_group(self, group: AlertGroup) -> None:
+        """Send one message about several alerts. Raises SinkError."""
+        links = self._settings.runbook_link(group.first), self._settings.page_link
+        text = format_group_message(group, *links, max_characters=self._most)
+        _send(self._settings, format_group_title(group), text, _kind(group, group.event))
+
+    def send_summary(self, summary: DailySummary) -> None:
+        """Send the daily summary. Raises SinkError."""
+        _send(self._settings, format_summary_title(summary), format_summary_text(summary), _OTHER)
+
+
+class IncidentSink(Sink):
+    """Incidents: each alert is one, which is resolved by the key that it was opened with."""
+
+    def __init__(self, settings: AppriseSettings, key: str) -> None:
+        super().__init__(settings.name)
+        self._settings, self._key = settings, key
+
+    def send(self, alert: Alert, event: str) -> None:
+        """Open the incident of an alert, or resolve it. Raises SinkError."""
+        own = notification_id(alert, FIRING)
+        incident = {self._key: own, "action": "map"}  # resolved by a success, else opened
+        close = own if event == RESOLVED else None
+        text = _message(alert, event, self._settings)
+        _send(self._settings, format_title(alert, event), text, _kind(alert, event), incident, close)
+
+
+def _message(alert: Alert, event: str, settings: AppriseSettings) -> str:
+    return format_message(alert, event, settings.runbook_link(alert), settings.page_link(alert))
+
+
+def _kind(about: Alert | AlertGroup, event: str) -> str:
+    return _RESOLVED if event == RESOLVED else _KINDS.get(about.severity, _OTHER)
+
+
+def _send(  # noqa: PLR0913, PLR0917 - what a notification has
+    settings: AppriseSettings,
+    title: str,
+    text: str,
+    kind: str,
+    parameters: Mapping[str, str] | None = None,
+    close: str | None = None,
+) -> None:
+    """Send a notification, with further parameters of the URL. Raises SinkError unless the service accepts it."""
+    url = settings.read_url()
+    seconds = f"{settings.timeout:g}"  # apprise's own limits are 4 s, and each byte begins them again
+    added = urlencode({"cto": seconds, "rto": seconds, "retry": "0", **(parameters or {})})
+    notification = {"title": disarm(title), "text": disarm(text), "kind": kind, "close": close}
+    answer = _ask(settings, f"{url}{'&' if '?' in url else '?'}{added}", notification)
+    if not answer["sent"]:
+        raise _failure(answer, url)
+
+
+def _ask(settings: AppriseSettings, url: str, notification: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the program's answer. Raises SinkError if it gives none in time, or does not take the URL."""
+    seconds = int(settings.timeout) + _LEFT_SECONDS
+    request = {"path": [place for place in sys.path if place], "seconds": seconds, "url": url, **notification}
+    command = [sys.executable, "-I", str(Path(apprise_program.__file__))]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program
+            command,
+            input=json.dumps(request).encode(),
+            capture_output=True,
+            timeout=settings.timeout,
+            env=_environment(settings),
+            check=False,
+            start_new_session=True,  # a Ctrl-C for the job does not stop what it sends
+        )
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        line = f"{_scheme(url)}:// did not accept it within {settings.timeout:g} s"
+        raise SinkError(line, retry=True) from None
+    except OSError as error:
+        raise SinkError(f"no program to send with can be started: {error.strerror}", retry=True) from None
+    except ValueError:
+        last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise SinkError(f"apprise failed: {_without_secrets(last, url)}", retry=True) from None
+    if answer["service"] is None:
+        raise _refusal(answer, url, settings)
+    return answer
+
+
+def _environment(settings: AppriseSettings) -> dict[str, str]:
+    """Return the environment of the program, in which `ca_file` has the authorities for requests and for OpenSSL."""
+    names = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE") if settings.ca_file else ()
+    return {**os.environ, **dict.fromkeys(names, str(settings.ca_file))}
+
+
+def _scheme(url: str) -> str:
+    return one_line(url.partition("://")[0])
+
+
+def _refusal(answer: Mapping[str, Any], url: str, settings: AppriseSettings) -> SinkError:
+    name = "url_file" if settings.url_file else "url"
+    if answer["help"] is None:
+        line = f"{name}: apprise has no service {_scheme(url)}://, see https://appriseit.com/services/"
+    else:
+        line = f"{name} is not one for {_scheme(url)}://: {_last_warning(answer, url)}, see {answer['help']}"
+    return SinkError(line, retry=False)
+
+
+def _failure(answer: Mapping[str, Any], url: str) -> SinkError:
+    """Return the error for a notification that was not sent, from what apprise logged about it."""
+    log = "\n".join(text for _, text in answer["log"])
+    if (status := _STATUS.search(log)) and int(status[1]) not in SUCCESS:
+        return status_error(answer["service"], int(status[1]))
+    for pattern, meaning, retry in _REASONS:
+        if re.search(pattern, log):
+            return SinkError(f"{answer['service']}: {meaning}", retry=retry)
+    return SinkError(f"{answer['service']}: {_last_warning(answer, url)}", retry=True)
+
+
+def _last_warning(answer: Mapping[str, Any], url: str) -> str:
+    warnings = [text for level, text in answer["log"] if level >= logging.WARNING]
+    return _without_secrets(warnings[-1], url) if warnings else "apprise gives no reason"
+
+
+def _without_secrets(text: str, url: str) -> str:
+    """Return the text on one line, without any part of the URL but its scheme: any may be a secret."""
+    parts = [part for part in re.split(r"[/:@?&=#+,;\s]+", url.partition("://")[2]) if len(part) >= _MIN_SECRET]
+    known = sorted({url, *parts, *map(unquote, parts)}, key=len, reverse=True)
+    hidden = re.sub("|".join(map(re.escape, known)), "***", text, flags=re.IGNORECASE)
+    return shorten(one_line(hidden), _MAX_WHY).rstrip(".")

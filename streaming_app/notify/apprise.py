@@ -36,6 +36,7 @@ _MAX_CHARACTERS = 3500  # of a message about several alerts, so that it ends wit
 _ESCAPED = 0.75  # how much of a service's limit that is, as escapes make it longer
 _MAX_WHY = 200  # characters of what apprise says
 _MIN_SECRET = 4  # characters: shorter parts of a URL are words
+_CHECK_SECONDS = 60.0  # for a URL, without a connection, on a machine that has much to do
 _LEFT_SECONDS = 5  # after its deadline the program has ended itself, if the job no longer could
 
 # The services that open and resolve incidents, and the part of their URL that has an incident's key.
@@ -118,7 +119,7 @@ class AppriseSettings(TextSettings, CaSettings):
         return self
 
     def _find_service(self) -> None:
-        self._service = _ask(self, self.read_url(), {})
+        self._service = _ask(self, self.read_url(), {}, _CHECK_SECONDS)
 
 
 class MessageSink(TextSink):
@@ -181,29 +182,29 @@ def _send(  # noqa: PLR0913, PLR0917 - what a notification has
     seconds = f"{settings.timeout:g}"  # apprise's own limits are 4 s, and each byte begins them again
     added = urlencode({"cto": seconds, "rto": seconds, "retry": "0", **(parameters or {})})
     notification = {"title": disarm(title), "text": disarm(text), "kind": kind, "close": close}
-    answer = _ask(settings, f"{url}{'&' if '?' in url else '?'}{added}", notification)
+    answer = _ask(settings, f"{url}{'&' if '?' in url else '?'}{added}", notification, settings.timeout)
     if not answer["sent"]:
         raise _failure(answer, url)
 
 
-def _ask(settings: AppriseSettings, url: str, notification: Mapping[str, Any]) -> dict[str, Any]:
+def _ask(settings: AppriseSettings, url: str, notification: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Return the program's answer. Raises SinkError if it gives none in time, or does not take the URL."""
-    seconds = int(settings.timeout) + _LEFT_SECONDS
-    request = {"path": [place for place in sys.path if place], "seconds": seconds, "url": url, **notification}
+    path = [place for place in sys.path if place]
+    request = {"path": path, "seconds": int(seconds) + _LEFT_SECONDS, "url": url, **notification}
     command = [sys.executable, "-I", str(Path(apprise_program.__file__))]
     try:
         done = subprocess.run(  # noqa: S603 - our own program
             command,
             input=json.dumps(request).encode(),
             capture_output=True,
-            timeout=settings.timeout,
+            timeout=seconds,
             env=_environment(settings),
             check=False,
             start_new_session=True,  # a Ctrl-C for the job does not stop what it sends
         )
         answer: dict[str, Any] = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        line = f"{_scheme(url)}:// did not accept it within {settings.timeout:g} s"
+        line = f"{_scheme(url)}:// did not accept it within {seconds:g} s"
         raise SinkError(line, retry=True) from None
     except OSError as error:
         raise SinkError(f"no program to send with can be started: {error.strerror}", retry=True) from None

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,13 +22,12 @@ from tests.warehouse_template import copy_template, warehouse_template
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, TopicPartition
-
     from streaming_app.jvm.spark_session import start_spark
     from streaming_app.kafka.client import StreamsGroupClient
     from streaming_app.sandbox.broker import LocalBroker
     from streaming_app.sandbox.container import Broker, select_broker
     from tests.job.job_runner import run_once
+    from tests.offsets_log import RawRecord, read_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,47 +137,10 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
         yield start
 
 
-class RawRecord(NamedTuple):
-    """A record of `__consumer_offsets` as in the log; `value` is None in a tombstone."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    record_type: int
-    key: bytes
-    value: bytes | None
-
-
 @pytest.fixture
 def read_offsets() -> Callable[..., list[RawRecord]]:
     """Reads all of `__consumer_offsets`: `read_offsets(bootstrap_server, group_id)` gives one group's, in log order."""
-
-    def read(bootstrap_server: str, group_id: str | None = None) -> list[RawRecord]:
-        consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap_server, enable_auto_commit=False, isolation_level="read_uncommitted"
-        )
-        try:
-            partitions = [
-                TopicPartition("__consumer_offsets", number)
-                for number in consumer.partitions_for_topic("__consumer_offsets") or ()
-            ]
-            consumer.assign(partitions)
-            consumer.seek_to_beginning(*partitions)
-            ends = consumer.end_offsets(partitions)
-            records = []
-            while any(consumer.position(partition) < end for partition, end in ends.items()):
-                for batch in consumer.poll(timeout_ms=200).values():
-                    records += batch
-        finally:
-            consumer.close()
-        raw = [
-            RawRecord(one.partition, one.offset, one.timestamp, int.from_bytes(one.key[:2], "big"), one.key, one.value)
-            for one in records
-        ]
-        named = None if group_id is None else len(group_id.encode()).to_bytes(2, "big") + group_id.encode()
-        return sorted(one for one in raw if named is None or one.key[2:].startswith(named))
-
-    return read
+    return read_log
 
 
 @pytest.fixture(scope="session")

@@ -11,21 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka import KafkaProducer
 
-from offsets_decoder import encode
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
 from streaming_app.jvm.spark_session import start_spark
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker, select_broker
+from tests.groups.encoded import FIRST_EPOCH, group_records
 from tests.job.job_runner import run_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 50  # as __consumer_offsets has by default
-MEMBERS, TASKS = 3, 4  # members of a group, active tasks of a member
-FIRST_EPOCH = 2
-Pair = tuple[bytes, bytes | None]
 
 
 class Harness(NamedTuple):
@@ -60,11 +57,11 @@ class Harness(NamedTuple):
             stop.set()
             job.join()
 
-    def write_groups(self, topic: str, count: int, members: int = MEMBERS) -> int:
+    def write_groups(self, topic: str, count: int, members: int = 3) -> int:
         """Write the records of `count` new groups with `members` members each; return the number of records."""
         written = 0
         for number in range(count):
-            for key, value in group_records(number, FIRST_EPOCH, members):
+            for key, value in group_records(group_id(number), FIRST_EPOCH, members):
                 self.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
                 written += 1
         self.producer.flush()
@@ -94,29 +91,3 @@ def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
 
 def group_id(number: int) -> str:
     return f"group-{number:06d}"
-
-
-def group_records(number: int, epoch: int, members: int = MEMBERS) -> Iterator[Pair]:
-    """Yield the records of a group at an epoch: all for the first epoch, those of a rebalance for later ones."""
-    group = {"group_id": group_id(number)}
-    if epoch == FIRST_EPOCH:
-        yield encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
-        for member in range(members):
-            client = {"client_id": "app", "client_host": "/10.0.0.1", "process_id": "p"}
-            yield encode(19, _member(number, member), client)
-    metadata = {"epoch": epoch, "metadata_hash": 1, "validated_topology_epoch": 0, "last_assignment_configs": []}
-    yield encode(17, group, metadata)
-    for member in range(members):
-        yield encode(21, _member(number, member), {"active_tasks": _tasks(member)})
-    yield encode(20, group, {"assignment_epoch": epoch})
-    for member in range(members):
-        state = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "state": 1}
-        yield encode(22, _member(number, member), {**state, "active_tasks": _tasks(member)})
-
-
-def _member(number: int, member: int) -> dict[str, str]:
-    return {"group_id": group_id(number), "member_id": f"member-{number}-{member}"}
-
-
-def _tasks(member: int) -> list[dict[str, Any]]:
-    return [{"subtopology_id": "0", "partitions": list(range(member * TASKS, (member + 1) * TASKS))}]

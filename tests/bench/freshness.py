@@ -16,7 +16,8 @@ from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.bench.bench_harness import PARTITIONS, Harness, group_id, group_records
+from tests.bench.bench_harness import PARTITIONS, Harness, group_id
+from tests.groups.encoded import group_records
 
 WARM_UP, APPENDS = 10, 25
 LONGEST_PAUSE_SECONDS = 3.0
@@ -71,7 +72,7 @@ def append(harness: Harness, topic: str, number: int, epoch: int) -> tuple[int, 
     """Append the records of a rebalance of a group; return the offset of the last one, and when it was acknowledged."""
     sent = [
         harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
-        for key, value in group_records(number, epoch)
+        for key, value in group_records(group_id(number), epoch)
     ]
     harness.producer.flush()
     return sent[-1].get(30).offset, time.time()

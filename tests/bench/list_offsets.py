@@ -85,10 +85,10 @@ def _await_leaders(ends: LogEndsClient, names: list[str]) -> dict[str, TopicLead
     raise TimeoutError(f"the broker did not create {len(names)} topics")
 
 
-def run_pure() -> None:
-    """Print the processor time of a pass over 100,000 partitions of 100 groups, without any request."""
+def run_pure(groups_count: int = 100) -> None:
+    """Print the processor time of a pass over a thousand partitions of each group, without any request."""
     owners = {("0", partition): Owner(f"m{partition % 30}", f"p{partition % 10}", "host") for partition in range(100)}
-    topics = {f"g{group}": [f"t{group}-{number}" for number in range(10)] for group in range(100)}
+    topics = {f"g{group}": [f"t{group}-{number}" for number in range(10)] for group in range(groups_count)}
     groups = {
         group: GroupTasks(subtopology_of=dict.fromkeys(names, "0"), owners=owners, has_members=True)
         for group, names in topics.items()

@@ -13,6 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.processes import process_name, process_tree, read_process_file, spark_jvms
+
 _JVM, _WORKERS = "Spark's JVM", "Spark's Python workers"
 _SAMPLE_SECONDS = 0.1
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -55,32 +57,19 @@ def processor_seconds_by_process(pid: int) -> dict[str, float]:
     """Return the same by kind of process."""
     seconds: dict[str, float] = defaultdict(float)
     for one in _tree(pid):
-        fields = _read(Path(f"/proc/{one}/stat")).rpartition(")")[2].split()
+        fields = read_process_file(one, "stat").rpartition(")")[2].split()
         seconds[_kind(one, pid)] += sum(map(int, fields[11:13])) / _TICKS
     return dict(seconds)
 
 
 def jvm_pid(pid: int) -> int | None:
     """Return the process id of Spark's JVM, of the job with this process id."""
-    return next((one for one in _tree(pid) if _name(one) == _JVM), None)
-
-
-def worker_pids(pid: int) -> list[int]:
-    """Return the process ids of Spark's Python workers, of the job with this process id."""
-    return [one for one in _tree(pid) if one != pid and _name(one) == _WORKERS]
+    return next(iter(spark_jvms(pid)), None)
 
 
 def _tree(pid: int) -> Iterator[int]:
     """Yield this process and all below it, but for those between fork and exec: their memory is that of the JVM."""
-    yield pid
-    try:
-        threads = [*Path(f"/proc/{pid}/task").glob("*/children")]
-    except FileNotFoundError:  # it has just ended
-        return
-    for children in threads:
-        for child in _read(children).split():
-            if not (_is_java(pid) and _is_java(int(child))):
-                yield from _tree(int(child))
+    return process_tree(pid, leaving_out=lambda parent, child: _is_java(parent) and _is_java(child))
 
 
 def _is_java(pid: int) -> bool:
@@ -95,16 +84,9 @@ def _kind(pid: int, job: int) -> str:
 
 
 def _name(pid: int) -> str:
-    return {"java": _JVM}.get(_read(Path(f"/proc/{pid}/comm")).strip(), _WORKERS)
+    return {"java": _JVM}.get(process_name(pid), _WORKERS)
 
 
 def _proportional(pid: int) -> int:
-    lines = _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines()
+    lines = read_process_file(pid, "smaps_rollup").splitlines()
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
-        return ""

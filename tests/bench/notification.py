@@ -11,9 +11,9 @@ import statistics
 import time
 from functools import partial
 
-from offsets_decoder import encode
-from tests.bench.bench_harness import FIRST_EPOCH, PARTITIONS, Harness, group_id
+from tests.bench.bench_harness import PARTITIONS, Harness, group_id
 from tests.bench.freshness import await_groups
+from tests.groups.encoded import FIRST_EPOCH, metadata_record
 from tests.notify.receivers import HttpReceiver
 from tests.waiting import wait_until
 
@@ -56,13 +56,8 @@ def _was_notified(receiver: HttpReceiver, group: str) -> bool:
 def _push_unsolicited(harness: Harness, topic: str, number: int) -> None:
     """Write the records of a description that is stored and then pushed again."""
     for stored in (-2, 0, -2, 0):
-        values = {
-            "epoch": FIRST_EPOCH,
-            "metadata_hash": 1,
-            "validated_topology_epoch": 0,
-            "last_assignment_configs": [],
-        }
-        key, value = encode(17, {"group_id": group_id(number)}, {**values, "stored_description_topology_epoch": stored})
+        fields = {"metadata_hash": 1, "validated_topology_epoch": 0, "stored_description_topology_epoch": stored}
+        key, value = metadata_record({"group_id": group_id(number)}, FIRST_EPOCH, **fields)
         harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
         harness.producer.flush()
         time.sleep(0.002)  # a timestamp of its own for each operation

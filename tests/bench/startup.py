@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
-from tests.bench.bench_harness import FIRST_EPOCH, PARTITIONS, Harness
+from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.freshness import append
+from tests.groups.encoded import FIRST_EPOCH
 
 ROUNDS, GROUPS = 6, 100
 _APPENDS = 5  # groups whose rebalance is new: each has 8 records

@@ -16,7 +16,8 @@ from itertools import count, islice
 
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
-from tests.bench.bench_harness import FIRST_EPOCH, PARTITIONS, Harness, group_records
+from tests.bench.bench_harness import PARTITIONS, Harness, group_id
+from tests.groups.encoded import FIRST_EPOCH, group_records
 from tests.stream.frames import Row, batch, write_offset_log
 
 FEW, MANY = 1_000, 100_000
@@ -65,6 +66,6 @@ def _fill(harness: Harness, stored: int) -> GroupsBatchWriter:
 def _rebalances(groups: list[int], number: int) -> Iterator[Row]:
     offset = _FIRST_OFFSET + number * _OFFSETS
     for group in groups:
-        for key, value in group_records(group, FIRST_EPOCH + 1 + number):
+        for key, value in group_records(group_id(group), FIRST_EPOCH + 1 + number):
             yield offset, _START + timedelta(seconds=number), key, value
             offset += 1

@@ -9,7 +9,6 @@ is in use after a full collection shows a leak sooner than the size of the proce
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
@@ -18,16 +17,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from offsets_decoder import encode
 from streaming_app.sandbox.broker import LocalBroker
-from tests.bench.bench_harness import PARTITIONS, Harness, group_id, group_records
+from tests.bench.bench_harness import PARTITIONS, Harness, group_id
 from tests.bench.file_sizes import file_sizes
 from tests.bench.freshness import await_groups
-from tests.bench.memory import jvm_pid, proportional_by_process, worker_pids
+from tests.bench.memory import jvm_pid, proportional_by_process
+from tests.groups.encoded import group_records
+from tests.processes import send_signal, spark_workers
 
 GROUPS = 500
 _COMMITS_PER_DAY = 20
@@ -127,7 +127,7 @@ def _days(harness: Harness, topic: str, warehouse: Path, job: subprocess.Popen[b
 
 def _write(harness: Harness, topic: str, number: int, epoch: int) -> None:
     partition = number % PARTITIONS
-    for key, value in group_records(number, epoch):
+    for key, value in group_records(group_id(number), epoch):
         harness.producer.send(topic, key=key, value=value, partition=partition)
     for one in range(4):
         of = {"group": group_id(number), "topic": "in", "partition": one}
@@ -146,9 +146,9 @@ def _await_commit(warehouse: Path, before: int, job: subprocess.Popen[bytes]) ->
 def _kill_workers(pid: int) -> None:
     """Kill the workers that the batch starts."""
     until = time.monotonic() + _COMMIT_SECONDS / 4
-    while not (pids := worker_pids(pid)) and time.monotonic() < until:
+    while not (pids := spark_workers(pid)) and time.monotonic() < until:
         time.sleep(0.05)
-    _send(signal.SIGKILL, pids)
+    send_signal(signal.SIGKILL, pids)
 
 
 def _disturb(broker: LocalBroker, *, kill: bool) -> None:
@@ -157,15 +157,9 @@ def _disturb(broker: LocalBroker, *, kill: bool) -> None:
         broker.start()
         return
     pids = [pid for pid in [broker.pid] if pid]
-    _send(signal.SIGSTOP, pids)
+    send_signal(signal.SIGSTOP, pids)
     time.sleep(_STOPPED_SECONDS)
-    _send(signal.SIGCONT, pids)
-
-
-def _send(signal_number: int, pids: list[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal_number)
+    send_signal(signal.SIGCONT, pids)
 
 
 def _figures(pid: int, warehouse: Path) -> Figures:

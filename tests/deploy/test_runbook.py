@@ -21,6 +21,7 @@ from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, STATE_RUL
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
+from tests.groups.encoded import metadata_record
 from tests.stream.frames import batch, expect_few_records
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def reader(
     }
     records = [
         encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "1", "source_topics": ["a"]}]}),
-        encode(17, group, {"epoch": 3, "validated_topology_epoch": 0, "last_assignment_configs": []}),
+        metadata_record(group, 3, validated_topology_epoch=0),
         encode(19, member, {"client_id": "worker", "client_host": "/10.1.2.3", "rebalance_timeout_ms": 45_000}),
         encode(20, group, {"assignment_epoch": 3}),
         encode(22, member, revoking),

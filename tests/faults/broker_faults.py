@@ -6,6 +6,7 @@ import signal
 import time
 
 from tests.faults.harness import STOPPED_SECONDS, FaultHarness
+from tests.processes import send_signal
 
 
 def kill_broker(harness: FaultHarness) -> int:
@@ -32,9 +33,9 @@ def stop_broker(harness: FaultHarness) -> None:
     harness.wait_before()
     pid = harness.broker.pid
     assert pid is not None
-    harness.job.send(signal.SIGSTOP, [pid])
+    send_signal(signal.SIGSTOP, [pid])
     time.sleep(STOPPED_SECONDS)
-    harness.job.send(signal.SIGCONT, [pid])
+    send_signal(signal.SIGCONT, [pid])
 
 
 def kill_job_and_broker(harness: FaultHarness) -> int:

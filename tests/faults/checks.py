@@ -18,8 +18,8 @@ from streaming_app.verify.verification import SystemClock, verify
 from streaming_app.verify.warehouse_tables import WarehouseTables
 from tests.faults.afresh import Rows, read_afresh
 from tests.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
-from tests.history.history import sort_list
-from tests.history.log import LogReader, RawRecord
+from tests.faults.operated_groups import sort_list
+from tests.offsets_log import LogReader, RawRecord
 
 DIFFERENCE, DOUBLE, LOSS = "difference", "double", "loss"
 OFFSET_COMMIT = 1

@@ -21,10 +21,10 @@ from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.process import Startable
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.faults.disk import Disk
-from tests.faults.job import FaultyJob
-from tests.history.job import StartOptions
-from tests.history.operations import Operations
+from tests.faults.job import JobProcess, StartOptions
+from tests.faults.operations import Operations
 from tests.odd_group_ids import ODD
+from tests.processes import send_signal
 
 TOPIC, CLUSTER, PARTITIONS = "__consumer_offsets", "default", 4
 CHECKPOINTS = (CLUSTER, f"{CLUSTER}~offsets")
@@ -48,6 +48,8 @@ _GROUPS = 8
 _CATCH_UP_SECONDS = 900.0
 _STARTS_PER_PHASE = 12
 _SMALLEST_BATCH, _MOST_BATCHES = 25, 15  # of a job that reads from the beginning: each takes a second or more
+# With the default of 10 s between its batches, most of the time would be spent on waiting for the second stream.
+JOB_SETUP = "import os; os.environ['STREAMS_GROUPS_OFFSETS__TRIGGER'] = '0.5'; "
 _DIFFER = "self-check: the tables differ"
 _INTERNAL_CLIENT = "__admin_client"  # the client id with which a broker accepts records for internal topics
 
@@ -120,13 +122,13 @@ class FaultHarness(Startable):
         """Stop everything."""
         self._stack.close()
 
-    def new_job(self) -> FaultyJob:
+    def new_job(self) -> JobProcess:
         """Return another job of the same warehouse, not started."""
         logs = sum(1 for _ in self.directory.glob("job-*.log"))
-        return FaultyJob(self.broker.bootstrap_server, self.warehouse, self.directory / f"job-{logs}.log")
+        return JobProcess(self.broker.bootstrap_server, self.warehouse, self.directory / f"job-{logs}.log", JOB_SETUP)
 
     def _close_job(self) -> None:
-        self.job.send(signal.SIGCONT, self.job.pids())
+        send_signal(signal.SIGCONT, self.job.pids())
         self.job.close()
 
     # What goes on besides the faults
@@ -224,7 +226,7 @@ class FaultHarness(Startable):
         """Kill the process that a user started, if it runs, and note when."""
         self.killed_at = time.monotonic()
         if self.job.running:
-            self.job.send(signal.SIGCONT, self.job.pids())
+            send_signal(signal.SIGCONT, self.job.pids())
             self.job.kill()
 
     def kill_job_only(self) -> None:

@@ -1,32 +1,55 @@
-"""The job as a process tree: Python, Spark's JVM, Spark's Python workers; each can be stopped, continued and killed."""
+"""The job as users run it, in a process of its own: started in several ways, stopped, continued and killed."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.history.job import STARTS, JobProcess, StartOptions
+from streaming_app.sandbox.process import Process
+from tests.job.job_runner import STREAMS_GROUPS
+from tests.processes import process_tree, send_signal, spark_jvms, spark_workers
 
-# With the default of 10 s between its batches, most of the time would be spent on waiting for the second stream.
-_SETUP = "import os; os.environ['STREAMS_GROUPS_OFFSETS__TRIGGER'] = '0.5'; "
-_EXIT_SECONDS = 120.0
+_NO_SMALL_BATCHES = "from streaming_app.stream import source; source.FEW_RECORDS = 0; "
+_EXIT_SECONDS = 600.0
 
 
-class FaultyJob(JobProcess):
-    """A job whose output is outside its warehouse, which may be on a full disk."""
+class StartOptions(NamedTuple):
+    """How the job is started."""
 
-    def __init__(self, server: str, warehouse: Path, log: Path) -> None:
-        super().__init__(server, log.parent)
+    options: tuple[str, ...] = ()
+    as_large_batches: bool = False
+    """Whether even small batches are processed like large ones."""
+    setup: str = ""
+    """Python statements, each ended by a semicolon, that its process executes before."""
+
+
+class JobProcess:
+    """`streams-groups run` with a warehouse; its output is outside of that, which may be on a full disk."""
+
+    def __init__(self, server: str, warehouse: Path, log: Path, setup: str = "") -> None:
+        """`setup` is executed before each start, as that of `StartOptions`."""
         self.warehouse = warehouse
-        self._log = log
+        self._server, self._log, self._setup = server, log, setup
+        self._process: Process | None = None
 
-    def start(self, how: StartOptions = STARTS[0]) -> None:
-        """Start it."""
-        super().start(how._replace(setup=_SETUP + how.setup))
+    @property
+    def running(self) -> bool:
+        """Whether it was started and its end was not noticed yet."""
+        return self._process is not None
+
+    @property
+    def output(self) -> str:
+        """Everything that the job has printed since its first start."""
+        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+
+    @property
+    def unexpected_exit(self) -> str | None:
+        """The exit code and the end of the output, if the job exited by itself."""
+        if self._process is None or self._process.exit_code is None:
+            return None
+        return f"the job exited with {self._process.exit_code}: {self.output[-2000:]}"
 
     @property
     def pid(self) -> int | None:
@@ -35,57 +58,63 @@ class FaultyJob(JobProcess):
 
     def pids(self) -> list[int]:
         """Return the process that a user started, and all that it started in turn."""
-        return list(_descendants(self.pid)) if self.pid else []
+        return list(process_tree(self.pid)) if self.pid else []
 
     def jvms(self) -> list[int]:
         """Return Spark's JVM, if it runs."""
-        return [pid for pid in self.pids() if _name(pid) == "java"]
+        return spark_jvms(self.pid) if self.pid else []
 
     def workers(self) -> list[int]:
         """Return Spark's Python workers."""
-        started_by_jvm = [pid for jvm in self.jvms() for pid in _descendants(jvm) if pid != jvm]
-        return [pid for pid in started_by_jvm if _name(pid).startswith("python")]
+        return spark_workers(self.pid) if self.pid else []
 
-    def send(self, signal_number: int, pids: list[int]) -> None:
-        """Send a signal to these processes; one may have exited."""
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal_number)
+    def start(self, how: StartOptions | None = None) -> None:
+        """Start it."""
+        how = how or StartOptions()
+        python, option, program = STREAMS_GROUPS
+        setup = self._setup + how.setup + (_NO_SMALL_BATCHES if how.as_large_batches else "")
+        command = [python, option, setup + program, "run"]
+        self._process = Process(
+            [*command, "--bootstrap-server", self._server, "--warehouse", self.warehouse, *how.options],
+            self._log,
+            grace_seconds=30,
+        )
+
+    def terminate(self) -> str | None:
+        """Send SIGTERM; return an error if the job does not exit as expected."""
+        return self._end(signal.SIGTERM, {0, 128 + signal.SIGTERM})  # the latter before it handles signals
+
+    def kill(self) -> str | None:
+        """Send SIGKILL to the process that the user started; its JVM then exits."""
+        return self._end(signal.SIGKILL, {128 + signal.SIGKILL})
 
     def kill_tree(self) -> None:
         """Kill all processes at once, as a machine that loses its power."""
-        self.send(signal.SIGKILL, self.pids())
-        self.wait_for_exit()
+        send_signal(signal.SIGKILL, self.pids())
+        self._end(0, set())
 
-    def wait_for_exit(self, seconds: float = _EXIT_SECONDS) -> int | None:
-        """Wait for the end of the process; return its exit code, None if it still runs."""
+    def kill_jvm(self) -> str | None:
+        """Send SIGKILL to Spark's JVM, as the kernel does when memory runs out. The job must report it, and exit."""
+        jvms = self.jvms()
+        send_signal(signal.SIGKILL, jvms)
+        return self._end(0, {1}) if jvms else self.kill()
+
+    def close(self) -> None:
+        """Stop it, if it runs."""
+        if self._process:
+            self._process.stop()
+            self._process = None
+
+    def _end(self, signal_number: int, expected: set[int]) -> str | None:
+        """Send a signal, if it is not 0, and wait for the end; return an error if the exit code is another one."""
         assert self._process
+        if self._process.exit_code is None and signal_number:
+            self._process.kill(signal_number)
         try:
-            code = self._process.wait(seconds)
+            code = self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            return None
+            return f"the job still runs {_EXIT_SECONDS:.0f} s after signal {signal_number}"
         self.close()
-        return code
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in task.read_text("utf-8").split():
-                yield from _descendants(int(child))
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text("utf-8").strip()
-    except OSError:
-        return ""
+        if code in expected:
+            return None
+        return f"the job exited with {code} after signal {signal_number}: {self.output[-2000:]}"

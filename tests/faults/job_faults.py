@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from tests.faults.harness import STOPPED_SECONDS, FaultHarness, UnexpectedError
-from tests.faults.job import is_running
+from tests.processes import is_running, send_signal
 from tests.waiting import wait_until
 
 _EXIT_SECONDS = 300.0
@@ -82,7 +82,7 @@ def kill_worker(harness: FaultHarness) -> int:
         harness.killed_at = time.monotonic()
         if workers := harness.job.workers():
             kills += 1
-            harness.job.send(signal.SIGKILL, workers)
+            send_signal(signal.SIGKILL, workers)
         harness.operate(harness.seconds(0, 2))
     return kills
 
@@ -92,22 +92,22 @@ def stop_job(harness: FaultHarness) -> None:
     harness.wait_before()
     pids = harness.job.pids()
     stopped = pids if harness.random.random() < 0.5 else [harness.random.choice(pids)]
-    harness.job.send(signal.SIGSTOP, stopped)
+    send_signal(signal.SIGSTOP, stopped)
     harness.operate(STOPPED_SECONDS)
-    harness.job.send(signal.SIGCONT, stopped)
+    send_signal(signal.SIGCONT, stopped)
 
 
 def jvm_outlives_job(harness: FaultHarness) -> None:
     """Stop the JVM, kill the job, start another one, and continue the old JVM in the middle of what it did."""
     harness.wait_before()
     jvms = harness.job.jvms()
-    harness.job.send(signal.SIGSTOP, jvms)
+    send_signal(signal.SIGSTOP, jvms)
     harness.kill_job_only()
     harness.start_job()
     harness.operate_during_start()
-    harness.job.send(signal.SIGCONT, jvms)
+    send_signal(signal.SIGCONT, jvms)
     if not wait_until(lambda: not any(map(is_running, jvms)), _EXIT_SECONDS):
-        harness.job.send(signal.SIGKILL, jvms)
+        send_signal(signal.SIGKILL, jvms)
         raise UnexpectedError(f"the JVM of a job that was killed still runs after {_EXIT_SECONDS:.0f} s")
 
 

@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 from kafka import KafkaProducer
 
-from offsets_decoder import encode
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.reader import WarehouseReader
-from tests.faults.harness import CLUSTER, FaultHarness
-from tests.faults.job import FaultyJob
-from tests.history.job import StartOptions
+from tests.faults.harness import CLUSTER, JOB_SETUP, FaultHarness
+from tests.faults.job import JobProcess, StartOptions
+from tests.groups.encoded import metadata_record
 from tests.waiting import wait_until
 
 _GROUPS = 4
@@ -42,7 +41,8 @@ class RecreatedTopic:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         self.topic = f"offsets-{self._random.randrange(10**9)}"
-        self.job = FaultyJob(harness.broker.bootstrap_server, directory / "warehouse", directory / "job.log")
+        server = harness.broker.bootstrap_server
+        self.job = JobProcess(server, directory / "warehouse", directory / "job.log", JOB_SETUP)
         self._lines_before = 0
         self.changes: list[Change] = []
         self.last: dict[str, str] = {}
@@ -59,7 +59,7 @@ class RecreatedTopic:
                 for group_id in ids:
                     at_ms += 1
                     group = {"group_id": group_id}
-                    key, value = encode(17, group, {"epoch": epoch, "last_assignment_configs": []})
+                    key, value = metadata_record(group, epoch)
                     producer.send(self.topic, key=key, value=value, partition=0, timestamp_ms=at_ms).get(30)
                     self.changes.append(Change(group_id, str(epoch), at_ms))
                     self.last[group_id] = str(epoch)

@@ -14,12 +14,18 @@ from tests.faults.faults import FAULTS
 SHORT = Round(1, compacting=False, phases=(Phase(("kill_at_write", "lose_table")),))
 
 
+FOUND_BEFORE = Round(
+    REGRESSIONS[0].seed, compacting=True, phases=(Phase(tuple(name for one in REGRESSIONS for name in one.decisive)),)
+)
+
+
 @pytest.mark.broker
-def test_after_faults_the_tables_agree_with_the_brokers_and_the_log(tmp_path: Path) -> None:
-    results, lines = Results(), []
-    assert run_round(SHORT, tmp_path / "round", results, lines.append), "\n".join(lines)
+@pytest.mark.parametrize("one", [SHORT, FOUND_BEFORE], ids=["short", "found before"])
+def test_after_faults_the_tables_agree_with_the_brokers_and_the_log(one: Round, tmp_path: Path) -> None:
+    results, lines = Results(), list[str]()
+    assert run_round(one, tmp_path / "round", results, lines.append), "\n".join(lines)
     assert results.survived == results.tried
-    assert set(results.tried) == {"kill_at_write", "lose_table"}
+    assert set(results.tried) == {name for phase in one.phases for name in phase.faults}
 
 
 def test_a_seed_gives_the_same_rounds_and_all_kinds_of_faults_occur() -> None:
@@ -45,5 +51,7 @@ def test_the_results_of_campaigns_are_added(tmp_path: Path) -> None:
     assert "2 double, 0 loss" in sums.table()
 
 
-def test_every_regression_names_faults_that_exist() -> None:
-    assert {name for one in REGRESSIONS for phase in one.phases for name in phase.faults} <= set(FAULTS)
+def test_every_regression_names_faults_that_exist_and_which_of_them_was_decisive() -> None:
+    for one in REGRESSIONS:
+        names = {name for phase in one.phases for name in phase.faults}
+        assert set() < set(one.decisive) <= names <= set(FAULTS)

@@ -13,7 +13,7 @@ from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.tables.lag_store import LagStore
-from tests.conftest import RawRecord
+from tests.offsets_log import RawRecord
 from tests.warehouses import make_warehouse, replace_rows
 
 CLUSTER = "default"

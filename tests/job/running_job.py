@@ -14,6 +14,7 @@ from urllib.request import urlopen
 
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.job.job_runner import STREAMS_GROUPS
+from tests.processes import spark_jvms
 from tests.waiting import wait_until
 
 _START_SECONDS = 120
@@ -49,9 +50,7 @@ class RunningJob:
 
     def jvm(self) -> int:
         """Return the process id of Spark's JVM."""
-        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        pids = [int(pid) for file in children for pid in file.read_text("utf-8").split()]
-        return next(pid for pid in pids if Path(f"/proc/{pid}/comm").read_text("utf-8").strip() == "java")
+        return spark_jvms(self.process.pid)[0]
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from streaming_app.job.lag_pass import describe_errors
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import CommittedOffsets
 from streaming_app.sandbox.container import Broker
-from tests.conftest import RawRecord
 from tests.job.lag_cluster import LagCluster
+from tests.offsets_log import RawRecord
 
 pytestmark = pytest.mark.broker
 

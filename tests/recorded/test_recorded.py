@@ -10,7 +10,7 @@ import pytest
 
 from streaming_app.kafka.protocol import Fields
 from streaming_app.verify.compare import GROUP_ID_NOT_FOUND, differences, has_known_state
-from tests.history.log import FoldedLog, RawRecord
+from tests.offsets_log import FoldedLog, RawRecord
 from tests.recorded.record import VERSIONS, read
 
 _HERE = Path(__file__).parent

@@ -17,6 +17,7 @@ from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_a
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
 from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL
 from streaming_app.tables.definitions import table
+from tests.groups.encoded import metadata_record
 from tests.warehouses import arrow_schema, arrow_type
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -49,7 +50,7 @@ def group(group_id: str, epoch: int = 2, members: Iterable[str] = ("m",)) -> lis
     return [
         *(encode(19, {**key, "member_id": member}, {"client_id": "c"}) for member in members),
         encode(23, key, {"epoch": 0, "subtopologies": []}),
-        encode(17, key, {"epoch": epoch, "validated_topology_epoch": 0, "last_assignment_configs": []}),
+        metadata_record(key, epoch, validated_topology_epoch=0),
     ]
 
 

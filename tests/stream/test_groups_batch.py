@@ -20,6 +20,7 @@ from streaming_app.tables.definitions import table, tables, views
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader
+from tests.groups.encoded import metadata_record
 from tests.stream.frames import batch, write_offset_log
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def history() -> Iterator[tuple[bytes | None, bytes | None]]:
             tasks = [{"subtopology_id": "0", "partitions": list(range(epoch))}]
             yield encode(23, at, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
             yield encode(19, member, {"client_id": "c", "client_tags": [{"key": "zone", "value": "a"}]})
-            yield encode(17, at, {"epoch": epoch, "validated_topology_epoch": 0, "last_assignment_configs": []})
+            yield metadata_record(at, epoch, validated_topology_epoch=0)
             yield encode(21, member, {"active_tasks": tasks})
             yield encode(20, at, {"assignment_epoch": epoch})
             yield encode(22, member, {"member_epoch": epoch, "state": 1, "active_tasks": tasks})

@@ -14,6 +14,7 @@ from streaming_app.groups.group import LogRecord
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
+from tests.groups.encoded import metadata_record
 from tests.stream.frames import batch
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def rebalance(members: int, epoch: int) -> Iterator[Pair]:
     yield encode(23, GROUP, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]})
     for member in range(members):
         yield encode(19, of(member), {"client_id": "app", "client_host": "/10.0.0.1"})
-    yield encode(17, GROUP, {"epoch": epoch, "validated_topology_epoch": 0, "last_assignment_configs": []})
+    yield metadata_record(GROUP, epoch, validated_topology_epoch=0)
     for member in range(members):
         yield encode(21, of(member), {"active_tasks": tasks(member)})
     yield encode(20, GROUP, {"assignment_epoch": epoch})
@@ -87,7 +88,7 @@ def test_five_hundred_subtopologies_are_all_there(spark: SparkSession, empty_war
     warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
     write = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     write(batch(spark, [(0, START, *pair)]), 0)
-    later = encode(17, GROUP, {"epoch": 2, "last_assignment_configs": []})
+    later = metadata_record(GROUP, 2)
     write(batch(spark, [(1, START + timedelta(seconds=1), *later)]), 1)  # its row is read, and written again
     rows = WarehouseReader(empty_warehouse).rows("SELECT * FROM subtopologies")
     assert {row["subtopology_id"] for row in rows} == {str(number) for number in range(SUBTOPOLOGIES)}

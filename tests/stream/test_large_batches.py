@@ -17,6 +17,7 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader
+from tests.groups.encoded import metadata_record
 from tests.stream.frames import Pair, batch
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def history() -> Iterator[Pair]:
             yield encode(
                 23, group, {"epoch": epoch, "subtopologies": [{"subtopology_id": "0", "source_topics": topics}]}
             )
-            yield encode(17, group, {"epoch": epoch, "validated_topology_epoch": epoch, "last_assignment_configs": []})
+            yield metadata_record(group, epoch, validated_topology_epoch=epoch)
             yield encode(20, group, {"assignment_epoch": epoch})
         yield b"\x00\x18\x00\x01g", bytes(80_000)
 

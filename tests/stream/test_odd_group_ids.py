@@ -20,6 +20,7 @@ from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.verify.warehouse_tables import WarehouseTables
+from tests.groups.encoded import metadata_record
 from tests.odd_group_ids import ODD
 from tests.stream.frames import batch
 from tests.warehouses import make_warehouse
@@ -42,7 +43,7 @@ Pair = tuple[bytes, bytes | None]
 def joins(group_id: str, epoch: int) -> Iterator[Pair]:
     group, member = {"group_id": group_id}, {"group_id": group_id, "member_id": group_id[:100]}
     yield encode(19, member, {"client_id": group_id[:100]})
-    yield encode(17, group, {"epoch": epoch, "last_assignment_configs": []})
+    yield metadata_record(group, epoch)
 
 
 @pytest.fixture(scope="module", params=["few", "many"])

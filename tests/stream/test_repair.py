@@ -22,6 +22,7 @@ from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.verify.compare import is_same
+from tests.groups.encoded import metadata_record
 from tests.stream.frames import Pair, Row, batch, expect_few_records
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def operation(epoch: int, group: str = G) -> list[Pair]:
     return [
         encode(23, at, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]}),
         encode(19, member, {"client_id": "c", "client_tags": [{"key": "zone", "value": "a"}]}),
-        encode(17, at, {"epoch": epoch, "validated_topology_epoch": 0, "last_assignment_configs": []}),
+        metadata_record(at, epoch, validated_topology_epoch=0),
         encode(21, member, {"active_tasks": tasks}),
         encode(20, at, {"assignment_epoch": epoch}),
         encode(22, member, {"member_epoch": epoch, "state": 1, "active_tasks": tasks}),

@@ -17,6 +17,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.docs.documents import DOCS, code_blocks
+from tests.groups.encoded import metadata_record
 
 pytestmark = pytest.mark.broker
 TABLES = ("groups", "group_events", "quarantine")
@@ -30,7 +31,7 @@ def write(broker: Broker) -> Iterator[Callable[..., None]]:
     def send(topic: str, epoch: int) -> None:
         group = {"group_id": "g"}
         for key, value in (
-            encode(17, group, {"epoch": epoch, "last_assignment_configs": []}),
+            metadata_record(group, epoch),
             encode(20, group, {"assignment_epoch": epoch}),
             (b"\x00\x18\x00\x01g", b"?"),
         ):

@@ -23,6 +23,7 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader
+from tests.groups.encoded import metadata_record
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def write(broker: Broker) -> Iterator[Callable[..., None]]:
     def send(topic: str, epoch: int) -> None:
         group = {"group_id": "g"}
         for key, value in (
-            encode(17, group, {"epoch": epoch, "last_assignment_configs": []}),
+            metadata_record(group, epoch),
             encode(20, group, {"assignment_epoch": epoch}),
             WRONG,
         ):

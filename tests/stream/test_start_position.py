@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaProducer, TopicPartition
 
-from offsets_decoder import encode
 from streaming_app import job_status
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
@@ -24,6 +23,7 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.stream import start
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.reader import WarehouseReader
+from tests.groups.encoded import metadata_record
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def write(broker: Broker) -> Iterator[Callable[..., int]]:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, metadata_max_age_ms=500)
 
     def send(topic: str, group: str, epoch: int, partition: int = 0) -> int:
-        key, value = encode(17, {"group_id": group}, {"epoch": epoch, "last_assignment_configs": []})
+        key, value = metadata_record({"group_id": group}, epoch)
         assert wait_until(lambda: partition in (producer.partitions_for(topic) or ()), 30)  # it may be new
         return int(producer.send(topic, key=key, value=value, partition=partition).get(30).offset)
 

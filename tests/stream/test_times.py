@@ -19,7 +19,7 @@ from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
-from tests.history.chain import gaps
+from tests.event_chain import gaps
 from tests.job.job_runner import streams_groups
 
 pytestmark = pytest.mark.broker

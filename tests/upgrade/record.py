@@ -22,7 +22,7 @@ from kafka import KafkaProducer
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from tests.history.log import RawRecord
+from tests.offsets_log import RawRecord
 from tests.recorded import record as recorded
 
 TOPIC = "recorded"

@@ -1,4 +1,4 @@
-"""A few hundred random operations on the shared broker; `python -m tests.history.driver` runs any number of them."""
+"""A few hundred random operations on the shared broker; `python -m tests.faults.operate` runs any number of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from tests.history.history import History
-from tests.history.job import JobProcess, StartOptions
-from tests.history.job_tables import find_differences
+from tests.faults.job import JobProcess, StartOptions
+from tests.faults.job_tables import find_differences
+from tests.faults.operated_groups import OperatedGroups
 from tests.job.running_job import is_caught_up
 from tests.waiting import wait_until
 
@@ -23,20 +23,20 @@ OPERATIONS, COMPARE_EVERY = 300, 10
 def test_after_random_operations_the_fold_equals_the_descriptions_of_the_broker(
     seed: int, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
 ) -> None:
-    history = History(client, broker.bootstrap_server, seed, unique("h") + "-")
+    operated = OperatedGroups(client, broker.bootstrap_server, seed, unique("h") + "-")
     try:
         for number in range(1, OPERATIONS + 1):
-            history.step()
+            operated.step()
             if number % COMPARE_EVERY == 0:
-                assert [str(one) for one in history.compare()] == [], f"after {number} operations of seed {seed}"
-        assert [str(one) for one in history.compare_compacted()] == []
-        assert history.gaps() == []
-        assert history.compare_single_batch() == []
-        states = {event.new for events in history.folded.events.values() for event in events if event.kind == "state"}
+                assert [str(one) for one in operated.compare()] == [], f"after {number} operations of seed {seed}"
+        assert [str(one) for one in operated.compare_compacted()] == []
+        assert operated.gaps() == []
+        assert operated.compare_single_batch() == []
+        states = {event.new for events in operated.folded.events.values() for event in events if event.kind == "state"}
         assert {"Stable", "Dead"} <= states
-        assert len(history.log) > OPERATIONS
+        assert len(operated.log) > OPERATIONS
     finally:
-        history.close()
+        operated.close()
 
 
 @pytest.mark.broker
@@ -47,29 +47,29 @@ def test_a_job_that_is_killed_writes_every_event_once_and_reports_a_killed_jvm_i
     tmp_path: Path,
     create_warehouse: Callable[[Path], Path],
 ) -> None:
-    history = History(client, broker.bootstrap_server, 3, unique("h") + "-", groups=3)
-    job = JobProcess(broker.bootstrap_server, tmp_path)
+    operated = OperatedGroups(client, broker.bootstrap_server, 3, unique("h") + "-", groups=3)
+    job = JobProcess(broker.bootstrap_server, tmp_path / "warehouse", tmp_path / "job.log")
     create_warehouse(job.warehouse)
 
     def run(operations: int) -> None:
         for _ in range(operations):
-            history.step()
+            operated.step()
 
     try:
         run(40)
         job.start()
         run(20)
-        assert find_differences(job, client, history, exactly=True) == []
+        assert find_differences(job, client, operated) == []
         run(60)
         # If it did not know when it was last at the end of the topic, the next one would read all, ten offsets a batch.
         assert wait_until(lambda: is_caught_up(job.warehouse))
         assert job.kill() is None
         run(20)
         job.start(StartOptions(("--max-offsets-per-trigger", "10")))  # splits operations
-        assert find_differences(job, client, history, exactly=True) == []
+        assert find_differences(job, client, operated) == []
         assert job.kill_jvm() is None
         assert job.output.splitlines()[-1].startswith("Error: Spark's JVM has exited: was it killed, or ")
         assert "Traceback" not in job.output
     finally:
         job.close()
-        history.close()
+        operated.close()

@@ -10,14 +10,14 @@ from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
 from streaming_app.verify.compare import Difference, Row, differences, fields_of_description
-from tests.history.chain import gaps
-from tests.history.log import FoldedLog, LogReader, RawRecord
-from tests.history.operations import Operations
+from tests.event_chain import gaps
+from tests.faults.operations import Operations
+from tests.offsets_log import FoldedLog, LogReader, RawRecord
 
 _ATTEMPTS = 20  # at most, until the broker describes the groups as before the log was read
 
 
-class History(Operations):
+class OperatedGroups(Operations):
     """Operations with the resulting log and its fold. Call `compare` after some of them, and `close` at the end."""
 
     def __init__(self, client: StreamsGroupClient, server: str, seed: int, prefix: str = "", groups: int = 6) -> None:

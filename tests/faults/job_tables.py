@@ -13,9 +13,9 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.verify.compare import Row
 from streaming_app.verify.verification import SystemClock, VerifyError, verify
 from streaming_app.verify.warehouse_tables import WarehouseTables
-from tests.history.chain import gaps
-from tests.history.history import History, sort_list
-from tests.history.job import JobProcess
+from tests.event_chain import gaps
+from tests.faults.job import JobProcess
+from tests.faults.operated_groups import OperatedGroups, sort_list
 from tests.waiting import wait_until
 
 _CLUSTER = "default"
@@ -27,19 +27,18 @@ _NOT_FROM_LOG = {"not_ready_reason"}  # column, change and event: depends on the
 _NOT_FROM_FOLD = _NOT_FROM_LOG | {"group_type"}  # events that the stream of the committed offsets writes
 
 
-def find_differences(job: JobProcess, client: StreamsGroupClient, history: History, *, exactly: bool) -> list[str]:
+def find_differences(job: JobProcess, client: StreamsGroupClient, operated: OperatedGroups) -> list[str]:
     """Wait until a running job has caught up; then compare its tables with the broker, and with the fold.
 
-    With `exactly`, every event and every column must equal those of the fold. Without it, as after compaction, when the
-    job may have read fewer records than the fold, only the job's events must follow from one another.
+    Every event and every column must equal those of the fold.
     """
     found: list[str] = []
     for _ in range(_ATTEMPTS):
-        found = list(_compare_with_broker(job, client, history.groups))
+        found = list(_compare_with_broker(job, client, operated.groups))
         if job.unexpected_exit:
             return [job.unexpected_exit]
-        history.read()
-        found += _compare_with_fold(job, history, exactly=exactly)
+        operated.read()
+        found += _compare_with_fold(job, operated)
         if not found:
             break
     return found
@@ -59,21 +58,20 @@ def _compare_with_broker(job: JobProcess, client: StreamsGroupClient, groups: li
             yield from map(str, (*report.differences, *report.not_compared))
 
 
-def _compare_with_fold(job: JobProcess, history: History, *, exactly: bool) -> Iterator[str]:
+def _compare_with_fold(job: JobProcess, operated: OperatedGroups) -> Iterator[str]:
     reader = WarehouseReader(job.warehouse)
     rows = {row["group_id"]: row for row in reader.query("SELECT * FROM groups").to_pylist()}
     events: dict[str, list[Event]] = {}
     for stored in reader.query(f"SELECT {_EVENT_COLUMNS} FROM group_events").to_pylist():
         events.setdefault(stored.pop("group_id"), []).append(Event(**stored))
-    for group_id in history.groups:
+    for group_id in operated.groups:
         row, group_events = rows.get(group_id), events.get(group_id, [])
         yield from gaps(group_id, group_events, row)
-        if exactly:
-            yield from _compare_exactly(group_id, row, group_events, history)
+        yield from _compare_exactly(group_id, row, group_events, operated)
 
 
-def _compare_exactly(group_id: str, row: Row | None, events: list[Event], history: History) -> Iterator[str]:
-    folded = history.row(group_id)
+def _compare_exactly(group_id: str, row: Row | None, events: list[Event], operated: OperatedGroups) -> Iterator[str]:
+    folded = operated.row(group_id)
     if row is None or folded is None:
         if row is not folded:
             yield f"{group_id}: only {'the fold' if row is None else 'the job'} has a row"
@@ -83,7 +81,7 @@ def _compare_exactly(group_id: str, row: Row | None, events: list[Event], histor
     for name, value in folded.items():
         if name not in _NOT_FROM_LOG and sort_list(written[name]) != sort_list(value):
             yield f"{group_id} {name}: {written[name]} from the job, {value} from the fold"
-    of_fold = set(history.events(group_id))
+    of_fold = set(operated.events(group_id))
     of_job = {event for event in events if event.kind not in _NOT_FROM_FOLD}
     yield from (f"{group_id}: only from the job: {event}" for event in of_job - of_fold)
     yield from (f"{group_id}: only from the fold: {event}" for event in of_fold - of_job)

@@ -14,13 +14,13 @@ from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Event, LogRecord
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.row import from_row, to_row
-from tests.history.chain import event_key
+from tests.event_chain import event_key
 
 TOPIC = "__consumer_offsets"
 
 
 class RawRecord(NamedTuple):
-    """A record of the log; a value of None is a tombstone."""
+    """A record of the log; a value of None is a tombstone. Sorted, they are in the order of the log."""
 
     partition: int
     offset: int
@@ -83,6 +83,14 @@ class LogReader:
                 records += batch
         self._positions = {partition: self._consumer.position(partition) for partition in self._partitions}
         return [RawRecord(one.partition, one.offset, one.timestamp, one.key, one.value) for one in records]
+
+
+def read_log(bootstrap_server: str, group_id: str | None = None) -> list[RawRecord]:
+    """Return all records, or those of one group, ordered by partition and offset."""
+    with LogReader(bootstrap_server) as reader:
+        records = sorted(reader.read())
+    named = None if group_id is None else len(group_id.encode()).to_bytes(2, "big") + group_id.encode()
+    return [one for one in records if named is None or one.key[2:].startswith(named)]
 
 
 class FoldedLog:

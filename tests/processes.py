@@ -1,0 +1,60 @@
+"""The processes that a job consists of: Python, Spark's JVM, Spark's Python workers. From Linux's `/proc`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+
+def process_tree(pid: int, leaving_out: Callable[[int, int], bool] | None = None) -> Iterator[int]:
+    """Yield a process and all that it started, directly or not; one that ends meanwhile is left out.
+
+    `leaving_out` is asked about each parent and child: whether to leave out the child, and all below it.
+    """
+    yield pid
+    try:
+        threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:  # it has just ended
+        return
+    for thread in threads:
+        for child in map(int, read_process_file(pid, f"task/{thread}/children").split()):
+            if not (leaving_out and leaving_out(pid, child)):
+                yield from process_tree(child, leaving_out)
+
+
+def process_name(pid: int) -> str:
+    """Return the name of a process's program; empty if it has ended."""
+    return read_process_file(pid, "comm").strip()
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
+    return read_process_file(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
+
+
+def spark_jvms(pid: int) -> list[int]:
+    """Return Spark's JVM, if the job with this process id has one."""
+    return [one for one in process_tree(pid) if process_name(one) == "java"]
+
+
+def spark_workers(pid: int) -> list[int]:
+    """Return Spark's Python workers of the job with this process id."""
+    below = [one for jvm in spark_jvms(pid) for one in process_tree(jvm) if one != jvm]
+    return [one for one in below if process_name(one).startswith("python")]
+
+
+def send_signal(number: int, pids: Iterable[int]) -> None:
+    """Send a signal to these processes; one may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def read_process_file(pid: int, name: str) -> str:
+    """Return the text of a file of a process in `/proc`; empty if the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text("utf-8")
+    except OSError:
+        return ""

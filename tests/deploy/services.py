@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 
+from streaming_app.sandbox.process import HOST
 from tests.job.running_job import status_of
 
 
@@ -12,3 +14,12 @@ def answers(url: str) -> bool:
     with suppress(OSError):  # nothing listens there yet
         return status_of(url) == 200
     return False
+
+
+def accepts_connections(port: int) -> bool:
+    """Return whether something listens on this port of this machine."""
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

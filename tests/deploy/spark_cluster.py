@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ import pyspark
 
 from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.sandbox.process import HOST, Process, reserve_port
+from tests.deploy.services import accepts_connections
 from tests.waiting import wait_until
 
 _EXECUTOR_MEMORY = "640m"
@@ -26,7 +26,7 @@ def spark_cluster(directory: Path, workers: int) -> Iterator[dict[str, str]]:
     with ExitStack() as at_exit:
         daemon = _start_daemon(directory, "master", "master.Master", "--port", str(port))
         at_exit.callback(daemon.stop)
-        wait_until(lambda: _accepts_connections(port), _START_SECONDS)
+        wait_until(lambda: accepts_connections(port), _START_SECONDS)
         for number in range(workers):
             name = f"worker-{number}"
             options = ("--cores", "1", "--memory", _EXECUTOR_MEMORY, "--work-dir", str(directory / name), master)
@@ -53,11 +53,3 @@ def _start_daemon(directory: Path, name: str, main_class: str, *options: str) ->
     address = ("--host", HOST, "--webui-port", "0")
     command = ["env", *environment, spark / "bin" / "spark-class", f"org.apache.spark.deploy.{main_class}"]
     return Process([*command, *address, *options], directory / f"{name}.log")
-
-
-def _accepts_connections(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from streaming_app.jvm.jars import SPARK_EXCLUSIONS, resolve
 from streaming_app.jvm.java import find_java
 from streaming_app.sandbox.process import HOST, Process, reserve_port
+from tests.deploy.services import accepts_connections
 from tests.waiting import wait_until
 
 _START_SECONDS = 60.0
@@ -56,7 +56,7 @@ def s3(directory: Path, moto_server: str) -> Iterator[str]:
     port = _free_port()
     process = Process([moto_server, "--host", HOST, "--port", str(port)], directory / "s3.log")
     try:
-        wait_until(lambda: _accepts_connections(port), _START_SECONDS)
+        wait_until(lambda: accepts_connections(port), _START_SECONDS)
         create_bucket = urllib.request.Request(f"http://{HOST}:{port}/{BUCKET}", method="PUT")
         urllib.request.urlopen(create_bucket, timeout=10).close()  # noqa: S310 - http
         yield f"http://{HOST}:{port}"
@@ -80,11 +80,3 @@ def _free_port() -> int:
     with reserve_port() as listener:
         port: int = listener.getsockname()[1]
     return port
-
-
-def _accepts_connections(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return False
-    return True

@@ -108,7 +108,8 @@ def _print_description(group_id: str, bootstrap_server: str, command_config: Pat
             (group,) = client.describe([group_id], include_topology_description=True)
         raise_for_code(group["error_code"], group["error_message"])
     except REQUEST_ERRORS as error:
-        raise click.ClickException(error_message(error, bootstrap_server, properties)) from None
+        needs = "describe needs Describe on the group"
+        raise click.ClickException(error_message(error, bootstrap_server, properties, needs)) from None
     status = group.get("topology_description_status", 0)  # a broker before Kafka 4.4 has no such field
     stored = group.get("topology_description") if status == AVAILABLE else None
     name, words = STATUSES.get(status, (f"UNKNOWN_{status}", "this release does not know what the broker says of it"))

@@ -46,7 +46,8 @@ def init(bootstrap_server: str | None, command_config: Path | None, output: Path
     except SecurityError as error:
         raise click.ClickException(f"--command-config: {error}") from None
     except REQUEST_ERRORS as error:
-        raise click.ClickException(error_message(error, server, properties)) from None
+        needs = "init needs Describe on the cluster and on the groups"
+        raise click.ClickException(error_message(error, server, properties, needs)) from None
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)

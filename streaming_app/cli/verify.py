@@ -19,6 +19,7 @@ from streaming_app.text import escape, first_of
 if TYPE_CHECKING:
     from streaming_app.verify.verification import Report
 
+_NEEDS = "verify needs Describe on the groups and on the offsets topic"
 _BOOTSTRAP_SECONDS = (2.0, 10.0)  # bounds of the time to wait for the first connection, which is --timeout otherwise
 _GROUPS_PER_LINE = 10  # named; of more, the number is printed
 _PROGRESS_SECONDS = 5.0  # between lines of progress, where stderr is not a terminal
@@ -65,7 +66,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     except SecurityError as error:
         raise click.ClickException(f"--command-config: {error}") from None
     except REQUEST_ERRORS as error:
-        raise click.ClickException(error_message(error, bootstrap_server, properties)) from None
+        raise click.ClickException(error_message(error, bootstrap_server, properties, _NEEDS)) from None
     _print(report, as_json=as_json)
     raise SystemExit(0 if report.agrees else 1)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
 
+_NEEDS = "the lag needs Describe on the groups and on their topics"
 _BOOTSTRAP_MS = 10_000
 _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
 _SAVE_SECONDS = 60.0  # between two writes of the samples
@@ -218,7 +219,7 @@ def make_lag_service(config: JobConfig, properties: Mapping[str, str], health: H
         LagStore(config.warehouse, config.cluster),
         connect,
         report=report,
-        describe_error=describes_requests(config.bootstrap_server, properties),
+        describe_error=describes_requests(config.bootstrap_server, properties, _NEEDS),
         on_pass=health.lag_pass,
         may_begin=lambda: health.status.caught_up and health.status.brokers_away_since is None,
     )

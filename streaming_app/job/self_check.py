@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.delta_writer import DeltaWriter
 
 _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
+_NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
 _BOOTSTRAP_MS = 10_000
 _MAX_REPAIRS = 100  # groups whose records are read again in one check
 _MAX_NAMES = 5  # of groups in a line
@@ -240,7 +241,7 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
         repair,
         health=health,
         report=report,
-        describe_error=describes_requests(config.bootstrap_server, properties),
+        describe_error=describes_requests(config.bootstrap_server, properties, _NEEDS),
     )
 
 

@@ -6,6 +6,7 @@ and writes heartbeats. The self-check belongs to a query: it begins and ends wit
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,14 +18,14 @@ from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
 from streaming_app.errors import WarehouseError
 from streaming_app.job.alert_service import AlertEvaluator, EvaluatorConfig
-from streaming_app.job.class_archive_service import ClassArchiveService, can_make_archive
-from streaming_app.job.copies_sources import make_task_copies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import make_page_service
 from streaming_app.job.service import Service, Services
-from streaming_app.job.task_copies import TaskCopies
+from streaming_app.job.task_copies import TaskCopies, make_task_copies
+from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
+from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 from streaming_app.kafka.offsets_topic import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.dispatcher import Dispatcher
@@ -35,6 +36,7 @@ from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.text import megabytes
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
 _CLOSE_SECONDS = 3.0
+_ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
 LAG, COPIES, PAGE, SELF_CHECK, CLASS_ARCHIVE = "lag", "task copies", "page", "self-check", "class archive"
@@ -266,3 +269,32 @@ def _restore_quarantine_count(config: JobConfig, health: Health) -> None:
     )
     if row["n"]:
         health.quarantined_before(row["n"], row["at"])
+
+
+def can_make_archive() -> bool:
+    """Return whether the archive can be made here.
+
+    Where STREAMS_GROUPS_JARS names a directory, that was prepared ahead, with an archive or without.
+    """
+    return DIRECTORY_VARIABLE not in os.environ and reason_for_none() is None
+
+
+class ClassArchiveService(Service):
+    """Makes the archive in the cache, after some time, unless it exists; tries that once."""
+
+    def __init__(self, report: Report, after: float = _ARCHIVE_AFTER_SECONDS) -> None:
+        """Prepare; `after` is in seconds."""
+        super().__init__("class archive", report, interval=None, after=after)
+
+    def tick(self) -> None:
+        """Make the archive. Raises SetupError or OSError."""
+        jars = find_jars(spark_jars())
+        if archive_path(jars).is_file():
+            return
+        self.report("Making an archive of Spark's classes, with which later starts are faster (once, a minute) ...")
+        if path := make_archive(jars, is_stopping=self.stopping.is_set):
+            self.report(f"Made the archive of Spark's classes: {megabytes(path.stat().st_size)} in the cache")
+
+    def failed(self, text: str) -> str:
+        """Return the line about an archive that could not be made."""
+        return f"There is no archive of Spark's classes: {text}"

@@ -13,11 +13,13 @@ described for another reason keeps what was known of it. The job's first pass wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -29,12 +31,28 @@ from streaming_app.groups.task_copies import (
     sum_copies,
     with_report_times,
 )
-from streaming_app.job.service import Service
-from streaming_app.kafka.client import AUTHORIZATION_CODES, Descriptions
+from streaming_app.job.service import Service, describes_requests
+from streaming_app.kafka.client import (
+    AUTHORIZATION_CODES,
+    Descriptions,
+    StreamsGroupClient,
+    acceptable_lags,
+    describe_each,
+)
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.kafka.security import security_settings
 from streaming_app.report import Report, ReportOnce
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.text import count
 
+if TYPE_CHECKING:
+    from streaming_app.config.settings import JobConfig
+
+_NEEDS = "task copies need Describe on the groups and on their topics"
+_BOOTSTRAP_MS = 10_000
+_GROUPS_PER_QUERY = 1_000
 _PAUSE_FACTOR = 4  # times what the last pass took
 _CONFIGS_FOR = timedelta(hours=1)
 _RUNS = frozenset({"Assigning", "Reconciling", "Stable"})
@@ -223,3 +241,60 @@ class TaskCopies(Service):
 
 def _version(snapshot: GroupSnapshot) -> _Version:
     return snapshot.group_epoch, snapshot.assignment_epoch, snapshot.topology_epoch, snapshot.last_offset
+
+
+class GroupRows:
+    """The rows of groups in the tables that the log gives."""
+
+    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+        self._warehouse, self._own = warehouse, f"cluster = {quote(cluster)}"
+
+    def groups(self, group_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the rows of these groups by id. Raises WarehouseError when the table cannot be read."""
+        if not group_ids:
+            return {}
+        reader = WarehouseReader(self._warehouse)
+        found: dict[str, Mapping[str, Any]] = {}
+        for start in range(0, len(group_ids), _GROUPS_PER_QUERY):
+            names = ", ".join(map(quote, group_ids[start : start + _GROUPS_PER_QUERY]))
+            rows = reader.rows(
+                "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
+                f"WHERE {self._own} AND group_id IN ({names})"
+            )
+            found.update({row["group_id"]: row for row in rows})
+        return found
+
+
+class ClientBrokers:
+    """The brokers of a `StreamsGroupClient`."""
+
+    def __init__(self, client: StreamsGroupClient) -> None:
+        self.describe: Callable[[Sequence[str]], Descriptions] = partial(describe_each, client)
+        self.acceptable_lags: Callable[[Sequence[str]], Mapping[str, int]] = partial(acceptable_lags, client)
+
+
+def make_task_copies(
+    config: JobConfig,
+    properties: Mapping[str, str],
+    groups: Callable[[], Mapping[str, GroupSnapshot]],
+    may_ask: Callable[[], bool],
+    report: Report,
+) -> TaskCopies:
+    """Return the poller of a job; `properties` are Kafka client properties."""
+
+    @contextmanager
+    def connect() -> Iterator[ClientBrokers]:
+        settings = security_settings(properties)
+        with StreamsGroupClient(config.bootstrap_server, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings) as client:
+            yield ClientBrokers(client)
+
+    return TaskCopies(
+        config.task_copies.interval,
+        connect,
+        groups,
+        GroupRows(config.warehouse, config.cluster),
+        TaskCopiesTable(config.warehouse, config.cluster),
+        may_ask=may_ask,
+        report=report,
+        describe_error=describes_requests(config.bootstrap_server, properties, _NEEDS),
+    )

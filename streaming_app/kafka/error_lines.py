@@ -124,8 +124,11 @@ REQUEST_ERRORS = (GroupError, KafkaError, OSError, ValueError)
 """What kafka-python and `StreamsGroupClient` raise."""
 
 
-def error_message(error: Exception, bootstrap_server: str, properties: Mapping[str, str]) -> str:
-    """Return the line about one of `REQUEST_ERRORS`, with its cause where that can be determined."""
+def error_message(error: Exception, bootstrap_server: str, properties: Mapping[str, str], needs: str) -> str:
+    """Return the line about one of `REQUEST_ERRORS`, with its cause where that can be determined.
+
+    `needs` says what whoever asked has to be allowed: `verify needs Describe on the groups`.
+    """
     if isinstance(error, GroupError):
         if error.code == TOPIC_AUTHORIZATION_FAILED:
             return missing_acl_message("DESCRIBE", "Topic", error.message)
@@ -134,7 +137,7 @@ def error_message(error: Exception, bootstrap_server: str, properties: Mapping[s
     if name == "GroupAuthorizationFailedError" and (group := re.search(r"GROUP/(.+?):?$", text)):
         return missing_acl_message("DESCRIBE", "Group", group[1])
     if "Authorization" in name:
-        return f"{bootstrap_server} denied access: {text}; verify needs Describe on the groups and on the offsets topic"
+        return f"{bootstrap_server} denied access: {text}; {needs}"
     if "Timeout" in name or "Connection" in name or "NoBrokers" in name or "Authentication" in name:
         return diagnose.describe_failure(bootstrap_server, properties)
     return f"{bootstrap_server}: {name}: {text}"

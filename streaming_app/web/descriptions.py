@@ -249,7 +249,7 @@ def broker_descriptions(settings: PageAccess) -> Descriptions:
 
     def explain(error: Exception) -> str:
         if isinstance(error, REQUEST_ERRORS):
-            return error_message(error, server, settings.broker_properties)
+            return error_message(error, server, settings.broker_properties, "the page needs Describe on the group")
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
     return Descriptions(ask, explain)

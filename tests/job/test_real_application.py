@@ -17,9 +17,9 @@ from kafka.errors import KafkaError
 from streaming_app.cli.main import main
 from streaming_app.config.sections import LagSettings
 from streaming_app.config.settings import JobConfig
-from streaming_app.job.copies_sources import make_task_copies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass
+from streaming_app.job.task_copies import make_task_copies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.sandbox.container import Broker

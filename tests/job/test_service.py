@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, UnknownError
+from kafka.errors import ClusterAuthorizationFailedError, KafkaConnectionError, UnknownError
 
 from streaming_app.errors import JobError
 from streaming_app.job.service import LinkedEvent, Service, Services, describes_requests, error_text
@@ -244,8 +244,11 @@ def test_an_error_is_one_line_with_its_type_if_its_text_alone_says_too_little(er
 
 
 def test_errors_of_brokers_name_them_and_errors_of_files_do_not() -> None:
-    describe = describes_requests("127.0.0.1:1", {})
+    describe = describes_requests("127.0.0.1:1", {}, "the lag needs Describe")
     assert describe(UnknownError("odd")).startswith("127.0.0.1:1: UnknownError: ")
     assert "127.0.0.1:1" in describe(KafkaConnectionError("away"))
     assert describe(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
     assert describe(JobError("a line")) == "a line"
+    denied = describe(ClusterAuthorizationFailedError("denied"))
+    assert denied.startswith("127.0.0.1:1 denied access: ")
+    assert denied.endswith("; the lag needs Describe")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.job import class_archive_service
-from streaming_app.job.class_archive_service import ClassArchiveService, can_make_archive
+from streaming_app.job import services
 from streaming_app.job.service import Services
+from streaming_app.job.services import ClassArchiveService, can_make_archive
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
 from tests.waiting import wait_until
 
@@ -23,14 +23,14 @@ Make = Callable[..., "Path | None"]
 def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The lines of the job; there is no archive yet."""
     monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
-    monkeypatch.setattr(class_archive_service, "archive_path", lambda _: tmp_path / "none.jsa")
+    monkeypatch.setattr(services, "archive_path", lambda _: tmp_path / "none.jsa")
     return []
 
 
 @contextmanager
 def making_class_archive(report: Callable[[str], None], **settings: float) -> Iterator[None]:
-    with closing(Services()) as services:
-        services.start(ClassArchiveService(report, **settings))
+    with closing(Services()) as running:
+        running.start(ClassArchiveService(report, **settings))
         yield
 
 
@@ -40,7 +40,7 @@ def test_it_is_made_once_the_time_is_over_and_told(
 ) -> None:
     made = tmp_path / "made"
     made.write_bytes(bytes(2_000_000))
-    monkeypatch.setattr(class_archive_service, "make_archive", lambda *_, **__: made)
+    monkeypatch.setattr(services, "make_archive", lambda *_, **__: made)
     with making_class_archive(lines.append, after=0):
         assert wait_until(lambda: len(lines) == 2, 10)
     assert lines[0].startswith("Making an archive of Spark's classes")
@@ -51,7 +51,7 @@ def test_a_failure_is_a_line_and_the_job_goes_on(lines: list[str], monkeypatch: 
     def fail(*_: object, **__: object) -> Path:
         raise SetupError("no space")
 
-    monkeypatch.setattr(class_archive_service, "make_archive", fail)
+    monkeypatch.setattr(services, "make_archive", fail)
     with making_class_archive(lines.append, after=0):
         assert wait_until(lambda: len(lines) == 2, 10)
     assert lines[1] == "There is no archive of Spark's classes: no space"
@@ -65,7 +65,7 @@ def test_a_job_that_ends_does_not_wait_for_it(lines: list[str], monkeypatch: pyt
         ended.set()
         raise SetupError("not made in time")
 
-    monkeypatch.setattr(class_archive_service, "make_archive", make)
+    monkeypatch.setattr(services, "make_archive", make)
     with making_class_archive(lines.append, after=0):
         assert wait_until(lambda: bool(lines), 10)
     assert ended.wait(10)
@@ -80,7 +80,7 @@ def test_nothing_is_made_before_that_time(lines: list[str]) -> None:
 
 @pytest.mark.usefixtures("lines")
 def test_none_can_be_made_where_a_directory_was_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_archive_service, "reason_for_none", lambda: None)
+    monkeypatch.setattr(services, "reason_for_none", lambda: None)
     assert can_make_archive()
     monkeypatch.setenv(DIRECTORY_VARIABLE, "jars")
     assert not can_make_archive()

@@ -13,10 +13,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 
+from offsets_decoder import encode
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.page_service import PageService, make_page_service
 from streaming_app.job.service import Services
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from tests.job.running_job import running_job
 from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
 from tests.web.http_client import request
@@ -219,3 +224,47 @@ def test_a_process_that_does_not_end_is_killed() -> None:
     assert wait_until(lambda: not service.health.is_running, seconds=20)
     assert not Path(f"/proc/{pid}").exists()
     assert lines == ["serving"]
+
+
+def test_batches_go_on_while_the_page_of_a_job_is_killed_and_comes_back_and_it_ends_with_the_job(
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    create_warehouse: Callable[[Path], Path],
+) -> None:
+    warehouse, topic, address = tmp_path / "w", unique("offsets"), free_address()
+    create_warehouse(warehouse)
+    client.create_topic(topic, 1)
+    (tmp_path / "config.yaml").write_text(f"page: {{listen: {address}}}\noffsets: {{enabled: false}}\n")
+    options = ("--topic", topic, "--trigger", 0, "--config", tmp_path / "config.yaml")
+
+    def create_group(name: str) -> None:
+        key, value = encode(17, {"group_id": name}, {"epoch": 2})
+        with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_server)) as producer:
+            producer.send(topic, key=key, value=value)
+
+    def shows(name: str) -> bool:
+        return f">{name}<" in answer(f"http://{address}")
+
+    with running_job(broker.bootstrap_server, warehouse, *options) as job:
+        assert job.says(f"The page is at http://{address}/")
+        create_group("before")
+        assert wait_until(lambda: shows("before"), seconds=60)
+        page = page_process(job.process.pid)
+        os.kill(page, signal.SIGKILL)
+        create_group("after")
+        assert wait_until(lambda: shows("after"), seconds=60)
+        assert job.says("page: its process was ended by SIGKILL; it is started again")
+        assert not [line for line in job.lines if "fail" in line]
+        page = page_process(job.process.pid)
+        job.process.kill()
+        assert wait_until(lambda: not Path(f"/proc/{page}").exists(), seconds=20)
+
+
+def page_process(job: int) -> int:
+    """Return the process id of the child that serves the page."""
+    pids = [
+        int(pid) for file in Path(f"/proc/{job}/task").glob("*/children") for pid in file.read_text("utf-8").split()
+    ]
+    return next(pid for pid in pids if "page_child" in Path(f"/proc/{pid}/cmdline").read_text("utf-8"))

@@ -10,18 +10,17 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import GroupAuthorizationFailedError, KafkaError
+from kafka.errors import GroupAuthorizationFailedError
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
-from streaming_app.kafka import GROUP_PREFIX, diagnose
+from streaming_app.kafka import GROUP_PREFIX, OFFSETS_TOPIC, diagnose
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.error_lines import missing_acl_message
+from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 from streaming_app.kafka.security import security_settings
 
-_CONNECT_MS = 10_000
 _THREADS = 16  # listeners that are connected to at a time
 _CLOCK_SECONDS = 5.0  # a difference that is worth a line
 _WAIT_FOR_RECORD_SECONDS = 2.0
@@ -29,8 +28,6 @@ _POLL_SECONDS = 0.1
 _OPERATIONS = "authorized_operations"  # as kafka-python names it in what it returns
 _READ, _DESCRIBE_CONFIGS = "READ", "DESCRIBE_CONFIGS"
 _UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED = 3, 30
-_REQUEST_ERRORS = (KafkaError, GroupError, OSError, ValueError)
-_OFFSETS_TOPIC = "__consumer_offsets"
 _UNAVAILABLE = "no broker answers"
 _APPLICATIONS = " (APPLICATIONS=yes deploy/kafka/acls.sh grants it)"
 _VERIFY = " (VERIFY=yes deploy/kafka/acls.sh grants it)"
@@ -40,15 +37,15 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
     """Yield the results about the cluster of these Kafka client properties, with `bootstrap.servers`."""
     servers = properties["bootstrap.servers"]
     try:
-        settings = security_settings(properties)
+        security_settings(properties)
     except SecurityError as error:
         yield skipped("brokers", f"{error}; brokers, topic and ACLs can only be checked by the job itself")
         return
     cause = diagnose.find_cause(servers, properties)  # sooner than a client's time-out
     if cause is None:
         try:
-            client = StreamsGroupClient(servers, bootstrap_timeout_ms=_CONNECT_MS, **settings)
-        except _REQUEST_ERRORS as error:
+            client = StreamsGroupClient.of(properties)
+        except REQUEST_ERRORS as error:
             cause = diagnose.find_cause(servers, properties) or _describe(error, servers)
     if cause is not None:
         yield failed("brokers", cause)
@@ -62,7 +59,7 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
 def _run(check: str, client: StreamsGroupClient, properties: Mapping[str, str], topic: str) -> Iterator[Result]:
     try:
         yield from _CHECKS[check](client, properties, topic)
-    except _REQUEST_ERRORS as error:
+    except REQUEST_ERRORS as error:
         yield failed(check, _describe(error, properties["bootstrap.servers"]))
 
 
@@ -132,8 +129,8 @@ def _check_topic(client: StreamsGroupClient, _properties: Mapping[str, str], top
 
 def _check_groups(client: StreamsGroupClient, _properties: Mapping[str, str], _topic: str) -> Iterator[Result]:
     check = f"ACL Describe on Group:{GROUP_PREFIX} (prefixed)"
-    if client.admin.describe_topics([_OFFSETS_TOPIC])[0]["error_code"] == _UNKNOWN_TOPIC:
-        yield skipped(check, f"a request about a group would create {_OFFSETS_TOPIC}")
+    if client.admin.describe_topics([OFFSETS_TOPIC])[0]["error_code"] == _UNKNOWN_TOPIC:
+        yield skipped(check, f"a request about a group would create {OFFSETS_TOPIC}")
         return
     name = f"{GROUP_PREFIX}-{uuid.uuid4()}"
     if _may_describe_group(client, name):

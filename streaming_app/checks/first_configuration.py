@@ -12,7 +12,6 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.security import security_settings
 from streaming_app.text import escape, first_of
 
 _PLUGIN_CLASS = "group.streams.topology.description.plugin.class"
@@ -31,7 +30,7 @@ class Cluster(NamedTuple):
 
 def ask_cluster(properties: Mapping[str, str]) -> Cluster:
     """Return what is on the cluster of these client properties. Raises what `StreamsGroupClient` raises."""
-    with StreamsGroupClient(properties["bootstrap.servers"], **security_settings(properties)) as client:
+    with StreamsGroupClient.of(properties) as client:
         broker = str(client.admin.describe_cluster()["brokers"][0]["broker_id"])
         resource = ConfigResource(ConfigResourceType.BROKER, broker)
         found = client.admin.describe_configs([resource], config_filter="all")

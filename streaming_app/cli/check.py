@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -32,7 +31,6 @@ def check(loaded: LoadedConfig, send_test: bool, as_json: bool) -> None:
     warehouse, the sinks. Takes the options of run.
     """
     require_server(loaded.settings.bootstrap_server)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions
     results = []
     for result in _results(loaded.settings, send_test=send_test):
         results.append(result)
@@ -51,7 +49,7 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     from streaming_app.checks.machine import check_machine  # noqa: PLC0415
     from streaming_app.checks.sinks import check_sinks  # noqa: PLC0415
     from streaming_app.checks.warehouse import check_warehouse  # noqa: PLC0415
-    from streaming_app.kafka.offsets_topic import client_properties  # noqa: PLC0415
+    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
 
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
     yield from check_machine(

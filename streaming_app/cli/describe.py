@@ -5,7 +5,6 @@ Only the topology description comes from the brokers: the tables do not hold it.
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from streaming_app.cli.options import handle_errors, optional_broker_options, wa
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.tables.location import Location
 from streaming_app.text import count
-
-_BOOTSTRAP_MS = 10_000
 
 
 @click.command()
@@ -90,26 +87,17 @@ def _print_description(group_id: str, bootstrap_server: str, command_config: Pat
     """Print the description that the brokers store. Exits with 1, after a line that says why, if there is none."""
     from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology  # noqa: PLC0415
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415
-    from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message  # noqa: PLC0415
-    from streaming_app.kafka.properties import SecurityError, read_properties  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
+    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
     from streaming_app.kafka.protocol import raise_for_code  # noqa: PLC0415
-    from streaming_app.kafka.security import security_settings  # noqa: PLC0415
     from streaming_app.queries import output  # noqa: PLC0415
     from streaming_app.text import escape  # noqa: PLC0415 - not loaded by --help
 
-    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions
-    try:
-        properties = read_properties(command_config) if command_config else {}
-        settings = security_settings(properties)
-    except SecurityError as error:
-        raise click.ClickException(f"--command-config: {error}") from None
-    try:
-        with StreamsGroupClient(bootstrap_server, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings) as client:
+    properties = client_properties(bootstrap_server, command_config)
+    with errors_as_lines(properties, "describe needs Describe on the group"):
+        with StreamsGroupClient.of(properties) as client:
             (group,) = client.describe([group_id], include_topology_description=True)
         raise_for_code(group["error_code"], group["error_message"])
-    except REQUEST_ERRORS as error:
-        needs = "describe needs Describe on the group"
-        raise click.ClickException(error_message(error, bootstrap_server, properties, needs)) from None
     status = group.get("topology_description_status", 0)  # a broker before Kafka 4.4 has no such field
     stored = group.get("topology_description") if status == AVAILABLE else None
     name, words = STATUSES.get(status, (f"UNKNOWN_{status}", "this release does not know what the broker says of it"))

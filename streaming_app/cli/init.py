@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
@@ -31,23 +30,17 @@ def init(bootstrap_server: str | None, command_config: Path | None, output: Path
     from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
     from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415
     from streaming_app.config import defaults  # noqa: PLC0415
-    from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message  # noqa: PLC0415
-    from streaming_app.kafka.offsets_topic import client_properties  # noqa: PLC0415
-    from streaming_app.kafka.properties import SecurityError  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
+    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
 
-    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions
     server = bootstrap_server or ""
     properties = client_properties(server, command_config)
     results = list(check_brokers(properties, defaults.TOPIC))
     if results[0].check == "brokers":  # no broker answers, or kafka-python does not support the authentication
         raise click.ClickException(results[0].text)
-    try:
-        text = first_configuration(server, command_config, ask_cluster(properties), results)
-    except SecurityError as error:
-        raise click.ClickException(f"--command-config: {error}") from None
-    except REQUEST_ERRORS as error:
-        needs = "init needs Describe on the cluster and on the groups"
-        raise click.ClickException(error_message(error, server, properties, needs)) from None
+    with errors_as_lines(properties, "init needs Describe on the cluster and on the groups"):
+        found = ask_cluster(properties)
+    text = first_configuration(server, command_config, found, results)
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)

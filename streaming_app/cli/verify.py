@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from streaming_app.verify.verification import Report
 
 _NEEDS = "verify needs Describe on the groups and on the offsets topic"
-_BOOTSTRAP_SECONDS = (2.0, 10.0)  # bounds of the time to wait for the first connection, which is --timeout otherwise
+_SHORTEST_CONNECT_SECONDS = 2.0  # even with a shorter --timeout
 _GROUPS_PER_LINE = 10  # named; of more, the number is printed
 _PROGRESS_SECONDS = 5.0  # between lines of progress, where stderr is not a terminal
 
@@ -43,30 +42,23 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Compare the tables with the brokers' description of every streams group. Exits with 0 only if nothing differs."""
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - --help needs none of these
-    from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message  # noqa: PLC0415
-    from streaming_app.kafka.properties import SecurityError, read_properties  # noqa: PLC0415
-    from streaming_app.kafka.security import security_settings  # noqa: PLC0415
+    from streaming_app.kafka.connection import CONNECT_SECONDS  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
+    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
     from streaming_app.verify.verification import SystemClock  # noqa: PLC0415
     from streaming_app.verify.verification import verify as compare  # noqa: PLC0415
     from streaming_app.verify.warehouse_tables import WarehouseTables  # noqa: PLC0415
 
-    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions
     tables = WarehouseTables(warehouse, cluster)
     tables.group_ids()  # fail on a missing warehouse before connecting to a broker
-    try:
-        properties = read_properties(command_config) if command_config else {}
-        security = security_settings(properties)
-        shortest, longest = _BOOTSTRAP_SECONDS
-        bootstrap_ms = int(1000 * min(max(timeout, shortest), longest))
-        with (
-            _progress() as progress,
-            StreamsGroupClient(bootstrap_server, bootstrap_timeout_ms=bootstrap_ms, **security) as client,
-        ):
-            report = compare(client, tables, SystemClock(), timeout, progress)
-    except SecurityError as error:
-        raise click.ClickException(f"--command-config: {error}") from None
-    except REQUEST_ERRORS as error:
-        raise click.ClickException(error_message(error, bootstrap_server, properties, _NEEDS)) from None
+    properties = client_properties(bootstrap_server, command_config)
+    patience = min(max(timeout, _SHORTEST_CONNECT_SECONDS), CONNECT_SECONDS)
+    with (
+        errors_as_lines(properties, _NEEDS),
+        _progress() as progress,
+        StreamsGroupClient.of(properties, patience) as client,
+    ):
+        report = compare(client, tables, SystemClock(), timeout, progress)
     _print(report, as_json=as_json)
     raise SystemExit(0 if report.agrees else 1)
 

@@ -1,8 +1,10 @@
 """The defaults of the configuration, for the --help of the commands and for `Settings`. Constants only."""
 
+from streaming_app.kafka import OFFSETS_TOPIC
+
 WAREHOUSE = "warehouse"
 CLUSTER = "default"
-TOPIC = "__consumer_offsets"
+TOPIC = OFFSETS_TOPIC
 DIALECT = "shipped"
 TRIGGER_SECONDS = 0.5
 MAX_OFFSETS_PER_TRIGGER = 10_000_000

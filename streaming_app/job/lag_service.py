@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import UserError
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
-from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.security import security_settings
+from streaming_app.kafka.connection import Admin, connect
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.lag_metrics import LagStatus
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from streaming_app.stream.health import Health
 
 _NEEDS = "the lag needs Describe on the groups and on their topics"
-_BOOTSTRAP_MS = 10_000
 _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
 _SAVE_SECONDS = 60.0  # between two writes of the samples
 _SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
@@ -208,18 +207,12 @@ class LagService(Service):
 
 def make_lag_service(config: JobConfig, properties: Mapping[str, str], health: Health, report: Report) -> LagService:
     """Return the service of a job. Raises WarehouseError if the tables do not exist."""
-
-    def connect() -> Admin:
-        settings = security_settings(properties)
-        servers = config.bootstrap_server.split(",")
-        return Admin(bootstrap_servers=servers, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings)
-
     return LagService(
         config.lag,
         LagStore(config.warehouse, config.cluster),
-        connect,
+        partial(connect, properties),
         report=report,
-        describe_error=describes_requests(config.bootstrap_server, properties, _NEEDS),
+        describe_error=describes_requests(properties, _NEEDS),
         on_pass=health.lag_pass,
         may_begin=lambda: health.status.caught_up and health.status.brokers_away_since is None,
     )

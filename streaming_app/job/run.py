@@ -15,7 +15,7 @@ from streaming_app.job.lock import ensure_no_other_job, hold_job_lock, state_dir
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
-from streaming_app.kafka.offsets_topic import client_properties
+from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.table_creation import missing_tables

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.security import security_settings
 from streaming_app.report import Report as ReportLine
 from streaming_app.report import ReportOnce
 from streaming_app.stream.outcome import FoldOptions
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
 _NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
-_BOOTSTRAP_MS = 10_000
 _MAX_REPAIRS = 100  # groups whose records are read again in one check
 _MAX_NAMES = 5  # of groups in a line
 
@@ -230,18 +228,14 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
         topics=topics,
     )
 
-    def connect() -> StreamsGroupClient:
-        settings = security_settings(properties)
-        return StreamsGroupClient(config.bootstrap_server, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings)
-
     return SelfCheck(
         Schedule(config.self_check.interval, CONFIRM_SECONDS),
-        connect,
+        partial(StreamsGroupClient.of, properties),
         tables,
         repair,
         health=health,
         report=report,
-        describe_error=describes_requests(config.bootstrap_server, properties, _NEEDS),
+        describe_error=describes_requests(properties, _NEEDS),
     )
 
 

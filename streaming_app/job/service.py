@@ -236,7 +236,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def describes_requests(bootstrap_server: str, properties: Mapping[str, str], needs: str) -> Callable[[Exception], str]:
+def describes_requests(properties: Mapping[str, str], needs: str) -> Callable[[Exception], str]:
     """Return what makes a line of an error, for services that ask the brokers with these client properties.
 
     `needs` is as for `error_message`.
@@ -246,7 +246,7 @@ def describes_requests(bootstrap_server: str, properties: Mapping[str, str], nee
         is_of_brokers = isinstance(error, REQUEST_ERRORS) and not isinstance(error, UserError)
         if not is_of_brokers or (isinstance(error, OSError) and not isinstance(error, _NETWORK_ERRORS)):
             return error_text(error)
-        return error_message(error, bootstrap_server, properties, needs)
+        return error_message(error, properties, needs)
 
     return describe
 

@@ -26,7 +26,7 @@ from streaming_app.job.service import Service, Services
 from streaming_app.job.task_copies import TaskCopies, make_task_copies
 from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
-from streaming_app.kafka.offsets_topic import client_properties
+from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.silences import ActiveSilences

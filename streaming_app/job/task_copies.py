@@ -40,7 +40,6 @@ from streaming_app.kafka.client import (
     describe_each,
 )
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.kafka.security import security_settings
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
 
 _NEEDS = "task copies need Describe on the groups and on their topics"
-_BOOTSTRAP_MS = 10_000
 _GROUPS_PER_QUERY = 1_000
 _PAUSE_FACTOR = 4  # times what the last pass took
 _CONFIGS_FOR = timedelta(hours=1)
@@ -284,8 +282,7 @@ def make_task_copies(
 
     @contextmanager
     def connect() -> Iterator[ClientBrokers]:
-        settings = security_settings(properties)
-        with StreamsGroupClient(config.bootstrap_server, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings) as client:
+        with StreamsGroupClient.of(properties) as client:
             yield ClientBrokers(client)
 
     return TaskCopies(
@@ -296,5 +293,5 @@ def make_task_copies(
         TaskCopiesTable(config.warehouse, config.cluster),
         may_ask=may_ask,
         report=report,
-        describe_error=describes_requests(config.bootstrap_server, properties, _NEEDS),
+        describe_error=describes_requests(properties, _NEEDS),
     )

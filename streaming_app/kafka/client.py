@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_d
 from typing_extensions import Self
 
 from streaming_app.kafka import protocol
-from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.connection import Admin, connection_settings
 from streaming_app.kafka.protocol import (
     COORDINATOR_CODES,
     TOPIC_AUTHORIZATION_FAILED,
@@ -47,9 +47,15 @@ class StreamsGroupClient:
     error, it raises GroupError; kafka-python's KafkaError when the cluster does not answer.
     """
 
-    def __init__(self, bootstrap_server: str, **security: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
+    def __init__(self, bootstrap_server: str | Sequence[str], **security: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
         """Connect. `security` are kafka-python's settings, such as `security_protocol` and `sasl_mechanism`."""
-        self.admin = Admin(bootstrap_servers=bootstrap_server, client_id="streams-groups", **security)
+        self.admin = Admin(bootstrap_servers=bootstrap_server, **security)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], seconds: float | None = None) -> Self:
+        """Connect to the brokers of Kafka client properties, as `connection.connect` does, and raises."""
+        settings = connection_settings(properties, seconds)
+        return cls(settings.pop("bootstrap_servers"), **settings)
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,11 @@
-"""kafka-python's admin client, with requests to group coordinators and a constructor that cleans up when it fails."""
+"""The connection to a cluster: one way to make it, its time-outs, and requests to brokers and coordinators.
 
+kafka-python's admin client sends them. Its errors arrive as exceptions, so what it logs is not printed.
+"""
+
+import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
@@ -9,8 +13,37 @@ from kafka.errors import KafkaError
 from kafka.protocol.metadata.find_coordinator import CoordinatorType
 
 from streaming_app.kafka.protocol import COORDINATOR_CODES, Fields, GroupError
+from streaming_app.kafka.security import security_settings
 
+CONNECT_SECONDS = 10.0
+"""How long a command or a service waits for the first connection."""
+IMPATIENT_CONNECT_SECONDS = 5.0
+"""The same, where a batch of the stream or a reader of the page waits meanwhile."""
+ANSWER_MS = 20_000
+"""How long brokers may take to answer a request about many partitions or groups."""
 _FIND_COORDINATOR_BATCH_SIZE = 1000  # group ids in one FindCoordinator request
+
+
+def connect(properties: Mapping[str, str], seconds: float | None = None) -> "Admin":
+    """Connect to the brokers of Kafka client properties, with `bootstrap.servers`; give up after `seconds`, or 10.
+
+    Raises KafkaError if none answers, SecurityError for properties that kafka-python does not support.
+    """
+    return Admin(**connection_settings(properties, seconds))
+
+
+def connection_settings(properties: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
+    """Return the settings of kafka-python for the same. Raises SecurityError."""
+    return {
+        "bootstrap_servers": properties["bootstrap.servers"].split(","),
+        "bootstrap_timeout_ms": int(1000 * (CONNECT_SECONDS if seconds is None else seconds)),
+        **security_settings(properties),
+    }
+
+
+def silence_log() -> None:
+    """Let kafka-python print nothing."""
+    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
 
 
 class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
@@ -18,8 +51,9 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
 
     def __init__(self, **configs: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
         """Connect. When the cluster does not answer, close the thread and the socket that kafka-python leaves open."""
+        silence_log()
         try:
-            super().__init__(**configs)
+            super().__init__(client_id="streams-groups", **configs)
         except BaseException:
             if hasattr(self, "_client"):
                 self._metrics.close()

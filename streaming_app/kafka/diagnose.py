@@ -16,6 +16,7 @@ from typing import Any
 from kafka.errors import IllegalSaslStateError, KafkaError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from kafka.net.compat import KafkaNetClient
 
+from streaming_app.kafka.connection import silence_log
 from streaming_app.kafka.properties import Properties, SecurityError
 from streaming_app.kafka.security import security_settings
 
@@ -169,6 +170,7 @@ def _tls_failure(message: str) -> _Failure | None:
 
 def _log_in(server: str, settings: Mapping[str, Any]) -> _Failure | None:
     """Connect as kafka-python does, once, and return how it fails."""
+    silence_log()
     got_api_versions = False
     with closing(KafkaNetClient(bootstrap_servers=server, **settings)) as client:
         manager = client._manager  # noqa: SLF001 - kafka-python's bootstrap does not report the reason

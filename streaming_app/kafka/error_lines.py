@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -11,6 +12,7 @@ from kafka.errors import KafkaError
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
 from streaming_app.kafka import GROUP_PREFIX, diagnose
 from streaming_app.kafka.diagnose import MESSAGES
+from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 
 
@@ -124,20 +126,33 @@ REQUEST_ERRORS = (GroupError, KafkaError, OSError, ValueError)
 """What kafka-python and `StreamsGroupClient` raise."""
 
 
-def error_message(error: Exception, bootstrap_server: str, properties: Mapping[str, str], needs: str) -> str:
+@contextmanager
+def errors_as_lines(properties: Mapping[str, str], needs: str) -> Iterator[None]:
+    """Raise the errors of requests in the block as JobError, with their line; the arguments are those of `error_message`."""
+    try:
+        yield
+    except SecurityError as error:
+        raise JobError(f"--command-config: {error}") from None
+    except REQUEST_ERRORS as error:
+        raise JobError(error_message(error, properties, needs)) from None
+
+
+def error_message(error: Exception, properties: Mapping[str, str], needs: str) -> str:
     """Return the line about one of `REQUEST_ERRORS`, with its cause where that can be determined.
 
-    `needs` says what whoever asked has to be allowed: `verify needs Describe on the groups`.
+    `properties` are Kafka client properties, with `bootstrap.servers`; `needs` says what whoever asked has to be allowed:
+    `verify needs Describe on the groups`.
     """
+    servers = properties["bootstrap.servers"]
     if isinstance(error, GroupError):
         if error.code == TOPIC_AUTHORIZATION_FAILED:
             return missing_acl_message("DESCRIBE", "Topic", error.message)
-        return f"{bootstrap_server} returned an error: {error}"
+        return f"{servers} returned an error: {error}"
     name, text = type(error).__name__, " ".join(str(error).split())
     if name == "GroupAuthorizationFailedError" and (group := re.search(r"GROUP/(.+?):?$", text)):
         return missing_acl_message("DESCRIBE", "Group", group[1])
     if "Authorization" in name:
-        return f"{bootstrap_server} denied access: {text}; {needs}"
+        return f"{servers} denied access: {text}; {needs}"
     if "Timeout" in name or "Connection" in name or "NoBrokers" in name or "Authentication" in name:
-        return diagnose.describe_failure(bootstrap_server, properties)
-    return f"{bootstrap_server}: {name}: {text}"
+        return diagnose.describe_failure(servers, properties)
+    return f"{servers}: {name}: {text}"

@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.connection import ANSWER_MS, Admin
 from streaming_app.kafka.protocol import error_name
 
 TopicPartition = tuple[str, int]
@@ -31,7 +31,6 @@ NO_LEADER = "LEADER_NOT_AVAILABLE"
 
 _TOPICS_PER_REQUEST = 2_000
 _PARTITIONS_PER_REQUEST = 50_000  # 0.8 MB out, 1.4 MB in
-_TIMEOUT_MS = 20_000
 _ISOLATION_VERSION = 2  # of ListOffsets: the first with an isolation level
 _NO_TOPIC_ID = UUID(int=0)
 _STALE = frozenset({"NOT_LEADER_FOR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", NO_LEADER})
@@ -110,7 +109,7 @@ class LogEndsClient:
             for leader, keys in by_leader.items()
             for chunk in chunks(keys, _PARTITIONS_PER_REQUEST)
         ]
-        answers = self._admin.send_all([(leader, request) for leader, _, request in requests], _TIMEOUT_MS)
+        answers = self._admin.send_all([(leader, request) for leader, _, request in requests], ANSWER_MS)
         for (_, chunk, _), answer in zip(requests, answers, strict=True):
             found.requests += 1
             if isinstance(answer, KafkaError):
@@ -197,7 +196,7 @@ def fetch_committed_offsets(admin: Admin, group_ids: Iterable[str]) -> Committed
     requests = [
         (node_id, chunk) for node_id, ids in coordinators.items() for chunk in chunks(sorted(ids), _GROUPS_PER_FETCH)
     ]
-    answers = admin.send_all([(node_id, _fetch_request(ids)) for node_id, ids in requests], _TIMEOUT_MS)
+    answers = admin.send_all([(node_id, _fetch_request(ids)) for node_id, ids in requests], ANSWER_MS)
     for (_, ids), answer in zip(requests, answers, strict=True):
         if isinstance(answer, KafkaError):
             found.errors.update(dict.fromkeys(ids, type(answer).__name__))

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.errors import JobError, NotAuthorizedError, OtherTopicError
 from streaming_app.kafka import GROUP_PREFIX
 from streaming_app.kafka.error_lines import missing_acl_message, to_job_error
-from streaming_app.kafka.properties import SecurityError, read_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,12 +24,6 @@ _READ = "READ"
 _PLUGIN_CLASS = "group.streams.topology.description.plugin.class"
 _DELETE_RETENTION = "delete.retention.ms"
 _DEFAULT_DELETE_RETENTION_MS = 86_400_000  # Kafka's default, for a principal that may not read the configuration
-
-# What a properties file for other tools may contain. Spark's reader sets these itself and rejects them as options.
-_SET_BY_SPARK = frozenset(
-    {"auto.offset.reset", "enable.auto.commit", "group.id", "interceptor.classes", "key.deserializer"}
-    | {"value.deserializer"}
-)
 
 
 class OffsetsTopic(NamedTuple):
@@ -47,16 +39,6 @@ class OffsetsTopic(NamedTuple):
     """By partition."""
     delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
     """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
-
-
-def client_properties(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """Return Kafka client properties from the command line's. Raises JobError if the file cannot be read."""
-    try:
-        properties = read_properties(command_config) if command_config else {}
-    except SecurityError as error:
-        raise JobError(f"--command-config {error}") from None
-    allowed = {name: value for name, value in properties.items() if name not in _SET_BY_SPARK}
-    return {**allowed, "bootstrap.servers": bootstrap_server}
 
 
 def describe_offsets_topic(spark: SparkSession, properties: Mapping[str, str], topic: str) -> OffsetsTopic:

@@ -12,13 +12,18 @@ from pathlib import Path
 
 import javaproperties
 
-from streaming_app.errors import UserError, reason_of
+from streaming_app.errors import JobError, UserError, reason_of
 
 Properties = Mapping[str, str]
 
 _PROVIDERS = "config.providers"
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")  # Kafka's own: ${provider:path:key}, the path optional
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';=]+)|([;=]))""", re.DOTALL)
+# What a properties file for other tools may contain. Spark's reader sets these itself and rejects them as options.
+_SET_BY_SPARK = frozenset(
+    {"auto.offset.reset", "enable.auto.commit", "group.id", "interceptor.classes", "key.deserializer"}
+    | {"value.deserializer"}
+)
 
 
 class SecurityError(UserError):
@@ -32,6 +37,16 @@ def read_properties(file: Path) -> dict[str, str]:
             return dict(javaproperties.load(stream))
     except (OSError, ValueError) as error:
         raise SecurityError(f"{file}: {reason_of(error)}") from None
+
+
+def client_properties(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
+    """Return Kafka client properties from the command line's. Raises JobError if the file cannot be read."""
+    try:
+        properties = read_properties(command_config) if command_config else {}
+    except SecurityError as error:
+        raise JobError(f"--command-config {error}") from None
+    allowed = {name: value for name, value in properties.items() if name not in _SET_BY_SPARK}
+    return {**allowed, "bootstrap.servers": bootstrap_server}
 
 
 def resolve_config_providers(properties: Properties) -> Properties:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from kafka.errors import KafkaError
 
 from streaming_app.kafka import diagnose
-from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, connect
 from streaming_app.kafka.properties import SecurityError
-from streaming_app.kafka.security import security_settings
 
 _CACHE_SECONDS = 10.0
-_CONNECT_MS = 5_000  # the stream waits meanwhile
 _RECONNECT_SECONDS = 10.0  # between attempts to connect
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 
@@ -26,7 +23,6 @@ class TopicMetadata:
 
     def __init__(self, properties: Mapping[str, str], warn: Callable[[str], None]) -> None:
         """Prepare; the first call connects. `properties` are Kafka client properties, `warn` gets warnings."""
-        logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # its errors arrive as exceptions
         self._properties = properties
         self._warn = warn
         self._admin: Admin | None = None
@@ -70,9 +66,7 @@ class TopicMetadata:
 
     def _connect(self) -> Admin:
         if self._admin is None:
-            servers = self._properties["bootstrap.servers"].split(",")
-            settings = security_settings(self._properties)
-            self._admin = Admin(bootstrap_servers=servers, bootstrap_timeout_ms=_CONNECT_MS, **settings)
+            self._admin = connect(self._properties, IMPATIENT_CONNECT_SECONDS)
         return self._admin
 
     def _partition_counts(self, names: Sequence[str] | None) -> PartitionCounts | None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -193,14 +193,6 @@ class PageError(UserError):
     """The page cannot be served with these settings."""
 
 
-class Brokers(NamedTuple):
-    """The brokers to ask for descriptions, with Kafka client properties, and these as kafka-python's settings."""
-
-    bootstrap_server: str
-    properties: Mapping[str, str]
-    security: Mapping[str, Any]
-
-
 @dataclass(frozen=True)
 class PageAccess:
     """Where and to whom the page is served."""
@@ -211,26 +203,20 @@ class PageAccess:
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost` and every IP address."""
     credentials: Credentials | None = None
-    bootstrap_server: str | None = None
-    """The brokers to ask for topology descriptions; None: they are not asked."""
-    broker_properties: Mapping[str, str] = field(default_factory=dict)
-    """Kafka client properties, for what an error says."""
-    broker_security: Mapping[str, Any] = field(default_factory=dict)
-    """The same as kafka-python's settings."""
+    brokers: Mapping[str, str] | None = None
+    """Kafka client properties of the brokers to ask for topology descriptions; None: they are not asked."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """As `PageSettings` has them."""
 
     @classmethod
-    def of(cls, config: PageSettings, listen: str, brokers: Brokers | None = None) -> PageAccess:
+    def of(cls, config: PageSettings, listen: str, brokers: Mapping[str, str] | None = None) -> PageAccess:
         """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
         return cls(
             listen=listen,
             base_path=config.base_path,
             allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
             credentials=read_credentials(config.auth_file) if config.auth_file else None,
-            bootstrap_server=brokers.bootstrap_server if brokers else None,
-            broker_properties=brokers.properties if brokers else {},
-            broker_security=brokers.security if brokers else {},
+            brokers=brokers,
             labels=config.labels,
         )
 

@@ -7,7 +7,6 @@ readers do not load the brokers. What is made of an answer is pure.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -17,9 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from streaming_app.kafka.properties import read_properties
+from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.security import security_settings
-from streaming_app.web.access import Brokers, PageAccess
 from streaming_app.web.source import utc_now
 from streaming_app.web.topology_map import Graph, Node
 from streaming_app.web.words import short_name
@@ -177,7 +175,6 @@ def _written(node: Node) -> bool:
 
 _MAX_KEPT = 500
 _RETRY_SECONDS = 5.0
-_BOOTSTRAP_MS = 5_000
 _GROUP_LOCKS = 64
 _MAX_IN_FLIGHT = 4  # requests about different groups
 
@@ -234,28 +231,27 @@ class Descriptions:
             return Described(group_id, None, now, None, None, self._explain(error))
 
 
-def broker_descriptions(settings: PageAccess) -> Descriptions:
-    """Return the descriptions of the brokers in the settings. They are connected to at each request, not before."""
+def broker_descriptions(brokers: Mapping[str, str]) -> Descriptions:
+    """Return the descriptions of the brokers of Kafka client properties, which are connected to at each request."""
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - a page without brokers does not load it
+    from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS  # noqa: PLC0415
     from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message  # noqa: PLC0415
 
-    server = settings.bootstrap_server or ""
-    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # errors are raised as exceptions
-
     def ask(group_id: str) -> Fields:
-        with StreamsGroupClient(server, bootstrap_timeout_ms=_BOOTSTRAP_MS, **settings.broker_security) as client:
+        with StreamsGroupClient.of(brokers, IMPATIENT_CONNECT_SECONDS) as client:
             (group,) = client.describe([group_id], include_topology_description=True)
         return group
 
     def explain(error: Exception) -> str:
         if isinstance(error, REQUEST_ERRORS):
-            return error_message(error, server, settings.broker_properties, "the page needs Describe on the group")
+            return error_message(error, brokers, "the page needs Describe on the group")
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
     return Descriptions(ask, explain)
 
 
-def brokers_of(bootstrap_server: str, command_config: Path | None) -> Brokers:
-    """Return the brokers to ask, with the settings in a file of Kafka client properties. Raises SecurityError."""
-    properties = read_properties(command_config) if command_config else {}
-    return Brokers(bootstrap_server, properties, security_settings(properties))
+def brokers_of(bootstrap_server: str, command_config: Path | None) -> Mapping[str, str]:
+    """Return the Kafka client properties of the brokers to ask. Raises JobError or SecurityError if they are wrong."""
+    properties = client_properties(bootstrap_server, command_config)
+    security_settings(properties)
+    return properties

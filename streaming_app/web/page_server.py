@@ -27,7 +27,7 @@ class PageServer(HttpServer):
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
-        descriptions = broker_descriptions(settings) if settings.bootstrap_server else None
+        descriptions = broker_descriptions(settings.brokers) if settings.brokers else None
         source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels))
         page = Page(source, settings, descriptions, report=report)
         super().__init__(

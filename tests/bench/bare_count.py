@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from streaming_app.jvm.spark_session import start_spark
-from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
 from tests.reading import read_once
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.jvm.spark_session import start_spark
-from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.source import read_stream
 
 if TYPE_CHECKING:

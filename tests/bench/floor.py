@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming_app.job.stream_query import StreamQuery
-from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.source import read_stream
 from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.freshness import LONGEST_PAUSE_SECONDS, append, await_commit, await_groups, is_visible

@@ -16,7 +16,8 @@ import time
 from offsets_decoder import encode
 from streaming_app.job.stream_query import wait_for_listeners
 from streaming_app.job.streams import CommitsStream, StreamParts
-from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader

@@ -12,7 +12,8 @@ import re
 import time
 
 from offsets_decoder import encode
-from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
 from streaming_app.tables.delta_writer import DeltaWriter
 from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.rounds import print_rounds

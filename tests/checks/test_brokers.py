@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from streaming_app.checks import brokers
 from streaming_app.checks.brokers import check_brokers
 from streaming_app.checks.result import FAILED
 from streaming_app.cli.main import main
+from streaming_app.kafka import connection
 from streaming_app.kafka.connection import Admin
 from streaming_app.sandbox.broker import LocalBroker
 from tests.job.job_runner import streams_groups
@@ -48,7 +48,7 @@ def test_the_command_prints_a_line_each_and_its_exit_code_says_whether_one_faile
 
 
 def test_without_a_broker_the_rest_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brokers, "_CONNECT_MS", 500)
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
     arguments = ["check", "--bootstrap-server", "127.0.0.1:1", "--warehouse", str(tmp_path)]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming_app.cli import describe
 from streaming_app.cli.main import main
 from streaming_app.groups.topology_description import describe_topology
+from streaming_app.kafka import connection
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
@@ -47,7 +47,7 @@ def test_a_description_that_the_broker_stores_is_printed_and_one_that_it_does_no
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_without_a_broker_it_is_one_line(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describe, "_BOOTSTRAP_MS", 500)
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
     arguments = ["--group", "g", "--topology", "--description", "--bootstrap-server", "127.0.0.1:1", *options]
     result = CliRunner().invoke(main, ["describe", *arguments])
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)

@@ -140,14 +140,18 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     result = CliRunner().invoke(main, ["web", "--config", str(file)])
     assert result.exit_code == 0, result.output
     (settings,) = served
-    assert (settings.bootstrap_server, settings.base_path) == ("broker:9092", "/streams")
-    assert settings.broker_security["sasl_mechanism"] == "PLAIN"
+    assert (settings.brokers["bootstrap.servers"], settings.base_path) == ("broker:9092", "/streams")
+    assert settings.brokers["sasl.mechanism"] == "PLAIN"
     assert settings.allowed_hosts == {"a.example"}
     assert settings.credentials is not None
     assert settings.labels == {"team": {"a": "b.*"}}
     flags = ["--bootstrap-server", "other:1", "--base-path", "/x", "--allowed-host", "B"]
     assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
-    assert (served[1].bootstrap_server, served[1].base_path, served[1].allowed_hosts) == ("other:1", "/x", {"b"})
+    assert (served[1].brokers["bootstrap.servers"], served[1].base_path, served[1].allowed_hosts) == (
+        "other:1",
+        "/x",
+        {"b"},
+    )
 
 
 def test_it_needs_no_broker_and_says_what_is_wrong_with_a_configuration(
@@ -156,10 +160,10 @@ def test_it_needs_no_broker_and_says_what_is_wrong_with_a_configuration(
     served: list[PageAccess] = []
     monkeypatch.setattr("streaming_app.web.page_server.serve", lambda *arguments: served.append(arguments[2]))
     assert CliRunner().invoke(main, ["web"]).exit_code == 0
-    assert served[0].bootstrap_server is None
+    assert served[0].brokers is None
     monkeypatch.setenv("STREAMS_GROUPS_BOOTSTRAP_SERVER", "b:1")
     assert CliRunner().invoke(main, ["web"]).exit_code == 0
-    assert served[1].bootstrap_server == "b:1"
+    assert served[1].brokers == {"bootstrap.servers": "b:1"}
     file = tmp_path / "config.yaml"
     file.write_text("page: {labels: {team: {a: '['}}, listen: nowhere}\n")
     result = CliRunner().invoke(main, ["web", "--config", str(file)])

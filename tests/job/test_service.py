@@ -244,7 +244,7 @@ def test_an_error_is_one_line_with_its_type_if_its_text_alone_says_too_little(er
 
 
 def test_errors_of_brokers_name_them_and_errors_of_files_do_not() -> None:
-    describe = describes_requests("127.0.0.1:1", {}, "the lag needs Describe")
+    describe = describes_requests({"bootstrap.servers": "127.0.0.1:1"}, "the lag needs Describe")
     assert describe(UnknownError("odd")).startswith("127.0.0.1:1: UnknownError: ")
     assert "127.0.0.1:1" in describe(KafkaConnectionError("away"))
     assert describe(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"

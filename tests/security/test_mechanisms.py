@@ -18,7 +18,8 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.job.run import run_with
 from streaming_app.job_status import SelfCheckStatus
-from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.topic_metadata import TopicMetadata
 from streaming_app.stream.source import WANTED_RECORDS
 from streaming_app.tables.heartbeat_file import read_heartbeat

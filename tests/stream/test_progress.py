@@ -13,7 +13,8 @@ from kafka import KafkaProducer
 
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.offsets_topic import client_properties, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.container import Broker
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.health import Health

@@ -12,7 +12,8 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.errors import MissingTopicError, OtherTopicError
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.offsets_topic import TopicIdentity, client_properties, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.container import Broker
 from streaming_app.stream import source
 from streaming_app.stream.commits_batch import CommitsBatchWriter

@@ -9,7 +9,6 @@ import pytest
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from streaming_app.web.access import PageAccess
 from streaming_app.web.descriptions import AVAILABLE, broker_descriptions, description_graph
 
 
@@ -32,11 +31,11 @@ def test_a_description_is_fetched_and_drawn_once_it_is_stored(
     )
     member.join()
     settle([member])
-    settings = PageAccess(bootstrap_server=broker.bootstrap_server)
-    before = broker_descriptions(settings).fetch(group_id, 0)
+    brokers = {"bootstrap.servers": broker.bootstrap_server}
+    before = broker_descriptions(brokers).fetch(group_id, 0)
     assert (before.status, "stores no description" in before.text) == (1, True)
     member.push_description()
-    described = broker_descriptions(settings).fetch(group_id, 0)
+    described = broker_descriptions(brokers).fetch(group_id, 0)
     assert (described.status, described.topology_epoch) == (AVAILABLE, 0)
     graph = description_graph(described, [f"{group_id}-counts-changelog"])
     kinds = [(node.kind, node.name) for node in graph.nodes]
@@ -50,7 +49,7 @@ def test_a_description_is_fetched_and_drawn_once_it_is_stored(
 
 @pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_one_line() -> None:
-    described = broker_descriptions(PageAccess(bootstrap_server="127.0.0.1:1")).fetch("g", 0)
+    described = broker_descriptions({"bootstrap.servers": "127.0.0.1:1"}).fetch("g", 0)
     assert described.status is None
     assert "127.0.0.1:1" in described.text
     assert "\n" not in described.text

@@ -128,7 +128,7 @@ REQUEST_ERRORS = (GroupError, KafkaError, OSError, ValueError)
 
 @contextmanager
 def errors_as_lines(properties: Mapping[str, str], needs: str) -> Iterator[None]:
-    """Raise the errors of requests in the block as JobError, with their line; the arguments are those of `error_message`."""
+    """Raise the errors of requests in the block as JobError, with the line of `error_message`."""
     try:
         yield
     except SecurityError as error:
@@ -140,8 +140,8 @@ def errors_as_lines(properties: Mapping[str, str], needs: str) -> Iterator[None]
 def error_message(error: Exception, properties: Mapping[str, str], needs: str) -> str:
     """Return the line about one of `REQUEST_ERRORS`, with its cause where that can be determined.
 
-    `properties` are Kafka client properties, with `bootstrap.servers`; `needs` says what whoever asked has to be allowed:
-    `verify needs Describe on the groups`.
+    `properties` are Kafka client properties, with `bootstrap.servers`; `needs` says what whoever asked has to be
+    allowed: `verify needs Describe on the groups`.
     """
     servers = properties["bootstrap.servers"]
     if isinstance(error, GroupError):

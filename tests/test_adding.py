@@ -219,13 +219,13 @@ assert "### StreamsGroupTrial" in runbook.page()
         (
             Edit("streaming_app/notify/trial.py", "", SINK),
             Edit(
-                "streaming_app/notify/settings.py",
+                "streaming_app/config/settings.py",
                 "from streaming_app.notify.webhook import WebhookSettings\n",
                 "from streaming_app.notify.trial import TrialSettings\n"
                 "from streaming_app.notify.webhook import WebhookSettings\n",
             ),
             Edit(
-                "streaming_app/notify/settings.py",
+                "streaming_app/config/settings.py",
                 "    AlertmanagerSettings |",
                 "    TrialSettings | AlertmanagerSettings |",
             ),

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 WARNING, CRITICAL, INFO = "warning", "critical", "info"
-_MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
+MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 
 
@@ -71,7 +71,7 @@ class Alert:
     def urgency(self) -> tuple[Any, ...]:
         """A sort key: alerts that fire first, then the most severe, then those that have lasted longest."""
         state = (FIRING, PENDING, RESOLVED).index(self.state)
-        return (state, _MOST_SEVERE_FIRST.index(self.severity), self.pending_since, self.rule, self.group_id or "")
+        return (state, MOST_SEVERE_FIRST.index(self.severity), self.pending_since, self.rule, self.group_id or "")
 
     @property
     def fingerprint(self) -> str:

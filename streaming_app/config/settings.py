@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,12 @@ from streaming_app.config.sections import (
     SelfCheckSettings,
     TaskCopiesSettings,
 )
-from streaming_app.notify.settings import SinkList
+from streaming_app.notify.alertmanager import AlertmanagerSettings
+from streaming_app.notify.apprise import AppriseSettings
+from streaming_app.notify.log import LogSettings
+from streaming_app.notify.mail import MailSettings
+from streaming_app.notify.slack import SlackSettings
+from streaming_app.notify.webhook import WebhookSettings
 from streaming_app.section import Days, Duration, Section
 from streaming_app.tables.location import Location
 from streaming_app.text import check_name
@@ -60,6 +65,27 @@ def _to_text(pairs: Any) -> Any:  # noqa: ANN401 - any YAML value
         for key, value in pairs.items()
     }
 
+
+SinkSettings = Annotated[
+    AlertmanagerSettings | AppriseSettings | LogSettings | MailSettings | SlackSettings | WebhookSettings,
+    Field(discriminator="type"),
+]
+"""The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
+
+
+def _check_unique_names(sinks: Sequence[SinkSettings]) -> Sequence[SinkSettings]:
+    names = [sink.name for sink in sinks]
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two sinks have the name {', '.join(duplicates)}: give each a different name")
+    return sinks
+
+
+SinkList = Annotated[tuple[SinkSettings, ...], AfterValidator(_check_unique_names)]
+"""The sinks of a configuration, with unique names.
+
+A model that contains it must set `hide_input_in_errors`: pydantic uses the setting of the outermost model, and its
+errors would otherwise show secrets.
+"""
 
 BootstrapServer = Annotated[str, AfterValidator(_check_addresses)]
 WarehouseLocation = Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)]

@@ -23,12 +23,20 @@ from typing_extensions import Self
 
 from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, WARNING, Alert
 from streaming_app.notify import apprise_program
+from streaming_app.notify.connection import CaSettings
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
-from streaming_app.notify.grouped import AlertGroup, format_group_message, format_group_title
 from streaming_app.notify.http_post import SUCCESS, status_error
-from streaming_app.notify.message import disarm, format_message, format_title, notification_id, one_line
+from streaming_app.notify.message import (
+    AlertGroup,
+    disarm,
+    format_group_message,
+    format_group_title,
+    format_message,
+    format_title,
+    notification_id,
+    one_line,
+)
 from streaming_app.notify.sink import Sink, SinkError, TextSettings, TextSink, check_setting
-from streaming_app.notify.tls import CaSettings
 from streaming_app.section import Duration
 from streaming_app.text import shorten
 

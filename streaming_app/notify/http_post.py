@@ -28,9 +28,8 @@ from urllib3.exceptions import (
 )
 from urllib3.util import Url, parse_url
 
-from streaming_app.notify.deadline import Deadline
+from streaming_app.notify.connection import Deadline, TlsSettings, tls_error
 from streaming_app.notify.sink import SinkError, check_setting
-from streaming_app.notify.tls import TlsSettings, tls_error
 from streaming_app.section import Duration
 
 _HTTP_PORT, _HTTPS_PORT = 80, 443

@@ -17,8 +17,7 @@ from pydantic import field_validator
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
 from streaming_app.errors import reason_of
 from streaming_app.notify.daily_summary import DailySummary, format_summary_title
-from streaming_app.notify.grouped import AlertGroup, format_names, format_subject
-from streaming_app.notify.message import dump_json, format_value
+from streaming_app.notify.message import AlertGroup, dump_json, format_names, format_subject, format_value
 from streaming_app.notify.sink import SinkError, TextSettings, TextSink
 from streaming_app.notify.webhook import VERSION, payload
 from streaming_app.text import is_visible, shorten, utc_iso

@@ -19,12 +19,19 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
+from streaming_app.notify.connection import Deadline, TlsSettings, tls_error
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
-from streaming_app.notify.deadline import Deadline
-from streaming_app.notify.grouped import AlertGroup, format_group_message, format_group_title
-from streaming_app.notify.message import format_message, format_title, notification_id, one_line, repeat_number
+from streaming_app.notify.message import (
+    AlertGroup,
+    format_group_message,
+    format_group_title,
+    format_message,
+    format_title,
+    notification_id,
+    one_line,
+    repeat_number,
+)
 from streaming_app.notify.sink import SinkError, TextSettings, TextSink
-from streaming_app.notify.tls import TlsSettings, tls_error
 from streaming_app.section import Duration
 
 _PORTS = {"starttls": 587, "smtps": 465, "none": 25}

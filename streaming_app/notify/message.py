@@ -1,4 +1,4 @@
-"""The text of notifications, and the format of times and details in all sinks.
+"""The text of notifications, about one alert or several, and the format of details in all sinks.
 
 Ids of groups and clients are chosen by clients, with any characters and up to 32 kB, and are part of summaries and
 details. People see them as they are, but as text only: without characters that a terminal obeys, and without mentions,
@@ -10,18 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
-from streaming_app.alerts.alert import RESOLVED, Alert
-from streaming_app.text import escape, shorten, utc_iso
+from streaming_app.alerts.alert import MOST_SEVERE_FIRST, RESOLVED, Alert
+from streaming_app.text import and_more, count, escape, first_of, shorten, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
+_MAX_NAME = 100  # of an id among others
 
 # Of everybody, wherever it is, and of one user or group, where a word could start.
 _MENTION = re.compile(r"@(?=all|channel|here|everyone)|(?<![A-Za-z0-9])@(?=[\w!&])", re.IGNORECASE)
 _MARKUP = re.compile(r"(\](?=\()|<(?=[!@#&]|https?:))")  # [text](link), and what Slack and Discord have in brackets
 _NO_WIDTH = "\u200b"
+
+
+# --- One alert --------------------------------------------------------------------------------------------------------
 
 
 def format_title(alert: Alert, event: str, show_id: Callable[[str], str] = str) -> str:
@@ -54,6 +59,104 @@ def format_message(alert: Alert, event: str, runbook: str | None, page: str | No
     if page:
         fields["page"] = page
     return "\n".join([format_summary(alert), "", *(f"{name}: {value}" for name, value in fields.items())])
+
+
+# --- Several alerts of one rule, which fire or are resolved at about the same time ------------------------------------
+
+
+@dataclass(frozen=True)
+class AlertGroup:
+    """Two or more alerts of one rule with the same event, in the order in which they became due."""
+
+    alerts: tuple[Alert, ...]
+    event: str
+    """`firing` or `resolved`."""
+    max_named: int = 20
+    """How many of them a message names; of the others it says how many they are."""
+
+    @property
+    def first(self) -> Alert:
+        """The alert that became due first, for what all have in common: the rule and the cluster."""
+        return self.alerts[0]
+
+    @property
+    def severity(self) -> str:
+        """The highest severity."""
+        return min((alert.severity for alert in self.alerts), key=MOST_SEVERE_FIRST.index)
+
+    @property
+    def since(self) -> datetime:
+        """Since when the first of the conditions has held."""
+        return min(alert.pending_since for alert in self.alerts)
+
+    @property
+    def at(self) -> datetime:
+        """When the last of them fired, or was resolved."""
+        times = ((alert.resolved_at if self.event == RESOLVED else alert.opened_at) for alert in self.alerts)
+        return max((time for time in times if time), default=self.since)
+
+    @property
+    def group_ids(self) -> tuple[str, ...]:
+        """The groups, each once."""
+        return tuple(dict.fromkeys(alert.group_id for alert in self.alerts if alert.group_id is not None))
+
+    def notification_id(self, event: str) -> str:
+        """Return an id that is the same for every attempt to send these alerts with this event."""
+        ids = sorted(notification_id(alert, event) for alert in self.alerts)
+        return hashlib.sha256("".join(ids).encode()).hexdigest()[:32]
+
+
+def format_subject(group: AlertGroup) -> str:
+    """Return what the alerts are about: `300 groups`, or `2 alerts` about the job."""
+    number = len(group.group_ids)
+    return count(number, "group") if number else f"{len(group.alerts):,} alerts"
+
+
+def format_group_title(group: AlertGroup) -> str:
+    """Return the title in one line: `[FIRING] StreamsGroupNotReady: 300 groups (cluster default)`."""
+    return f"[{group.event.upper()}] {group.first.rule}: {format_subject(group)} (cluster {group.first.cluster})"
+
+
+def format_names(group: AlertGroup) -> str:
+    """Return the ids of the groups: `orders, payments and 298 more`."""
+    ids = group.group_ids
+    return first_of(
+        [shorten(one_line(group_id), _MAX_NAME) for group_id in ids[: group.max_named]], group.max_named, len(ids)
+    )
+
+
+def format_group_message(
+    group: AlertGroup,
+    runbook: str | None = None,
+    page_link: Callable[[Alert], str | None] = lambda _alert: None,
+    max_characters: int | None = None,
+) -> str:
+    """Return the message: a line for each alert that is named, how many more there are, and what they have in common.
+
+    With `max_characters` it names only as many as fit.
+    """
+    common = [f"severity: {group.severity}", f"since: {utc_iso(group.since)}"]
+    common += [f"runbook: {runbook}"] if runbook else []
+    left = None if max_characters is None else max_characters - len("\n".join(common)) - _MAX_NAME
+    lines: list[str] = []
+    for line in _alert_lines(group, page_link):
+        if left is not None:
+            left -= len(line) + 1
+            if left < 0:
+                break
+        lines.append(line)
+    if more := and_more(len(group.alerts) - len(lines)):
+        lines.append(more.strip())
+    return "\n".join([*lines, "", *common])
+
+
+def _alert_lines(group: AlertGroup, page_link: Callable[[Alert], str | None]) -> Iterator[str]:
+    for alert in group.alerts[: group.max_named]:
+        link = page_link(alert)
+        yield f"- {format_summary(alert)}" + (f" {link}" if link else "")
+
+
+# --- Details, ids, and escapes ----------------------------------------------------------------------------------------
 
 
 def format_value(value: object) -> str:

@@ -1,6 +1,6 @@
 """The base classes of all sinks: settings, sink, and the error for a notification that could not be sent.
 
-A new kind of sink is a module with a subclass of both classes here, and the name of its settings in `settings.py`.
+A new kind of sink is a module with a subclass of both classes here; `config/settings.py` has the name of its settings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing_extensions import Self
 from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.errors import reason_of
 from streaming_app.notify.daily_summary import DailySummary, TimeOfDay
-from streaming_app.notify.grouped import AlertGroup
+from streaming_app.notify.message import AlertGroup
 from streaming_app.section import Section
 from streaming_app.text import check_name
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.notify.daily_summary import DailySummary
-from streaming_app.notify.grouped import AlertGroup
+from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.notification_queue import Attempt, Grouping, NotificationQueue
 from streaming_app.notify.sink import Sink, SinkError, TextSink
 

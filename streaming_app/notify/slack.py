@@ -8,13 +8,15 @@ from typing import Literal, NamedTuple
 
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
-from streaming_app.notify.grouped import AlertGroup, format_group_message, format_group_title
 from streaming_app.notify.http_post import SecretUrlSettings, post
 from streaming_app.notify.message import (
+    AlertGroup,
     dump_json,
     escape_chat,
     format_code,
     format_code_block,
+    format_group_message,
+    format_group_title,
     format_message,
     format_summary,
     format_title,

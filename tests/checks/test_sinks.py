@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from streaming_app.checks.result import FAILED, OK
 from streaming_app.checks.sinks import check_sinks
-from streaming_app.notify.settings import SinkList
+from streaming_app.config.settings import SinkList
 from streaming_app.notify.sink import BaseSettings
 
 

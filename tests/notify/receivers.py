@@ -23,15 +23,19 @@ from typing import Any
 import urllib3
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import Self
 from urllib3.exceptions import HTTPError
 
+from streaming_app.config.settings import SinkSettings
 from streaming_app.jvm.java import last_line
+from streaming_app.notify.sink import Sink
 from streaming_app.sandbox.process import Process, reserve_port
 from tests.tools import debian_tool
 from tests.waiting import wait_until
 
 HOST = "127.0.0.1"
+_SINK = TypeAdapter[Any](SinkSettings, config=ConfigDict(hide_input_in_errors=True))
 OK = 200
 _DEBIAN_PACKAGE = "prometheus-alertmanager"
 _TEMPLATES = "/usr/share/prometheus/alertmanager"
@@ -43,6 +47,17 @@ SERVICES = (
     "signals.firehydrant.com",
 )
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+def make_sink(**settings: Any) -> Sink:
+    """Return the sink of these settings, as in the configuration. Raises ValidationError."""
+    sink = make_settings(**settings).sink()
+    assert isinstance(sink, Sink)
+    return sink
+
+
+def make_settings(**settings: Any) -> Any:
+    return _SINK.validate_python(settings)
 
 
 @dataclass

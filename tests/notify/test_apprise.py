@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from streaming_app.alerts.alert import CRITICAL, FIRING, INFO, RESOLVED, WARNING
 from streaming_app.notify import apprise_program
 from streaming_app.notify.apprise_program import fit, make_service
-from streaming_app.notify.grouped import AlertGroup
-from streaming_app.notify.message import notification_id
-from streaming_app.notify.settings import SinkSettings
+from streaming_app.notify.message import AlertGroup, notification_id
 from streaming_app.notify.sink import Sink, SinkError, TextSink
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
+from tests.notify import receivers
 from tests.notify.receivers import (
     HOST,
     OK,
@@ -35,6 +34,7 @@ from tests.notify.receivers import (
     Response,
     SmtpReceiver,
     hang,
+    make_settings,
     send_slowly,
     serve_connections,
 )
@@ -70,9 +70,7 @@ MARKUP = "<!channel> @everyone <@U024> <@&12> *b* _i_ [pay](http://evil.example)
 
 
 def make_sink(url: str, **settings: Any) -> Sink:
-    sink = TypeAdapter[Any](SinkSettings).validate_python({"type": "apprise", "url": url, **settings}).sink()
-    assert isinstance(sink, Sink)
-    return sink
+    return receivers.make_sink(type="apprise", url=url, **settings)
 
 
 def error_of(url: str, **settings: Any) -> SinkError:
@@ -346,27 +344,24 @@ def test_certificates_are_verified_by_the_given_authority_in_http_and_mail(certi
     ],
 )
 def test_invalid_settings_are_an_error_without_secrets(settings: dict[str, Any], words: str) -> None:
-    from pydantic import ConfigDict  # noqa: PLC0415
-
-    adapter = TypeAdapter[Any](SinkSettings, config=ConfigDict(hide_input_in_errors=True))
     with pytest.raises(ValidationError, match=words) as raised:
-        adapter.validate_python({"type": "apprise", **settings})
+        make_settings(type="apprise", **settings)
     assert SECRET not in str(raised.value)
 
 
 def test_the_url_may_be_in_a_file_and_is_printed_nowhere(receiver: HttpReceiver, tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text(generic(receiver))
-    settings = TypeAdapter[Any](SinkSettings).validate_python({"type": "apprise", "url_file": str(file)})
+    settings = make_settings(type="apprise", url_file=str(file))
     file.write_text(generic(receiver) + "/new")
     settings.sink().send(make_alert(), FIRING)
     assert [request.path for request in receiver.requests] == [f"/{SECRET}/new"]
-    given = TypeAdapter[Any](SinkSettings).validate_python({"type": "apprise", "url": generic(receiver)})
+    given = make_settings(type="apprise", url=generic(receiver))
     for one in (settings, given):
         assert SECRET not in f"{one!r} {one} {one.model_dump()} {one.model_dump_json()} {vars(one.sink())!r}"
 
 
 def test_only_a_notification_loads_apprise() -> None:
-    code = "import sys, streaming_app.notify.settings; print([m for m in ('apprise', 'requests') if m in sys.modules])"
+    code = "import sys, streaming_app.config.settings; print([m for m in ('apprise', 'requests') if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

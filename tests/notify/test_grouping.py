@@ -18,31 +18,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.dispatcher import Dispatcher
-from streaming_app.notify.grouped import AlertGroup, format_group_message, format_group_title
+from streaming_app.notify.message import AlertGroup, format_group_message, format_group_title
 from streaming_app.notify.notification_queue import Grouping
-from streaming_app.notify.settings import SinkSettings
 from streaming_app.notify.sink import Sink, SinkError, TextSink
 from streaming_app.notify.sink_worker import Backoff
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import SINCE, make_alert
 from tests.hostile import HOSTILE, effective_characters
-from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver
+from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver, make_settings, make_sink
 from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
 
 GROUPS = 300
 SHORT = Grouping(group_wait=0.2, group_interval=0.4, max_named=20)
-
-
-def make_sink(**settings: Any) -> Sink:
-    sink = TypeAdapter[Any](SinkSettings).validate_python(settings).sink()
-    assert isinstance(sink, Sink)
-    return sink
 
 
 def maintenance(*sinks: str, resolved: bool = False, **other: Any) -> list[Alert]:
@@ -307,13 +299,12 @@ def test_a_json_line_of_several_alerts_has_the_data_of_each_that_is_named(tmp_pa
 
 
 def test_links_to_the_page_are_of_the_group_and_an_alert_without_one_has_none() -> None:
-    adapter = TypeAdapter[Any](SinkSettings)
-    settings = adapter.validate_python({"type": "log", "page_url": "https://p/{cluster}/{group}?r={rule}"})
+    settings = make_settings(type="log", page_url="https://p/{cluster}/{group}?r={rule}")
     hostile = settings.page_link(make_alert(group_id="a/b?c&{rule} \ud800"))
     assert hostile == "https://p/prod/a%2Fb%3Fc%26%7Brule%7D%20%3F?r=not-ready"
     assert settings.page_link(make_alert(group_id=None)) is None
     assert settings.page_link(make_alert(group_id="x" * 32_000)) is None
-    overview = adapter.validate_python({"type": "log", "page_url": "https://p/{cluster}"})
+    overview = make_settings(type="log", page_url="https://p/{cluster}")
     assert overview.page_link(make_alert(group_id=None)) == "https://p/prod"
 
 

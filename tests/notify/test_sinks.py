@@ -6,27 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from streaming_app.alerts.alert import FIRING, RESOLVED
+from streaming_app.config.settings import SinkList
 from streaming_app.notify.message import format_message, format_title, one_line
-from streaming_app.notify.settings import SinkList, SinkSettings
-from streaming_app.notify.sink import Sink
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
-from tests.notify.receivers import Certificates
+from tests.notify.receivers import Certificates, make_settings, make_sink
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
 MAIL = {"type": "email", "host": "mx", "from": "a@b.example", "to": ["c@d.example"]}
-
-
-SINK = TypeAdapter[Any](SinkSettings, config=ConfigDict(hide_input_in_errors=True))
-
-
-def make_sink(**settings: Any) -> Sink:
-    sink = SINK.validate_python(settings).sink()
-    assert isinstance(sink, Sink)
-    return sink
 
 
 @pytest.mark.parametrize(
@@ -89,8 +79,8 @@ def test_a_sink_is_named_by_its_type_and_two_of_a_type_need_names() -> None:
 def test_settings_do_not_print_secrets(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(SECRET)
-    settings = SINK.validate_python(
-        {"type": "webhook", "url": f"https://hook/{SECRET}", "headers": {"X-Key": SECRET}, "token_file": str(token)}
+    settings = make_settings(
+        type="webhook", url=f"https://hook/{SECRET}", headers={"X-Key": SECRET}, token_file=str(token)
     )
     assert SECRET not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
     assert SECRET not in repr(vars(settings.sink()))

@@ -11,31 +11,22 @@ import subprocess
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, WARNING, Delivery
 from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
-from streaming_app.notify.settings import SinkSettings
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.notify.webhook import WebhookSettings, WebhookSink, signature
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
-from tests.notify.receivers import Certificates, HttpReceiver, Response, hang, send_slowly, serve_connections
+from tests.notify.receivers import Certificates, HttpReceiver, Response, hang, make_sink, send_slowly, serve_connections
 
 NOW = datetime(2026, 11, 21, 4, tzinfo=timezone.utc)
 SECRET = "T0K3N-b64/hunter2"  # noqa: S105 - must never be printed
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SHORT = 0.3
-
-
-def make_sink(**settings: Any) -> Sink:
-    sink = TypeAdapter[Any](SinkSettings).validate_python(settings).sink()
-    assert isinstance(sink, Sink)
-    return sink
 
 
 def error_of(sink: Sink) -> SinkError:

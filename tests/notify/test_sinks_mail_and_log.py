@@ -10,24 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
-from streaming_app.notify.settings import SinkSettings
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
-from tests.notify.receivers import HOST, Certificates, SmtpReceiver, hang, send_slowly, serve_connections
+from tests.notify.receivers import HOST, Certificates, SmtpReceiver, hang, make_sink, send_slowly, serve_connections
 
 LOGIN = ("alice", "s3cret-hunter2")
 WRONG = "wr0ng-hunter3"
-
-
-def make_sink(**settings: Any) -> Sink:
-    sink = TypeAdapter[Any](SinkSettings).validate_python(settings).sink()
-    assert isinstance(sink, Sink)
-    return sink
 
 
 def mail_sink(port: int, **settings: Any) -> Sink:

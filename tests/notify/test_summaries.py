@@ -12,27 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from streaming_app.alerts.alert import PENDING, Alert, Delivery
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text
 from streaming_app.notify.dispatcher import Dispatcher
-from streaming_app.notify.settings import SinkSettings
-from streaming_app.notify.sink import Sink, TextSink
+from streaming_app.notify.sink import TextSink
 from streaming_app.notify.sink_worker import Backoff
 from streaming_app.notify.summaries import DailySummaries, make_summary
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
-from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver
+from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver, make_settings, make_sink
 
 DAY = datetime(2026, 11, 22, tzinfo=timezone.utc)
 SUMMARY = DailySummary("prod", DAY, {"Stable": 117, "Empty": 2}, [make_alert()], 0, {"not-ready": 3}, 2)
-
-
-def make_sink(**settings: Any) -> Sink:
-    sink = TypeAdapter[Any](SinkSettings).validate_python(settings).sink()
-    assert isinstance(sink, Sink)
-    return sink
 
 
 @dataclass
@@ -224,7 +217,7 @@ def test_a_summary_is_retried_until_it_is_accepted(receiver: HttpReceiver) -> No
     ("given", "expected"), [("08:00", time(8)), ("23:59", time(23, 59)), (1080, time(18)), (None, None)]
 )
 def test_the_time_is_hours_and_minutes_also_as_yaml_reads_it_without_quotes(given: object, expected: object) -> None:
-    settings = TypeAdapter[Any](SinkSettings).validate_python({"type": "log", "summary": given})
+    settings = make_settings(type="log", summary=given)
     assert settings.summary == expected
     assert settings.model_dump(mode="json")["summary"] == (f"{expected:%H:%M}" if expected else None)
 
@@ -232,9 +225,9 @@ def test_the_time_is_hours_and_minutes_also_as_yaml_reads_it_without_quotes(give
 @pytest.mark.parametrize("given", ["8", "24:00", "08:60", "8:5", "", True, -5, 1440, "noon"])
 def test_another_time_is_an_error_with_the_valid_form(given: object) -> None:
     with pytest.raises(ValidationError, match=r'must be a time of day in UTC such as "08:00", not'):
-        TypeAdapter[Any](SinkSettings).validate_python({"type": "log", "summary": given})
+        make_settings(type="log", summary=given)
 
 
 def test_sinks_for_machines_have_no_summary() -> None:
     with pytest.raises(ValidationError, match=r"summary"):
-        TypeAdapter[Any](SinkSettings).validate_python({"type": "webhook", "url": "http://h", "summary": "08:00"})
+        make_settings(type="webhook", url="http://h", summary="08:00")

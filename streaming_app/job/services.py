@@ -28,10 +28,10 @@ from streaming_app.jvm.class_archive import archive_path, make_archive, reason_f
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
+from streaming_app.notify.daily_summary import DailySummaries, DailySummary, make_summary
 from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.silences import ActiveSilences
 from streaming_app.notify.sink import TextSettings
-from streaming_app.notify.summaries import DailySummaries, make_summary
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
@@ -42,7 +42,6 @@ from streaming_app.web.monitoring import monitoring_server
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.job.self_check import SelfCheck
-    from streaming_app.notify.daily_summary import DailySummary
     from streaming_app.notify.sink_worker import SinkStatus
     from streaming_app.stream.health import Health
     from streaming_app.tables.files import Files

@@ -15,11 +15,10 @@ import pytest
 from pydantic import ValidationError
 
 from streaming_app.alerts.alert import PENDING, Alert, Delivery
-from streaming_app.notify.daily_summary import DailySummary, format_summary_text
+from streaming_app.notify.daily_summary import DailySummaries, DailySummary, format_summary_text, make_summary
 from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.sink import TextSink
 from streaming_app.notify.sink_worker import Backoff
-from streaming_app.notify.summaries import DailySummaries, make_summary
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver, make_settings, make_sink

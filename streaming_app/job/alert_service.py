@@ -32,7 +32,6 @@ from streaming_app.text import count
 
 _STOP = None
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
-_MAINTENANCE_EVERY = 100  # each commit to the table leaves a file or two
 
 
 class Notifier(Protocol):
@@ -98,7 +97,6 @@ class AlertEvaluator:
         self._config, self._group_cache, self._store, self._job_status = config, group_cache, store, job_status
         self._report, self._on_evaluated, self._differing_groups = report, on_evaluated, differing_groups
         self._copies, self._lag = copies, lag
-        self._commits = 0
         self._unsaved: dict[tuple[str, ...], tuple[Alert, bool]] = {}
         stored = [self._without_removed_sinks(alert) for alert in store.alerts()]
         self._state = AlertState.from_alerts(stored)
@@ -270,9 +268,7 @@ class AlertEvaluator:
         try:
             self._store.save((a for a, removed in rows if not removed), (a for a, removed in rows if removed))
             self._unsaved = {}
-            self._commits += 1
-            if self._commits % _MAINTENANCE_EVERY == 0:
-                self._store.maintain(self._config.retention_days)
+            self._store.maintain(self._config.retention_days)
         except Exception as error:  # noqa: BLE001 - delta-rs raises several kinds; alerts must be sent all the same
             self._retry_save_at = time.monotonic() + _RETRY_SAVE_SECONDS
             self._report_error(error)

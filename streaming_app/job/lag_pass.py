@@ -38,7 +38,7 @@ from streaming_app.lag.model import (
     source_topics,
 )
 from streaming_app.lag.tracker import CommitKey, LagTracker
-from streaming_app.tables.lag_store import GroupVersion, LagStore
+from streaming_app.tables.lag_tables import GroupVersion, LagTables
 from streaming_app.text import first_of
 
 _SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
@@ -74,7 +74,7 @@ class LagPass:
     """What is kept from pass to pass of one cluster; for one thread."""
 
     def __init__(
-        self, store: LagStore, allowed_lag: Callable[[str], int], clock: Callable[[], float] = time.time
+        self, store: LagTables, allowed_lag: Callable[[str], int], clock: Callable[[], float] = time.time
     ) -> None:
         self._store, self._clock = store, clock
         self.tracker = LagTracker(allowed_lag)

@@ -20,7 +20,7 @@ from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.lag_metrics import LagStatus
 from streaming_app.report import Report, ReportOnce
-from streaming_app.tables.lag_store import LagStore
+from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
 _SAVE_SECONDS = 60.0  # between two writes of the samples
 _SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
 _UNCHANGED_SECONDS = 300.0  # after that, rows are written although only `observed_at` has changed
-_MAINTENANCE_SECONDS = 1_800.0
 
 
 class LagService(Service):
@@ -44,7 +43,7 @@ class LagService(Service):
     def __init__(  # noqa: PLR0913 - each is one thing it needs
         self,
         settings: LagSettings,
-        store: LagStore,
+        store: LagTables,
         connect: Callable[[], Admin],
         *,
         report: Report,
@@ -68,7 +67,7 @@ class LagService(Service):
         self._result: PassResult | None = None
         self._groups: Mapping[str, GroupLag] = {}
         self._written: list[object] | None = None
-        self._written_at = self._saved_at = self._maintained_at = 0.0
+        self._written_at = self._saved_at = 0.0
         self._save_seconds = 0.0
         self._history: dict[tuple[str, str, int], tuple[float, object]] = {}
         self._report_gap = ReportOnce(report)
@@ -155,9 +154,7 @@ class LagService(Service):
         self._store.append_history(self._new_history(rows, now))
         if not 0 <= now - self._saved_at < max(_SAVE_SECONDS, _SAVE_SHARE * self._save_seconds):
             self._save_samples(now)
-        if not 0 <= now - self._maintained_at < _MAINTENANCE_SECONDS:
-            self._maintained_at = now
-            self._maintain()
+        self._maintain()
 
     def _maintain(self) -> None:
         """Keep the tables small; a failure is reported and tried again at the next time, and loses no pass."""
@@ -209,7 +206,7 @@ def make_lag_service(config: JobConfig, properties: Mapping[str, str], health: H
     """Return the service of a job. Raises WarehouseError if the tables do not exist."""
     return LagService(
         config.lag,
-        LagStore(config.warehouse, config.cluster),
+        LagTables(config.warehouse, config.cluster),
         partial(connect, properties),
         report=report,
         describe_error=describes_requests(properties, _NEEDS),

@@ -7,7 +7,7 @@ from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.lag.sums import KEYS, LagSum, lag_sums
-from streaming_app.tables.lag_store import read_lag
+from streaming_app.tables.lag_tables import read_lag
 from streaming_app.tables.reader import WarehouseReader, quote
 
 Row = dict[str, Any]

@@ -1,28 +1,21 @@
-"""The `alerts` table, read and written by delta-rs: an evaluation every few seconds must not cost a Spark job.
-
-The job of a cluster is the only writer of its rows, but clusters can share the table: if two jobs commit concurrently,
-Delta rejects one commit, and it is retried. The maintenance of this table is also here.
-"""
+"""The `alerts` table, read and written by delta-rs: an evaluation every few seconds must not cost a Spark job."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from streaming_app.alerts.alert import Alert, Delivery
 from streaming_app.tables.definitions import table
 from streaming_app.tables.location import Location
-from streaming_app.tables.object_store import describe_error
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.rust_table import RustTable, older_than
 
 _REMOVED = "removed"  # a state only in the source of the merge: the row is deleted
 _SAME = (
@@ -37,13 +30,13 @@ class AlertsTable:
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._warehouse = Location.of(warehouse)
-        self._cluster = cluster
-        self._schema = pa.schema(self._table().schema().to_arrow())
+        self._table = RustTable(self._warehouse / "alerts", cluster)
+        self._schema = self._table.schema()
 
     def alerts(self) -> list[Alert]:
         """Return the open and the recently resolved alerts. Raises WarehouseError when the table cannot be read."""
         recent = f"(resolved_at IS NULL OR resolved_at > now() - INTERVAL '{_DAYS} days')"
-        return read_alerts(WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)} AND {recent}")
+        return read_alerts(WarehouseReader(self._warehouse), f"{self._table.own_rows} AND {recent}")
 
     def save(self, alerts: Iterable[Alert], removed: Iterable[Alert] = ()) -> None:
         """Insert or update the rows of these alerts, and delete those of `removed`, in one commit.
@@ -52,32 +45,17 @@ class AlertsTable:
         """
         rows = [_to_row(alert) for alert in alerts] + [{**_to_row(alert), "state": _REMOVED} for alert in removed]
         if rows:
-            try:
-                self._merge(pa.Table.from_pylist(rows, self._schema))
-            except (DeltaError, OSError) as error:
-                raise OSError(f"Cannot write the table alerts: {describe_error(error)}") from None
+            new = pa.Table.from_pylist(rows, self._schema)
+            self._table.change(lambda target: self._merge(target, new))
 
-    @retry(
-        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), wait=wait_fixed(0.2), reraise=True
-    )
-    def _merge(self, rows: pa.Table) -> None:
-        target = self._table()
-        merge = target.merge(rows, f"{_SAME} AND t.cluster = {quote(self._cluster)}", "s", "t")
+    def _merge(self, target: DeltaTable, rows: pa.Table) -> None:
+        merge = target.merge(rows, f"{_SAME} AND t.cluster = {quote(self._table.cluster)}", "s", "t")
         merge = merge.when_matched_delete(f"s.state = '{_REMOVED}'").when_matched_update_all()
         merge.when_not_matched_insert_all(f"s.state <> '{_REMOVED}'").execute()
 
     def maintain(self, retention_days: float) -> None:
-        """Delete alerts that were resolved before the retention, compact the files, and vacuum."""
-        target = self._table()
-        own_rows = f"cluster = {quote(self._cluster)}"
-        end = datetime.now(timezone.utc) - timedelta(days=retention_days)
-        target.delete(f"{own_rows} AND resolved_at < {time_literal(end)}")
-        target.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
-        target.vacuum(dry_run=False)
-        target.cleanup_metadata()
-
-    def _table(self) -> DeltaTable:
-        return (self._warehouse / "alerts").delta_table()
+        """Delete alerts that were resolved before the retention, and keep the files few, if that is due."""
+        self._table.maintain(older_than("resolved_at", retention_days))
 
 
 def read_alerts(warehouse: WarehouseReader, where: str) -> list[Alert]:

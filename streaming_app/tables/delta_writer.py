@@ -7,15 +7,14 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.tables.checksum_files import remove_orphan_checksums
 from streaming_app.tables.definitions import Table, table
 from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import query_table, quote, time_literal
 from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
+from streaming_app.tables.rust_table import remove_orphan_checksums, writing
 from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal
 from streaming_app.tables.table_creation import prepare_tables
-from streaming_app.tables.table_locks import writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

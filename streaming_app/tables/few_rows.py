@@ -12,27 +12,25 @@ A process that dies in between has replaced some groups: the batch is repeated, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from streaming_app.tables.reader import quote
-from streaming_app.tables.table_locks import writing
+from streaming_app.tables.rust_table import Batch, RustTable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
     from streaming_app.tables.delta_writer import DeltaWriter
-    from streaming_app.tables.location import Location
 
 _REWRITTEN_BYTES = 1 << 20  # at most, for a batch: old files stay for hours, at up to a batch a second
 _SMALL_TABLE_BYTES = 512 << 10  # of which all rows may be in one file
 _COMMITS = 8  # at most, for a batch: each takes 0.04 to 0.07 s, and Spark a second
 _SCANNED_FILES = 500  # at most, to find what a batch rewrites: reading their statistics takes 10 ms
-_T = TypeVar("_T")
 
 
 class FileRange(NamedTuple):
@@ -50,7 +48,7 @@ class FileRange(NamedTuple):
 class FewRowsWriter:
     """Writes a few rows of one cluster into the tables, and finds the rows of a few groups.
 
-    Every method raises delta-rs' errors, and those that may leave the work to Spark raise Spark's, too.
+    What writes raises OSError in one line, and what may leave the work to Spark Spark's errors, too.
     """
 
     def __init__(self, writer: DeltaWriter) -> None:
@@ -60,10 +58,7 @@ class FewRowsWriter:
 
     def find_groups(self, column: str, values: Sequence[str]) -> pa.Table:
         """Return the stored rows of the groups that have one of `values` in `column`."""
-        import pyarrow as pa  # noqa: PLC0415 - Spark's workers import this module, and need none of these
-        from deltalake import QueryBuilder  # noqa: PLC0415 - as above
-
-        groups = self._open("groups")
+        groups = self._table("groups").open()
         builder = QueryBuilder().register("groups", groups)
         # Most of a row is in the other columns: read those of the matching rows only.
         builder.execute("SET datafusion.execution.parquet.pushdown_filters = true")
@@ -72,9 +67,9 @@ class FewRowsWriter:
         return pa.table(builder.execute(query).read_all()).select(schema.names).cast(schema)
 
     def append(self, name: str, rows: pa.Table, writers: Sequence[str], batch_id: int) -> None:
-        """Append rows to a table exactly once as the batch of these writers, see `append_once`."""
-        app_ids = [f"{writer}-{name}" for writer in writers]
-        self._versions[name] = append_once(self._location / name, rows, app_ids, batch_id)
+        """Append rows to a table exactly once as the batch of these writers."""
+        batch = Batch([f"{writer}-{name}" for writer in writers], batch_id)
+        self._versions[name] = self._table(name).append(rows, batch)
 
     def rewrite_events(self, events: pa.Table, retracted: pa.Table) -> None:
         """Replace events by others, see `DeltaWriter.rewrite_events`."""
@@ -83,84 +78,48 @@ class FewRowsWriter:
 
     def add_groups(self, rows: pa.Table) -> None:
         """Append the rows of groups that are not in the table yet."""
-        from deltalake import write_deltalake  # noqa: PLC0415 - as above
-
-        groups = self._open("groups")
-        write_deltalake(groups, rows, mode="append")
-        self._versions["groups"] = groups.version()
+        self._versions["groups"] = self._table("groups").append(rows)
 
     def replace_groups(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
         """Replace the rows of exactly these groups by `rows`, in one commit."""
-        if not _retry_conflicts(lambda: self._overwrite_groups(rows, group_ids)):
+        done: list[bool] = []
+        version = self._table("groups").change(lambda groups: done.append(self._overwrite(groups, rows, group_ids)))
+        if done[-1]:
+            self._versions["groups"] = version
+        else:
             self._spark_writer.replace_groups(self._to_dataframe(rows), group_ids)
             self._versions.pop("groups", None)
 
     def version(self, name: str) -> int:
         """Return the version of a table after the last write of this object, if it was not Spark's, or a later one."""
         if name not in self._versions:
-            self._versions[name] = self._open(name).version()
+            self._versions[name] = self._table(name).open().version()
         return self._versions[name]
 
     def forget_versions(self) -> None:
         """Learn that Spark has written the tables."""
         self._versions.clear()
 
-    def _overwrite_groups(self, rows: pa.Table, group_ids: Sequence[str]) -> bool:
+    def _overwrite(self, groups: DeltaTable, rows: pa.Table, group_ids: Sequence[str]) -> bool:
         """Replace the rows of groups unless that rewrites too much; return whether it was done."""
-        import pyarrow as pa  # noqa: PLC0415 - as above
-        import pyarrow.compute as pc  # noqa: PLC0415 - as above
-        from deltalake import write_deltalake  # noqa: PLC0415 - as above
-
-        groups = self._open("groups")
         commits = _plan_commits(_files(groups, self._cluster), group_ids)
         for ids in commits:
             part = rows.filter(pc.is_in(rows["group_id"], pa.array(ids, rows.schema.field("group_id").type)))
             write_deltalake(groups, part, mode="overwrite", predicate=self._condition("group_id", ids))
-        self._versions["groups"] = groups.version()
         return bool(commits)
 
     def _condition(self, column: str, values: Sequence[str]) -> str:
         return f"cluster = {quote(self._cluster)} AND {column} IN ({', '.join(map(quote, values))})"
 
-    def _open(self, name: str) -> DeltaTable:
-        """Open a table. To write by its path would create one that was deleted meanwhile."""
-        return (self._location / name).delta_table()
+    def _table(self, name: str) -> RustTable:
+        return RustTable(self._location / name, self._cluster)
 
     def _to_dataframe(self, rows: pa.Table) -> DataFrame:
         return self._spark_writer.to_dataframe(rows)
 
 
-def append_once(location: Location, rows: pa.Table, app_ids: Sequence[str], batch_id: int) -> int:
-    """Append rows to a table unless it has got this or a later batch of the first app id; return the table's version.
-
-    Delta keeps the batch in its log, with the rows, for each of the app ids. Raises delta-rs' errors.
-    """
-    from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415 - as above
-
-    def write() -> int:
-        target = location.delta_table()
-        written = target.transaction_version(app_ids[0])
-        if written is None or written < batch_id:
-            properties = CommitProperties(app_transactions=[Transaction(one, batch_id) for one in app_ids])
-            write_deltalake(target, rows, mode="append", commit_properties=properties)
-        return target.version()
-
-    with writing(location):
-        return _retry_conflicts(write)
-
-
-def _retry_conflicts(write: Callable[[], _T]) -> _T:
-    """Do a write again when another process has changed the table meanwhile."""
-    from deltalake.exceptions import CommitFailedError  # noqa: PLC0415 - as above
-
-    again = retry_if_exception_type(CommitFailedError)
-    return Retrying(retry=again, stop=stop_after_attempt(5), wait=wait_fixed(0.2), reraise=True)(write)
-
-
 def _files(groups: DeltaTable, cluster: str) -> list[FileRange] | None:
     """Return the files with rows of a cluster; None if the table has so many that this takes long."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
     files = pa.table(groups.get_add_actions()).select(["size_bytes", "min", "max", "partition"])
     if files.num_rows > _SCANNED_FILES:
         return None

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.tables.definitions import Table, table
-from streaming_app.tables.few_rows import append_once
 from streaming_app.tables.reader import query_table, quote
+from streaming_app.tables.rust_table import Batch, RustTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,8 +56,8 @@ class NewestTables:
         return self._writer.files
 
     def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
-        """Append a few rows exactly once, see `DeltaWriter.append`. Raises delta-rs' errors."""
-        append_once(self._writer.location / name, rows, [f"{writer}-{name}"], batch_id)
+        """Append a few rows exactly once, see `DeltaWriter.append`. Raises OSError."""
+        self._table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
 
     def append_many(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append any number of rows exactly once."""
@@ -66,7 +66,10 @@ class NewestTables:
     def delete(self) -> None:
         """Delete all rows of the cluster."""
         for name in NAMES:
-            (self._writer.location / name).delta_table().delete(f"cluster = {quote(self._cluster)}")
+            self._table(name).delete()
+
+    def _table(self, name: str) -> RustTable:
+        return RustTable(self._writer.location / name, self._cluster)
 
     def find_metadata_records(self, group_ids: Iterable[str] | None) -> list[dict[str, Any]]:
         """Return the records that prove the types of these groups, or of all; several for a type and a group.

@@ -17,7 +17,7 @@ from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.lag_store import LagStore
+from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.location import Location
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
@@ -49,7 +49,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     alert = Alert("default", STORED, "R", "critical", FIRING, AT, AT, None, STORED, {STORED: [STORED]}, (delivery,))
     AlertsTable(Location(str(path)), "default").save([alert])
     names = ("group_id", "topic", "subtopology_id", "task_id", "member_id", "process_id", "client_host")
-    LagStore(path, "default").replace_lag([lag_row(**dict.fromkeys(names, STORED))])
+    LagTables(path, "default").replace_lag([lag_row(**dict.fromkeys(names, STORED))])
     write_heartbeat(path, at=AT, facts=JobStatus(AT, failure=STORED, failing_since=AT), host=STORED)
     return path
 

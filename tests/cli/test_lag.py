@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
-from streaming_app.tables.lag_store import LagStore
+from streaming_app.tables.lag_tables import LagTables
 from tests.lag.lag_harness import row
 from tests.warehouses import append, make_warehouse
 
@@ -28,8 +28,8 @@ ROWS = [
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
-    LagStore(path, "default").replace_lag(ROWS)
-    LagStore(path, "other").replace_lag([row(group_id="elsewhere", lag=1)])
+    LagTables(path, "default").replace_lag(ROWS)
+    LagTables(path, "other").replace_lag([row(group_id="elsewhere", lag=1)])
     commit = {"group_id": "only-committed", "topic": "t", "partition": 0, "committed_offset": 5, "last_offset": 1}
     append(path, "offset_commits", commit)
     return path

@@ -12,7 +12,7 @@ from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
-from streaming_app.tables.lag_store import LagStore
+from streaming_app.tables.lag_tables import LagTables
 from tests.offsets_log import RawRecord
 from tests.warehouses import make_warehouse, replace_rows
 
@@ -29,7 +29,7 @@ class LagCluster:
         self.path = make_warehouse(path)
         self.client, self._read, self._server = client, read, server
         self.now = datetime.now(timezone.utc).timestamp()
-        self.store = LagStore(self.path, CLUSTER)
+        self.store = LagTables(self.path, CLUSTER)
         self.restart()
 
     def restart(self, settings: LagSettings | None = None) -> None:

@@ -18,7 +18,7 @@ from streaming_app.kafka.connection import Admin
 from streaming_app.lag.model import Commit, LagRow, LogEnds
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health
-from streaming_app.tables.lag_store import LagStore
+from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from tests.lag.lag_harness import row
 from tests.waiting import wait_until
@@ -47,7 +47,7 @@ class Passes:
 
         self.service = LagService(
             settings,
-            LagStore(self.path, "default"),
+            LagTables(self.path, "default"),
             connect or (lambda: cast("Admin", NoConnection())),
             report=self.lines.append,
             describe_error=str,
@@ -100,7 +100,7 @@ def test_the_rows_are_written_only_when_they_change_and_every_five_minutes(passe
 
 
 def test_the_rows_of_another_cluster_stay(passes: Passes) -> None:
-    LagStore(passes.path, "other").replace_lag([row(lag=1)])
+    LagTables(passes.path, "other").replace_lag([row(lag=1)])
 
     passes.run([row(lag=10)])
     passes.run([])
@@ -121,8 +121,8 @@ def test_the_history_has_what_changed_once_a_minute(passes: Passes) -> None:
 def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
     for number in range(5):
         passes.run([row(log_end_offset=number, lag=number)], 60)
-    LagStore(passes.path, "default").append_history([row(observed_at=1_000_000.0)])
-    store = LagStore(passes.path, "default")
+    LagTables(passes.path, "default").append_history([row(observed_at=1_000_000.0)])
+    store = LagTables(passes.path, "default")
     assert len(DeltaTable(str(passes.path / "lag_history")).file_uris()) == 6
 
     store.maintain(7)
@@ -159,7 +159,7 @@ def test_what_brokers_do_not_tell_is_reported_once_and_again_when_it_changes(pas
 def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
-    LagStore(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
+    LagTables(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
 
     def connect() -> Admin:
         raise KafkaConnectionError("away")
@@ -184,7 +184,7 @@ def test_no_pass_begins_while_the_job_is_not_ready(passes: Passes) -> None:
 
     service = LagService(
         LagSettings(interval=0.01),
-        LagStore(passes.path, "default"),
+        LagTables(passes.path, "default"),
         lambda: pytest.fail("it connected"),
         report=passes.lines.append,
         may_begin=may_begin,
@@ -199,7 +199,7 @@ def test_no_pass_begins_while_the_job_is_not_ready(passes: Passes) -> None:
 def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(90, 1.0), (100, 2.0)])
-    LagStore(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
+    LagTables(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
     passes.run([row(lag=10, status="STOPPED", status_since=5.0, behind_since=4.0)])
     passes.start(LagSettings())
     commits = {("payments", "orders", 0): Commit(90, "id", 0, 1.0)}

@@ -23,7 +23,7 @@ from streaming_app.job.task_copies import make_task_copies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.sandbox.container import Broker
-from streaming_app.tables.lag_store import LagStore
+from streaming_app.tables.lag_tables import LagTables
 from tests.waiting import wait_until
 from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
@@ -92,7 +92,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
 ) -> None:
     run("__consumer_offsets", lag={"enabled": True}, offsets={"enabled": True})
     config = JobConfig.model_validate({"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path})
-    at_rest = LagPass(LagStore(tmp_path, "default"), LagSettings().allowed_for)
+    at_rest = LagPass(LagTables(tmp_path, "default"), LagSettings().allowed_for)
     at_rest.restore()
     rows = at_rest.run(client.admin).rows
     groups = GroupCache(tmp_path, "default", timedelta(hours=1))

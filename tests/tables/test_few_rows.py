@@ -13,9 +13,10 @@ from deltalake import DeltaTable
 
 from streaming_app.tables import delta_writer, few_rows, table_creation
 from streaming_app.tables.delta_writer import DeltaWriter
-from streaming_app.tables.few_rows import FewRowsWriter, FileRange, _plan_commits, append_once
+from streaming_app.tables.few_rows import FewRowsWriter, FileRange, _plan_commits
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import Batch, RustTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -172,16 +173,6 @@ def test_a_table_of_many_groups_keeps_large_files(
     assert len(DeltaTable(path / "groups").file_uris()) == 1
 
 
-def test_a_batch_is_appended_once(empty_warehouse: Path) -> None:
-    location = Location.of(empty_warehouse / "groups")
-    versions = [
-        append_once(location, rows(empty_warehouse, {f"batch {batch}": "Empty"}), ["app"], batch)
-        for batch in (4, 4, 3, 5)
-    ]
-    assert versions == [1, 1, 1, 2]
-    assert [group for group, _ in states(empty_warehouse)] == ["batch 4", "batch 5"]
-
-
 def test_a_deleted_table_is_not_created_by_a_write(empty_warehouse: Path, writer: DeltaWriter) -> None:
     few, batch = FewRowsWriter(writer), rows(empty_warehouse, {"g": "Empty"})
     (empty_warehouse / "groups").rename(empty_warehouse / "elsewhere")
@@ -196,15 +187,15 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
 ) -> None:
     path, few = empty_warehouse, FewRowsWriter(writer)
     few.add_groups(rows(path, {"a": "Empty", "b": "Empty"}))
-    open_table, opened = FewRowsWriter._open, []
+    open_table, opened = RustTable.open, []
 
-    def overtake(self: FewRowsWriter, name: str) -> DeltaTable:
-        opened.append(open_table(self, name))
+    def overtake(self: RustTable) -> DeltaTable:
+        opened.append(open_table(self))
         if len(opened) == 1:
             DeltaTable(path / "groups").update(updates={"state": "'Dead'"}, predicate="group_id = 'b'")
         return opened[-1]
 
-    monkeypatch.setattr(FewRowsWriter, "_open", overtake)
+    monkeypatch.setattr(RustTable, "open", overtake)
     replace(few, path, {"a": "Stable"})
     assert len(opened) == 2
     assert states(path) == [("a", "Stable"), ("b", "Dead")]
@@ -244,7 +235,7 @@ def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(
     for number, (cluster, offset) in enumerate((("default", 5), ("other", 70))):
         values = {"cluster": cluster, "topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
         row = pa.Table.from_pylist([values], schema)
-        append_once(Location.of(empty_warehouse / "quarantine"), row, ["app"], number)
+        RustTable(Location.of(empty_warehouse / "quarantine"), cluster).append(row, Batch(["app"], number))
     own = DeltaWriter(spark, str(empty_warehouse), "default")
     for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
         assert own.highest_offsets("quarantine", "partition", "timestamp", where=where) == {0: 5}

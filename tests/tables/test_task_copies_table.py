@@ -37,7 +37,7 @@ def test_old_files_are_removed_after_a_start_and_then_at_intervals(
     make_warehouse(tmp_path)
     vacuumed = []
     monkeypatch.setattr(DeltaTable, "vacuum", lambda _table, **options: vacuumed.append(options))
-    monkeypatch.setattr("streaming_app.tables.task_copies_table._MAINTENANCE_EVERY", 3)
+    monkeypatch.setattr("streaming_app.tables.rust_table._MAINTAINED_AFTER", 3)
     table = TaskCopiesTable(tmp_path, "prod")
     for n in range(4):
         table.replace([FULL._replace(task_offset=n)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.lag.model import NO_TASKS, Owner
-from streaming_app.tables.lag_store import LagStore
+from streaming_app.tables.lag_tables import LagTables
 from tests.rows import subtopology_row
 from tests.warehouses import append, make_warehouse
 from tests.web.sample import replace_group
@@ -32,7 +32,7 @@ def test_only_groups_that_have_changed_are_read_and_only_what_tells_who_has_a_ta
     rows = [stored(f"g{number:03}", members=[MEMBER], assignments=[TASK]) for number in range(300)]
     rows += [stored("null"), stored("empty", members=[], assignments=[])]
     append(path, "groups", *rows)
-    store = LagStore(path, "default")
+    store = LagTables(path, "default")
     read = {row["group_id"]: row for row in store.groups(store.reader(), {row["group_id"] for row in rows})}
     assert read.keys() == {row["group_id"] for row in rows}
     assert read["g299"]["members"] == [{"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1"}]
@@ -52,7 +52,7 @@ def test_tasks_follow_the_rows_of_the_groups_and_the_topics_that_exist(tmp_path:
         stored("matching", subtopologies=[part(pattern="click.*")], **owned),
         stored("deleted", subtopologies=[part("orders")], deleted_at=SINCE),
     )
-    store = LagStore(path, "default")
+    store = LagTables(path, "default")
     one = LagPass(store, lambda _group_id: 0)
 
     def tasks(*committed: str) -> dict[str, Any]:

@@ -1,20 +1,13 @@
-"""The tables of the lag service, written by delta-rs as `alerts` is, and what it reads of the tables of the stream.
-
-The job of a cluster is the only writer of its rows, but clusters can share the tables: if two jobs commit concurrently,
-Delta rejects one commit, and it is retried. The maintenance of these tables is also here: nothing else writes them.
-"""
+"""The tables of the lag service, and what it reads of the tables of the stream. Nothing else writes these tables."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from streaming_app.lag.model import Commit, LagRow, TopicPartition
 from streaming_app.lag.series import EndSamples
@@ -22,8 +15,8 @@ from streaming_app.lag.tracker import CommitKey
 from streaming_app.tables.arrow import TIMESTAMP, intern_strings, keep_fields, to_array, to_seconds
 from streaming_app.tables.definitions import table
 from streaming_app.tables.location import Location
-from streaming_app.tables.object_store import describe_error
-from streaming_app.tables.reader import WarehouseReader, open_table, quote, time_literal
+from streaming_app.tables.reader import WarehouseReader, open_table, quote
+from streaming_app.tables.rust_table import RustTable, older_than
 
 TABLES = ("lag", "lag_history", "log_ends")
 _GROUP_COLUMNS = (
@@ -47,12 +40,13 @@ class GroupVersion(NamedTuple):
     state: str
 
 
-class LagStore:
+class LagTables:
     """The tables of one cluster. Methods that read raise WarehouseError; those that write raise OSError."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._warehouse = Location.of(warehouse)
         self._cluster = cluster
+        self._tables = {name: RustTable(self._warehouse / name, cluster) for name in TABLES}
         self._mine = f"cluster = {quote(cluster)}"
         self._schemas = {name: pa.schema(open_table(self._warehouse / name).schema().to_arrow()) for name in TABLES}
 
@@ -117,12 +111,12 @@ class LagStore:
 
     def replace_lag(self, rows: Sequence[LagRow]) -> None:
         """Replace the rows of `lag`."""
-        self._replace("lag", _columns(rows, LagRow._fields))
+        self._tables["lag"].replace(self._rows("lag", _columns(rows, LagRow._fields)))
 
     def append_history(self, rows: Sequence[LagRow]) -> None:
         """Add rows to `lag_history`."""
         if rows:
-            self._write("lag_history", _columns(rows, _HISTORY), {"mode": "append"})
+            self._tables["lag_history"].append(self._rows("lag_history", _columns(rows, _HISTORY)))
 
     def replace_samples(
         self, samples: Mapping[TopicPartition, EndSamples], topic_ids: Mapping[str, str | None]
@@ -136,46 +130,18 @@ class LagStore:
             "end_offsets": [[offset for offset, _ in one] for _, one in pairs],
             "times": [[round(time * 1e6) for _, time in one] for _, one in pairs],
         }
-        self._replace("log_ends", columns)
+        self._tables["log_ends"].replace(self._rows("log_ends", columns))
 
     def maintain(self, history_days: float) -> None:
-        """Delete history that is older, compact the files, and remove those that are no longer needed."""
-        end = datetime.now(timezone.utc) - timedelta(days=history_days)
-        try:
-            history = open_table(self._warehouse / "lag_history")
-            history.delete(f"{self._mine} AND observed_at < {time_literal(end)}")
-            history.optimize.compact(partition_filters=[("cluster", "=", self._cluster)])
-            for name in TABLES:
-                target = open_table(self._warehouse / name)
-                target.vacuum(dry_run=False)
-                target.cleanup_metadata()
-        except (DeltaError, OSError) as error:
-            raise OSError(f"maintenance of the lag tables failed: {describe_error(error)}") from None
+        """Delete history that is older, and keep the files of the tables few, if that is due."""
+        for name, one in self._tables.items():
+            one.maintain(older_than("observed_at", history_days) if name == "lag_history" else None)
 
-    def _replace(self, name: str, columns: Mapping[str, Sequence[Any]]) -> None:
-        if len(next(iter(columns.values()))):
-            self._write(name, columns, {"mode": "overwrite", "predicate": self._mine})
-            return
-        try:
-            open_table(self._warehouse / name).delete(self._mine)
-        except (DeltaError, OSError) as error:
-            raise OSError(f"Cannot write the table {name}: {describe_error(error)}") from None
-
-    def _write(self, name: str, columns: Mapping[str, Sequence[Any]], how: dict[str, Any]) -> None:
-        schema = self._schemas[name]
+    def _rows(self, name: str, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
         count = len(next(iter(columns.values())))
         values = {"cluster": [self._cluster] * count, **columns}
-        arrays = [_array(values[field.name], field.type) for field in schema]
-        try:
-            self._commit(name, pa.Table.from_arrays(arrays, schema=schema), how)
-        except (DeltaError, OSError) as error:
-            raise OSError(f"Cannot write the table {name}: {describe_error(error)}") from None
-
-    @retry(
-        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), wait=wait_fixed(0.2), reraise=True
-    )
-    def _commit(self, name: str, rows: pa.Table, how: dict[str, Any]) -> None:
-        write_deltalake(open_table(self._warehouse / name), rows, **how)
+        schema = self._schemas[name]
+        return pa.Table.from_arrays([_array(values[field.name], field.type) for field in schema], schema=schema)
 
 
 def read_lag(reader: WarehouseReader, where: str) -> list[LagRow]:

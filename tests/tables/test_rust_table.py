@@ -1,0 +1,191 @@
+"""Writes by delta-rs: each once, again after a conflict, one at a time in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import Batch, RustTable, older_than
+from tests.warehouses import arrow_schema, make_warehouse
+
+NAME = "log_ends"
+
+
+def rows(*topics: str, cluster: str = "default") -> pa.Table:
+    values = [{"cluster": cluster, "topic": topic, "partition": 0} for topic in topics]
+    return pa.Table.from_pylist(values, arrow_schema(NAME))
+
+
+def topics(warehouse: Path) -> list[str]:
+    found = WarehouseReader(warehouse).rows(f"SELECT topic FROM {NAME} ORDER BY topic")
+    return [row["topic"] for row in found]
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return make_warehouse(tmp_path)
+
+
+@pytest.fixture
+def table(warehouse: Path) -> RustTable:
+    return RustTable(Location.of(warehouse / NAME), "default")
+
+
+def overtaken(monkeypatch: pytest.MonkeyPatch, warehouse: Path) -> list[DeltaTable]:
+    """Let another process change all rows between the opening of the table and the first commit."""
+    opened: list[DeltaTable] = []
+    open_table = RustTable.open
+
+    def overtake(self: RustTable) -> DeltaTable:
+        opened.append(open_table(self))
+        if len(opened) == 1:
+            DeltaTable(warehouse / NAME).update(updates={"partition": "7"})
+        return opened[-1]
+
+    monkeypatch.setattr(RustTable, "open", overtake)
+    return opened
+
+
+def test_a_batch_is_appended_once(table: RustTable, warehouse: Path) -> None:
+    versions = [table.append(rows(f"batch {number}"), Batch(["app"], number)) for number in (4, 4, 3, 5)]
+    assert versions == [2, 2, 2, 3]
+    assert topics(warehouse) == ["batch 4", "batch 5"]
+
+
+def test_a_batch_is_noted_for_each_of_its_writers(table: RustTable, warehouse: Path) -> None:
+    table.append(rows("a"), Batch(["first", "second"], 4))
+    table.append(rows("b"), Batch(["second"], 4))
+    assert topics(warehouse) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("write", "left"),
+    [
+        (lambda table: table.replace(rows("a"), "topic = 'a'"), ["a", "b"]),
+        (lambda table: table.replace(rows()), []),
+        (lambda table: table.delete("topic = 'a'"), ["b"]),
+        (lambda table: table.maintain("topic = 'a'"), ["b"]),
+    ],
+)
+def test_a_write_that_another_process_has_overtaken_is_done_again(
+    write: Callable[[RustTable], Any],
+    left: list[str],
+    table: RustTable,
+    warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table.append(rows("a", "b"))
+    opened = overtaken(monkeypatch, warehouse)
+    write(table)
+    assert len(opened) > 1
+    assert topics(warehouse) == left
+
+
+def test_rows_of_other_clusters_stay(table: RustTable, warehouse: Path) -> None:
+    other = RustTable(Location.of(warehouse / NAME), "other")
+    table.append(rows("a"))
+    other.append(rows("a", "b", cluster="other"))
+    table.replace(rows("c"))
+    other.delete("topic = 'a'")
+    table.maintain("topic = 'b'")
+    assert topics(warehouse) == ["b", "c"]
+
+
+def test_two_writers_of_a_table_write_one_after_the_other(table: RustTable, warehouse: Path) -> None:
+    began, went_on = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def slow(target: DeltaTable) -> None:
+        began.set()
+        assert went_on.wait(10)
+        order.append("first")
+        target.delete("topic = 'a'")
+
+    first = threading.Thread(target=table.change, args=(slow,))
+    first.start()
+    assert began.wait(10)
+    other = RustTable(table.location, "default")
+    second = threading.Thread(target=other.change, args=(lambda _target: order.append("second"),))
+    second.start()
+    RustTable(Location.of(warehouse / "task_copies"), "default").delete()  # another table is free
+    second.join(0.5)
+    assert order == []
+    went_on.set()
+    first.join(10)
+    second.join(10)
+    assert order == ["first", "second"]
+
+
+def test_two_writers_at_the_same_time_lose_no_row(table: RustTable, warehouse: Path) -> None:
+    def write(name: str) -> None:
+        mine = RustTable(table.location, "default")
+        for number in range(10):
+            mine.replace(rows(f"{name}{number}"), f"topic LIKE '{name}%'")
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert topics(warehouse) == ["a9", "b9"]
+
+
+def test_maintenance_is_due_after_a_start_after_many_commits_and_after_half_an_hour(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = [1_000.0]
+    vacuumed: list[dict[str, Any]] = []
+    monkeypatch.setattr(DeltaTable, "vacuum", lambda _table, **options: vacuumed.append(options))
+    monkeypatch.setattr("streaming_app.tables.rust_table._MAINTAINED_AFTER", 3)
+    table = RustTable(Location.of(warehouse / NAME), "default", lambda: seconds[0])
+
+    def maintained() -> bool:
+        before = len(vacuumed)
+        table.maintain()
+        return len(vacuumed) > before
+
+    assert maintained()
+    assert not maintained()
+    for number in range(3):
+        assert not maintained()
+        table.append(rows(f"{number}"))
+    assert maintained()
+    seconds[0] += 1_799
+    assert not maintained()
+    seconds[0] += 1
+    assert maintained()
+    assert vacuumed == [{"dry_run": False}] * 3
+    assert len(DeltaTable(warehouse / NAME).file_uris()) == 1
+
+
+def test_a_condition_on_a_time_selects_what_is_older(warehouse: Path) -> None:
+    condition = older_than("observed_at", 1)
+    assert condition.startswith("observed_at < ")
+    RustTable(Location.of(warehouse / "lag_history"), "default").delete(condition)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda table: table.append(rows("a")),
+        lambda table: table.replace(rows("a")),
+        lambda table: table.delete(),
+        lambda table: table.maintain(),
+        lambda table: table.schema(),
+    ],
+)
+def test_a_deleted_table_is_one_line_and_is_not_created_by_a_write(
+    write: Callable[[RustTable], Any], table: RustTable, warehouse: Path
+) -> None:
+    (warehouse / NAME).rename(warehouse / "elsewhere")
+    with pytest.raises(OSError, match=rf"^Cannot write the table {NAME}: [^\n]+$"):
+        write(table)
+    assert not (warehouse / NAME / "_delta_log").exists()

@@ -16,7 +16,7 @@ from streaming_app.tables.location import Location
 from streaming_app.text import escape, first_of
 
 if TYPE_CHECKING:
-    from streaming_app.verify.verification import Report
+    from streaming_app.checks.verification import Report
 
 _NEEDS = "verify needs Describe on the groups and on the offsets topic"
 _SHORTEST_CONNECT_SECONDS = 2.0  # even with a shorter --timeout
@@ -41,13 +41,12 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     bootstrap_server: str, command_config: Path | None, warehouse: Location, cluster: str, timeout: float, as_json: bool
 ) -> None:
     """Compare the tables with the brokers' description of every streams group. Exits with 0 only if nothing differs."""
+    from streaming_app.checks.verification import SystemClock, WarehouseTables  # noqa: PLC0415 - --help needs none
+    from streaming_app.checks.verification import verify as compare  # noqa: PLC0415
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - --help needs none of these
     from streaming_app.kafka.connection import CONNECT_SECONDS  # noqa: PLC0415
     from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
     from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
-    from streaming_app.verify.verification import SystemClock  # noqa: PLC0415
-    from streaming_app.verify.verification import verify as compare  # noqa: PLC0415
-    from streaming_app.verify.warehouse_tables import WarehouseTables  # noqa: PLC0415
 
     tables = WarehouseTables(warehouse, cluster)
     tables.group_ids()  # fail on a missing warehouse before connecting to a broker

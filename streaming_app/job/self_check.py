@@ -13,15 +13,8 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streaming_app.job.service import Service, describes_requests
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.report import Report as ReportLine
-from streaming_app.report import ReportOnce
-from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.repair import GroupRepair, RepairResult, read_partition
-from streaming_app.text import count, first_of
-from streaming_app.verify.compare import is_same
-from streaming_app.verify.self_check import (
+from streaming_app.checks.compare import is_same
+from streaming_app.checks.schedule import (
     CONFIRM_SECONDS,
     DifferencesByGroup,
     Schedule,
@@ -33,8 +26,14 @@ from streaming_app.verify.self_check import (
     with_lasting,
     with_repair,
 )
-from streaming_app.verify.verification import Brokers, Report, Tables, VerifyError, verify
-from streaming_app.verify.warehouse_tables import WarehouseTables
+from streaming_app.checks.verification import Brokers, Report, Tables, VerifyError, WarehouseTables, verify
+from streaming_app.job.service import Service, describes_requests
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.report import Report as ReportLine
+from streaming_app.report import ReportOnce
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.repair import GroupRepair, RepairResult, read_partition
+from streaming_app.text import count, first_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -32,8 +32,8 @@ from streaming_app.groups.task_copies import (
     with_report_times,
 )
 from streaming_app.job.service import Service, describes_requests
+from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import (
-    AUTHORIZATION_CODES,
     Descriptions,
     StreamsGroupClient,
     acceptable_lags,

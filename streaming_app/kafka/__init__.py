@@ -4,3 +4,5 @@ OFFSETS_TOPIC = "__consumer_offsets"
 """The topic of groups and their committed offsets."""
 GROUP_PREFIX = "streams-groups"
 """Spark's consumers use group ids with this prefix; they neither join nor commit."""
+AUTHORIZATION_CODES = frozenset({29, 30})
+"""TOPIC_AUTHORIZATION_FAILED, of a topic that the group uses, and GROUP_AUTHORIZATION_FAILED."""

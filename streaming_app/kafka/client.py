@@ -36,8 +36,6 @@ _LAST_COMMIT_VERSION_WITH_NAMES = 9  # OffsetCommit v10 names topics by id
 _GROUPS_PER_REQUEST = 500
 _FAILURES_IN_A_ROW = 3  # requests: then the brokers are away, and those that are left would only wait for time-outs
 _ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
-AUTHORIZATION_CODES = frozenset({29, 30})
-"""TOPIC_AUTHORIZATION_FAILED, of a topic that the group uses, and GROUP_AUTHORIZATION_FAILED."""
 
 
 class StreamsGroupClient:

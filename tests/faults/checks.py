@@ -10,12 +10,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from offsets_decoder import decode
+from streaming_app.checks.verification import SystemClock, WarehouseTables, verify
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.verify.verification import SystemClock, verify
-from streaming_app.verify.warehouse_tables import WarehouseTables
 from tests.faults.afresh import Rows, read_afresh
 from tests.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
 from tests.faults.operated_groups import sort_list

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from streaming_app.checks.compare import Row
+from streaming_app.checks.verification import SystemClock, VerifyError, WarehouseTables, verify
 from streaming_app.groups.group import Event
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.verify.compare import Row
-from streaming_app.verify.verification import SystemClock, VerifyError, verify
-from streaming_app.verify.warehouse_tables import WarehouseTables
 from tests.event_chain import gaps
 from tests.faults.job import JobProcess
 from tests.faults.operated_groups import OperatedGroups, sort_list

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from streaming_app.checks.compare import Difference, Row, differences, fields_of_description
 from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
-from streaming_app.verify.compare import Difference, Row, differences, fields_of_description
 from tests.event_chain import gaps
 from tests.faults.operations import Operations
 from tests.offsets_log import FoldedLog, LogReader, RawRecord

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streaming_app.checks.schedule import Schedule
 from streaming_app.errors import JobError
 from streaming_app.job import self_check
 from streaming_app.job.self_check import SelfCheck
@@ -15,8 +16,7 @@ from streaming_app.job.service import Service
 from streaming_app.stream.health import Health
 from streaming_app.stream.repair import RepairResult
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
-from streaming_app.verify.self_check import Schedule
-from tests.verify.test_verification import NOT_FOUND, description, row
+from tests.checks.test_verification import NOT_FOUND, description, row
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from streaming_app.checks.compare import GROUP_ID_NOT_FOUND, differences, has_known_state
 from streaming_app.kafka.protocol import Fields
-from streaming_app.verify.compare import GROUP_ID_NOT_FOUND, differences, has_known_state
 from tests.offsets_log import FoldedLog, RawRecord
 from tests.recorded.record import VERSIONS, read
 

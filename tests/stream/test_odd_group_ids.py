@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from offsets_decoder import encode
 from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
 from streaming_app.stream import source
@@ -19,7 +20,6 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.verify.warehouse_tables import WarehouseTables
 from tests.groups.encoded import metadata_record
 from tests.odd_group_ids import ODD
 from tests.stream.frames import batch

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsets_decoder import encode
+from streaming_app.checks.compare import is_same
 from streaming_app.errors import JobError
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
@@ -21,7 +22,6 @@ from streaming_app.stream.repair import GroupRepair, ReadRange, RepairResult, ma
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.verify.compare import is_same
 from tests.groups.encoded import metadata_record
 from tests.stream.frames import Pair, Row, batch, expect_few_records
 

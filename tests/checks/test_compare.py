@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.verify.compare import differences, is_same
+from streaming_app.checks.compare import differences, is_same
 
 G = "g"
 

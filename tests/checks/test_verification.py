@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from streaming_app.checks import verification
+from streaming_app.checks.verification import Report, VerifyError, verify
 from streaming_app.groups.partition import partition_of
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
-from streaming_app.verify import verification
-from streaming_app.verify.verification import Report, VerifyError, verify
 
 TOPIC, PARTITIONS, G = "__consumer_offsets", 3, "g"
 HOME = partition_of(G, PARTITIONS)

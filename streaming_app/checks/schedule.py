@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
+from streaming_app.checks.compare import Difference
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.text import shorten
-from streaming_app.verify.compare import Difference
 
 CONFIRM_SECONDS = 60.0
 """Between the two comparisons of a group that differs."""

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.job_status import DifferingGroup, JobStatus
-from streaming_app.verify.compare import Difference
-from streaming_app.verify.self_check import (
+from streaming_app.checks.compare import Difference
+from streaming_app.checks.schedule import (
     Schedule,
     Step,
     by_group,
@@ -20,6 +19,7 @@ from streaming_app.verify.self_check import (
     with_lasting,
     with_repair,
 )
+from streaming_app.job_status import DifferingGroup, JobStatus
 
 NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
 HOUR = 3600.0

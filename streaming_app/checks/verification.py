@@ -19,12 +19,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
-from streaming_app.errors import UserError
-from streaming_app.groups.partition import partition_of
-from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
-from streaming_app.verify.compare import (
+from streaming_app.checks.compare import (
     GROUP_ID_NOT_FOUND,
     NO_ERROR,
     Difference,
@@ -34,9 +32,19 @@ from streaming_app.verify.compare import (
     fields_of_description,
     has_known_state,
 )
+from streaming_app.errors import UserError
+from streaming_app.groups.partition import partition_of
+from streaming_app.kafka import AUTHORIZATION_CODES
+from streaming_app.tables.checkpoint_offsets import CheckpointOffsets, read_checkpoint_offsets
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
 
-MISSING_ACL = frozenset({29, 30})
-"""TOPIC_AUTHORIZATION_FAILED, of the topics of the group, and GROUP_AUTHORIZATION_FAILED."""
+_COLUMNS = (
+    "group_id, state, readiness_recorded, group_epoch, assignment_epoch, assigned_at, topology_epoch, "
+    "members, assignments, subtopologies"
+)
+
+_NAMED_GROUPS = 100  # more are read by their range: ids may be long
 _PAUSE_SECONDS = 0.5
 _CHUNK_SIZE = 5_000  # groups: bounds memory, and the time between lines of progress
 
@@ -207,7 +215,7 @@ class _Verification:
         for group_id in differing:
             descriptions = before[group_id], after[group_id]
             lag = sum(behind.values()) if partition_of(group_id, len(ends)) in behind else 0
-            if after[group_id]["error_code"] in MISSING_ACL:
+            if after[group_id]["error_code"] in AUTHORIZATION_CODES:
                 denied = NotCompared(group_id, _error_reason(after[group_id]), is_missing_acl=True)
                 self._report.not_compared.append(denied)
             elif reason := self._reason_to_repeat(group_id, rows.get(group_id), descriptions, lag):
@@ -270,3 +278,34 @@ def _is_answer(description: GroupDescription) -> bool:
 
 def _error_reason(description: GroupDescription) -> str:
     return f"the broker returned error {description['error_code']}: {description['error_message'] or 'no message'}"
+
+
+# --- The tables -------------------------------------------------------------------------------------------------------
+
+
+class WarehouseTables:
+    """One cluster's groups in a warehouse; every call reads the newest version of the tables."""
+
+    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+        self._warehouse = warehouse
+        self._cluster = cluster
+
+    def checkpoint_offsets(self) -> CheckpointOffsets | None:
+        """Return the offsets that the job has processed; None before its first batch is done."""
+        return read_checkpoint_offsets(self._warehouse, self._cluster)
+
+    def group_ids(self) -> list[str]:
+        """Return the ids of all groups that are not Dead. Raises WarehouseError if there is no warehouse."""
+        return [row["group_id"] for row in self._select("group_id", "state <> 'Dead'")]
+
+    def rows(self, group_ids: Sequence[str]) -> dict[str, Row]:
+        """Return the rows of these groups, sorted by id, by group id; of many groups also of those between them."""
+        if len(group_ids) <= _NAMED_GROUPS:
+            condition = f"group_id IN ({', '.join(map(quote, group_ids))})"
+        else:
+            condition = f"group_id BETWEEN {quote(group_ids[0])} AND {quote(group_ids[-1])}"
+        return {row["group_id"]: row for row in self._select(_COLUMNS, condition)}
+
+    def _select(self, columns: str, condition: str) -> list[dict[str, Any]]:
+        condition = f"cluster = {quote(self._cluster)} AND {condition}"
+        return WarehouseReader(self._warehouse).rows(f"SELECT {columns} FROM groups WHERE {condition}")  # noqa: S608 - quoted

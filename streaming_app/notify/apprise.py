@@ -239,7 +239,7 @@ def _refusal(answer: Mapping[str, Any], url: str, settings: AppriseSettings) -> 
     if answer["help"] is None:
         line = f"{name}: apprise has no service {_scheme(url)}://, see https://appriseit.com/services/"
     else:
-        line = f"{name} is not one for {_scheme(url)}://: {_last_warning(answer, url)}, see {answer['help']}"
+        line = f"{name} is not one for {_scheme(url)}://: {_warning(answer, url, 0)}, see {answer['help']}"
     return SinkError(line, retry=False)
 
 
@@ -251,12 +251,12 @@ def _failure(answer: Mapping[str, Any], url: str) -> SinkError:
     for pattern, meaning, retry in _REASONS:
         if re.search(pattern, log):
             return SinkError(f"{answer['service']}: {meaning}", retry=retry)
-    return SinkError(f"{answer['service']}: {_last_warning(answer, url)}", retry=True)
+    return SinkError(f"{answer['service']}: {_warning(answer, url, -1)}", retry=True)
 
 
-def _last_warning(answer: Mapping[str, Any], url: str) -> str:
+def _warning(answer: Mapping[str, Any], url: str, which: int) -> str:
     warnings = [text for level, text in answer["log"] if level >= logging.WARNING]
-    return _without_secrets(warnings[-1], url) if warnings else "apprise gives no reason"
+    return _without_secrets(warnings[which], url) if warnings else "apprise gives no reason"
 
 
 def _without_secrets(text: str, url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deploy.generate import figures, metrics, records, runbook
+from tests import adding
 
 ROOT = Path(__file__).parents[2]
 _CHART_FILES = "deploy/charts/streams-groups/files"
@@ -14,6 +15,7 @@ _COPIED = ("deploy/grafana/*.json", "deploy/prometheus/*.rules.yml")
 def files() -> dict[str, str]:
     """Return the text of every generated file by its path in the project."""
     return {
+        "CONTRIBUTING.md": adding.page(),
         "schemas/RECORDS.md": records.page(),
         "deploy/METRICS.md": metrics.page(),
         "deploy/RUNBOOK.md": runbook.page(),

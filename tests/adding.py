@@ -1,0 +1,510 @@
+"""What to touch to add a thing: the edits that add it in a copy of the project, and the table made from them.
+
+`python -m tests.adding DIRECTORY`, run in a copy of the project, carries out each of `ADDITIONS` there and prints what
+became of it; `test_adding` does so. A process for each addition is forked from one that has the libraries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("schemas", "offsets_decoder", "streaming_app", "deploy", "docs", "tests")
+"""The directories of a copy, besides the files in the project's own."""
+_MARKERS = ("<!-- what to touch, written by `python -m deploy.generate` -->", "<!-- end of what to touch -->")
+
+
+class Edit(NamedTuple):
+    """One edit of a file: `before`, which is there once, is replaced by `after`; an empty `before` creates the file."""
+
+    file: str
+    before: str
+    after: str
+    what: str
+    """What it is in the file, for the table."""
+    place: str = ""
+    """Where it may be, for the table, if not in this file only."""
+
+
+class Addition(NamedTuple):
+    """How a thing is added."""
+
+    edits: Sequence[Edit]
+    generated: Sequence[str]
+    """The files that `make generate` then writes."""
+    program: str
+    """It fails without the thing."""
+    tests: str
+    """What to run, for the table. Of the files of tests in it, the fast tests must pass in the copy."""
+
+
+class Outcome(NamedTuple):
+    """What became of an addition in the copy."""
+
+    changed: Sequence[str]
+    """The files that differ from before, after `make generate`."""
+    errors: str
+    """What failed; empty if nothing did."""
+
+
+_RECORD = """\
+type = 40
+name = "StreamsGroupTrial"
+since = "4.5"
+kip = 9999
+about = "A trial."
+
+[key]
+fields = [{ name = "GroupId", type = "string", about = "The streams group." }]
+
+[value]
+versions = "0"
+flexible = "0+"
+fields = [{ name = "Note", type = "string", about = "Any text." }]
+"""
+_TABLE = """\
+name = "trials"
+about = "A trial."
+key = ["cluster", "group_id"]
+order = 9
+expires_by = "at"
+partition_column = "source_partition"
+columns = [
+  { name = "cluster", type = "string", about = "The Kafka cluster." },
+  { name = "group_id", type = "string", about = "The group." },
+  { name = "at", type = "timestamp", about = "When." },
+  { name = "source_partition", type = "int", about = "Partition of the offsets topic." },
+  { name = "offset", type = "bigint", about = "Offset of the record." },
+]
+"""
+_SINK = '''\
+"""A trial."""
+
+from typing import Literal
+
+from streaming_app.alerts.alert import Alert
+from streaming_app.notify.sink import BaseSettings, Sink
+
+
+class TrialSettings(BaseSettings):
+    """`type: trial`."""
+
+    type: Literal["trial"]
+
+    def sink(self) -> Sink:
+        return TrialSink(self.name)
+
+
+class TrialSink(Sink):
+    def send(self, alert: Alert, event: str) -> None:
+        """Send nothing."""
+'''
+_COMMAND = '''\
+"""`streams-groups trial`."""
+
+import click
+
+
+@click.command()
+def trial() -> None:
+    """Try."""
+    click.echo("tried")
+'''
+_FOLD_ONE = """
+from datetime import datetime, timezone
+from offsets_decoder import decode, encode
+from streaming_app.groups.fold import Fold
+from streaming_app.groups.row import from_row, to_row
+from streaming_app.groups.group import LogRecord
+
+def fold(*pairs):
+    one = Fold.of("g", 0, None)
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    decoded = [decode(*pair) for pair in pairs]
+    one.add(LogRecord(n, at, r.record_type, r.key, r.value) for n, r in enumerate(decoded))
+    one.close()
+    return one
+
+metadata = encode(17, {"group_id": "g"}, {"epoch": 7, "metadata_hash": 5})
+"""
+
+ADDITIONS = {
+    "a record type": Addition(
+        (
+            Edit("schemas/records/40_trial.toml", "", _RECORD, "its definition"),
+            Edit(
+                "streaming_app/groups/replay.py",
+                "    23: _topology,\n",
+                "    23: _topology,\n"
+                "    40: lambda group, _key, value, _at: setattr(group, 'metadata_hash', len(value['note'])),\n",
+                "if the fold reads it, its entry in `_APPLY` in",
+            ),
+        ),
+        ("schemas/RECORDS.md",),
+        _FOLD_ONE
+        + """
+from streaming_app.stream.source import WANTED_RECORDS
+pair = encode(40, {"group_id": "g"}, {"note": "four"})
+assert to_row("c", fold(metadata, pair).group_state)["metadata_hash"] == 4
+assert "X'0028'" not in WANTED_RECORDS
+""",
+        "`tests/schemas`, `tests/decoder`, `tests/groups/test_fold.py`",
+    ),
+    "a column of `groups`": Addition(
+        (
+            Edit(
+                "schemas/tables/groups.toml",
+                '  { name = "topology_epoch",',
+                '  { name = "trial", type = "int", about = "A trial." },\n  { name = "topology_epoch",',
+                "its line in",
+            ),
+            Edit(
+                "streaming_app/groups/group.py",
+                "    metadata_hash: int | None = None\n",
+                "    metadata_hash: int | None = None\n    trial: int | None = None\n",
+                "the field of the same name in",
+            ),
+            Edit(
+                "streaming_app/groups/replay.py",
+                '    group.group_epoch = value["epoch"]\n',
+                '    group.group_epoch = value["epoch"]\n    group.trial = 2 * value["epoch"]\n',
+                "where it is set in",
+            ),
+        ),
+        ("docs/table-reference.md",),
+        _FOLD_ONE
+        + """
+from streaming_app.stream.outputs import FOLDED_DDL
+row = to_row("c", fold(metadata).group_state)
+assert row["trial"] == 14
+assert from_row(row).group.trial == 14
+assert "trial int" in FOLDED_DDL
+""",
+        "`tests/groups/test_fold.py`, `tests/docs/test_generated.py`",
+    ),
+    "a table": Addition(
+        (
+            Edit("schemas/tables/trials.toml", "", _TABLE, "its definition"),
+            Edit(
+                "streaming_app/stream/outputs.py",
+                "APPENDED = (EVENTS, QUARANTINE",
+                'TRIALS = Output("trials", "trials", "new_trials")\nAPPENDED = (TRIALS, EVENTS, QUARANTINE',
+                "its entry in",
+            ),
+            Edit(
+                "streaming_app/stream/outcome.py",
+                '            "groups": 1,\n',
+                '            "groups": 1,\n            "new_trials": 1,\n'
+                '            "trials": [{"source_partition": partition, "offset": 1}],\n',
+                "its rows in",
+            ),
+        ),
+        ("docs/table-reference.md",),
+        _FOLD_ONE
+        + """
+from streaming_app.tables.definitions import expiring_tables, history_tables, tables
+from streaming_app.stream.outcome import FoldOptions, GroupOutcome
+from streaming_app.stream.outputs import COUNTS, FOLDED_DDL
+for listed in (expiring_tables(), history_tables(), tables()):
+    assert "trials" in [one.name for one in listed]
+row = GroupOutcome(FoldOptions("c", "t")).with_group(fold(metadata))
+assert row["trials"] == [{"source_partition": 0, "offset": 1}]
+assert "new_trials" in COUNTS
+assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" in FOLDED_DDL
+""",
+        "`tests/stream/test_fold_stage.py`, `tests/docs/test_generated.py`",
+    ),
+    "an alert rule": Addition(
+        (
+            Edit(
+                "streaming_app/alerts/group_rules.py",
+                "GROUP_RULES = (\n",
+                "GROUP_RULES = (\n    GroupRule(\n"
+                '        name="StreamsGroupTrial",\n'
+                "        find=lambda _group, _thresholds, _context: None,\n"
+                '        states=frozenset({"NotReady"}),\n'
+                '        meaning="A trial.",\n'
+                '        queries={"Which?": "SELECT 1"},\n'
+                '        steps=("Try.",),\n'
+                "    ),\n",
+                "its entry in",
+                "streaming_app/alerts/*_rules.py",
+            ),
+            Edit(
+                "deploy/streams-groups.example.yaml",
+                "\n  rules:\n",
+                "\n  rules:\n    # A trial.\n    StreamsGroupTrial: {enabled: true, severity: warning, for: 0s}\n",
+                "its settings in",
+            ),
+            Edit(
+                "deploy/prometheus/streams-groups.rules.yml",
+                "    rules:\n      - alert: StreamsGroupNotReady\n",
+                "    rules:\n      - alert: StreamsGroupTrial\n"
+                "        expr: streams_group_members == 42\n"
+                "        labels: {severity: warning}\n"
+                "        annotations:\n"
+                "          summary: A trial.\n"
+                "          description: A trial.\n"
+                "          runbook: deploy/RUNBOOK.md#streamsgrouptrial\n"
+                "      - alert: StreamsGroupNotReady\n",
+                "the rule of Prometheus in",
+            ),
+            Edit(
+                "deploy/prometheus/streams-groups.rules.test.yml",
+                "\n  - name: Records in quarantine and unknown fields fire",
+                "\n  - name: A trial\n    interval: 1m\n    promql_expr_test:\n"
+                '      - expr: ALERTS{alertname="StreamsGroupTrial"}\n'
+                "        eval_time: 1m\n        exp_samples: []\n"
+                "\n  - name: Records in quarantine and unknown fields fire",
+                "its test in",
+            ),
+        ),
+        ("deploy/RUNBOOK.md", "deploy/charts/streams-groups/files/streams-groups.rules.yml"),
+        """
+from streaming_app.alerts.evaluate import RULES
+from streaming_app.config.alerts import AlertSettings
+assert "StreamsGroupTrial" in RULES
+settings = AlertSettings.model_validate({"rules": {"StreamsGroupTrial": {"for": "5m"}}})
+assert settings.rule_settings_of()("g")["StreamsGroupTrial"].for_seconds == 300
+""",
+        "`tests/alerts`, with a case in its `test_rules.py`, `tests/config/test_example.py`, "
+        "`tests/deploy/test_runbook.py`, `tests/deploy/test_observability.py`, and an incident in `tests/histories`",
+    ),
+    "a sink": Addition(
+        (
+            Edit("streaming_app/notify/trial.py", "", _SINK, "its module"),
+            Edit(
+                "streaming_app/config/settings.py",
+                "from streaming_app.notify.webhook import WebhookSettings\n",
+                "from streaming_app.notify.trial import TrialSettings\n"
+                "from streaming_app.notify.webhook import WebhookSettings\n",
+                "its settings in",
+            ),
+            Edit(
+                "streaming_app/config/settings.py",
+                "    AlertmanagerSettings |",
+                "    TrialSettings | AlertmanagerSettings |",
+                "its settings in",
+            ),
+            Edit(
+                "deploy/streams-groups.example.yaml",
+                "# sinks:\n",
+                "# sinks:\n#   - type: trial\n",
+                "its keys in",
+            ),
+        ),
+        (),
+        """
+from streaming_app.config.settings import Settings
+(sink,) = Settings.model_validate({"sinks": [{"type": "trial"}]}).sinks
+assert sink.sink().name == "trial"
+""",
+        "`tests/notify` and `tests/config`, which name the kinds, `tests/config/test_example.py`",
+    ),
+    "a metric": Addition(
+        (
+            Edit(
+                "streaming_app/metrics/group_metrics.py",
+                "GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (\n",
+                "GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (\n"
+                '    Metric("streams_group_trial", "gauge", "A trial.", single_value(lambda group: 1)),\n',
+                "its entry in",
+                "streaming_app/metrics/*_metrics.py",
+            ),
+            Edit(
+                "deploy/grafana/streams-groups.json",
+                'max(streams_groups_offsets_last_success_timestamp_seconds{cluster=\\"$cluster\\"})"',
+                'max(streams_groups_offsets_last_success_timestamp_seconds{cluster=\\"$cluster\\"}) '
+                '- max(streams_group_trial)"',
+                "a panel in",
+                "deploy/grafana/*.json",
+            ),
+        ),
+        ("deploy/METRICS.md", "deploy/charts/streams-groups/files/streams-groups.json"),
+        """
+from streaming_app.metrics.group_metrics import GROUP_METRICS
+assert "streams_group_trial" in [metric.name for metric in GROUP_METRICS]
+""",
+        "`tests/metrics`, `tests/deploy/test_observability.py`",
+    ),
+    "a command": Addition(
+        (
+            Edit("streaming_app/cli/trial.py", "", _COMMAND, "its module"),
+            Edit(
+                "streaming_app/cli/main.py",
+                'COMMANDS = (\n    "run",',
+                'COMMANDS = (\n    "trial",\n    "run",',
+                "its name in",
+            ),
+            Edit(
+                "docs/commands.md",
+                "streams-groups lag   ",
+                "streams-groups trial\nstreams-groups lag   ",
+                "an example in",
+            ),
+        ),
+        ("docs/command-reference.md",),
+        """
+from click.testing import CliRunner
+from streaming_app.cli.main import main
+assert CliRunner().invoke(main, ["trial"]).output == "tried\\n"
+""",
+        "`tests/cli`, `tests/docs/test_commands.py`, `tests/docs/test_generated.py`",
+    ),
+    "a configuration key": Addition(
+        (
+            Edit(
+                "streaming_app/config/settings.py",
+                "    trigger: Duration = defaults.TRIGGER_SECONDS\n",
+                "    trigger: Duration = defaults.TRIGGER_SECONDS\n    trial: Duration = 5.0\n",
+                "a field of its section:",
+                "streaming_app/config/*.py",
+            ),
+            Edit(
+                "deploy/streams-groups.example.yaml",
+                "\ntrigger: 0.5\n",
+                "\ntrigger: 0.5\n# A trial.\ntrial: 5\n",
+                "its default in",
+            ),
+            Edit(
+                "tests/config/test_load.py",
+                '    Key(("trigger",), 1.0, "2.0", 3.0),\n',
+                '    Key(("trigger",), 1.0, "2.0", 3.0),\n    Key(("trial",), 1.0, "2.0"),\n',
+                "values of it in",
+            ),
+        ),
+        (),
+        """
+from streaming_app.config.settings import Settings
+assert Settings.model_validate({"trial": "1m"}).trial == 60
+""",
+        "`tests/config/test_example.py`, `tests/config/test_load.py`",
+    ),
+}
+
+
+def page() -> str:
+    """Return the text of CONTRIBUTING.md, with the table between its markers made again."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    begin, end = _MARKERS
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{table()}\n\n{end}{after}"
+
+
+def table() -> str:
+    """Return the table of what to touch."""
+    head = "| I want to add | touch these files | `make generate` then writes | run these tests |"
+    rows = (
+        f"| {thing} | {_files(one.edits)} | {', '.join(f'`{file}`' for file in one.generated) or '-'} | {one.tests} |"
+        for thing, one in ADDITIONS.items()
+    )
+    return "\n".join((head, "| --- | --- | --- | --- |", *rows))
+
+
+def _files(edits: Sequence[Edit]) -> str:
+    return "; ".join(dict.fromkeys(f"{edit.what} `{_place(edit)}`" for edit in edits))
+
+
+def _place(edit: Edit) -> str:
+    created = Path(edit.file)
+    return edit.place or (edit.file if edit.before else f"{created.parent}/*{created.suffix}")
+
+
+def carry_out(directory: Path) -> dict[str, Outcome]:
+    """Carry out each addition in a copy of the project, one at a time; the copy is then as it was."""
+    outcomes = {}
+    for thing, addition in ADDITIONS.items():
+        before = _contents(directory)
+        errors = _edit(directory, addition.edits) or _fork(addition)
+        after = _contents(directory)
+        changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+        outcomes[thing] = Outcome(changed, errors)
+        for name in changed:
+            (directory / name).unlink(missing_ok=True)
+            if name in before:
+                (directory / name).write_bytes(before[name])
+    return outcomes
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    files = (file for name in ("CONTRIBUTING.md", *COPIED) for file in _files_in(directory / name))
+    return {str(file.relative_to(directory)): file.read_bytes() for file in files}
+
+
+def _files_in(place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    return [file for file in place.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+
+
+def _edit(directory: Path, edits: Sequence[Edit]) -> str:
+    """Make the edits; return an error if the text of one is not there."""
+    for edit in edits:
+        file = directory / edit.file
+        if not edit.before:
+            file.write_text(edit.after, "utf-8")
+            continue
+        text = file.read_text("utf-8")
+        if text.count(edit.before) != 1:
+            return f"{edit.file} does not hold {edit.before!r} once"
+        file.write_text(text.replace(edit.before, edit.after), "utf-8")
+    return ""
+
+
+def _fork(addition: Addition) -> str:
+    """Run the program, `make generate` and the tests of an addition in another process; return what failed."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            errors = _check(addition)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reports it
+            errors = repr(error)
+        with open(writing, "w", encoding="utf-8") as pipe:  # noqa: PTH123 - a descriptor
+            pipe.write(errors)
+        os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:  # noqa: PTH123
+        errors = pipe.read()
+    os.wait()
+    return errors
+
+
+def _check(addition: Addition) -> str:
+    from runpy import run_module  # noqa: PLC0415
+
+    import pytest  # noqa: PLC0415
+
+    exec(addition.program, {})  # noqa: S102 - it is above
+    for module in ("deploy.generate", "docs.generate"):
+        run_module(module, run_name="__main__")
+    tests = re.findall(r"`(tests/\S+\.py)`", addition.tests)
+    without = "not (broker or spark or java or browser or slow)"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        code = pytest.main(["-q", "-x", "-m", without, "-p", "no:cacheprovider", "-p", "no:xdist", *tests])
+    return "" if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else printed.getvalue()
+
+
+def main() -> None:
+    """Carry out the additions in the current directory, a copy of the project, and print their outcomes as JSON."""
+    directory = Path.cwd()
+    if (directory / ".git").exists():
+        sys.exit("This is a checkout: run it in a copy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for library in ("click.testing", "deltalake", "kafka", "pydantic_settings", "pyspark", "pytest"):
+            __import__(library)
+    print(json.dumps(carry_out(directory)))
+
+
+if __name__ == "__main__":
+    main()

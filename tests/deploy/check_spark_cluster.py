@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.deploy.spark_cluster import spark_cluster
 from tests.job.job_runner import run_job
+from tests.offsets_topic import epoch_records
 
 pytestmark = pytest.mark.broker
 
@@ -31,10 +31,7 @@ def test_executors_of_a_cluster_read_fold_and_write(
     client.create_topic(topic, 4)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5)
     for number in range(GROUPS):
-        for key, value in (
-            encode(17, {"group_id": f"g-{number}"}, {"epoch": 2}),
-            encode(20, {"group_id": f"g-{number}"}, {"assignment_epoch": 2}),
-        ):
+        for key, value in epoch_records(f"g-{number}", 2):
             producer.send(topic, key=key, value=value, partition=number % 4)
     producer.close()
     log, warehouse = tmp_path / "log", tmp_path / "warehouse"

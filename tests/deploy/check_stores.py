@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from kafka import KafkaProducer
 
-from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.process import reserve_port
@@ -23,6 +21,7 @@ from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.location import Location
 from tests.deploy import stores
 from tests.job.job_runner import error_line, run_job, streams_groups
+from tests.offsets_topic import appending, epoch_records
 
 pytestmark = pytest.mark.broker
 TOOLS = Path(__file__).parents[2] / "build" / "deploy-tools" / "bin"
@@ -62,14 +61,10 @@ def test_job_and_commands_work_with_an_object_store(
 ) -> None:
     topic = unique("offsets")
     client.create_topic(topic, 1)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
 
     def write(epoch: int) -> None:
-        for key, value in (
-            encode(17, {"group_id": "g"}, {"epoch": epoch}),
-            encode(20, {"group_id": "g"}, {"assignment_epoch": epoch}),
-        ):
-            producer.send(topic, key=key, value=value, partition=0).get(30)
+        with appending(broker.bootstrap_server) as append:
+            append(topic, *epoch_records("g", epoch))
 
     def run_command(*command: str) -> str:
         result = streams_groups(*command, "--warehouse", store.location)
@@ -84,7 +79,6 @@ def test_job_and_commands_work_with_an_object_store(
         starts.append(next(line for line in result.stdout.splitlines() if topic in line).partition("; ")[2])
         rows = json.loads(run_command("sql", "SELECT group_id, group_epoch FROM groups", "--format", "json"))
         assert rows == [{"group_id": "g", "group_epoch": epoch}]
-    producer.close()
     assert starts[0] == "reading from the beginning"
     assert starts[1] == "resuming from the checkpoint"
     assert starts[2].startswith("reading from the beginning again")

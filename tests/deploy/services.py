@@ -6,13 +6,14 @@ import socket
 from contextlib import suppress
 
 from streaming_app.sandbox.process import HOST
-from tests.job.running_job import status_of
+from tests.web.http_client import request
 
 
 def answers(url: str) -> bool:
     """Return whether the URL is answered with status 200."""
     with suppress(OSError):  # nothing listens there yet
-        return status_of(url) == 200
+        server, path = url.rpartition("/")[::2]
+        return request(server, f"/{path}")[0] == 200
     return False
 
 

@@ -1,7 +1,8 @@
-"""A job in a process of its own, as a user starts it, whose lines a test can wait for."""
+"""A job that runs, in a process of its own as a user starts it, or in a thread; a test can wait for its lines."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
 import time
@@ -9,33 +10,52 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from signal import Signals
-from urllib.error import HTTPError
-from urllib.request import urlopen
+from typing import TYPE_CHECKING
 
+from streaming_app.config.settings import JobConfig
+from streaming_app.job.run import run_with
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.processes import spark_jvms
 from tests.waiting import wait_until
+from tests.web.http_client import request
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _START_SECONDS = 120
 
 
-class RunningJob:
-    """The process, and the lines of its output so far."""
+class JobOutput:
+    """The lines of a job so far, and what it serves."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def says(self, text: str, seconds: float = _START_SECONDS) -> bool:
+        """Wait for a line that contains the text."""
+        return wait_until(lambda: any(text in line for line in self.lines), seconds)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Return status and body of what the job serves there, once it serves."""
+        assert self.says("/metrics, /health and /ready"), self.lines
+        url = next(match[1] for line in self.lines if (match := re.match(r"Serving (\S+)/metrics", line)))
+        status, _, body = request(url, path)
+        return status, body
+
+
+class RunningJob(JobOutput):
+    """The process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
+        super().__init__()
         self.process = process
-        self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         self.lines.extend(iter(self.process.stdout.readline, ""))
-
-    def says(self, text: str, seconds: float = _START_SECONDS) -> bool:
-        """Wait for a line that contains the text."""
-        return wait_until(lambda: any(text in line for line in self.lines), seconds)
 
     def end(self, *signals: Signals) -> tuple[int, str, float]:
         """Send the signals; return exit code, standard error, and the seconds until the process has ended."""
@@ -64,13 +84,18 @@ def running_job(server: str, warehouse: Path, *options: object) -> Iterator[Runn
             process.kill()
 
 
-def status_of(url: str) -> int:
-    """Return the status of an HTTP response."""
+@contextmanager
+def job_in_thread(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[JobOutput]:
+    """Run a job in an existing session until the end of the block, which the job lives to see."""
+    job, stop = JobOutput(), threading.Event()
+    thread = threading.Thread(target=run_with, args=(spark, config, job.lines.append, stop, log_file))
+    thread.start()
     try:
-        with urlopen(url, timeout=10) as response:  # noqa: S310 - our own server
-            return int(response.status)
-    except HTTPError as error:
-        return error.code
+        yield job
+        assert thread.is_alive(), job.lines
+    finally:
+        stop.set()
+        thread.join()
 
 
 def is_caught_up(warehouse: Path) -> bool:

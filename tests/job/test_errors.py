@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +21,9 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.job.job_runner import RUN_SECONDS, STREAMS_GROUPS, error_line, run_job, run_once, streams_groups
+from tests.job.job_runner import error_line, run_job, run_once, streams_groups
+from tests.job.running_job import running_job
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,30 +136,21 @@ def test_a_running_job_excludes_others_accepts_any_group_id_and_stops_on_sigterm
     reads = topology(subtopology("0", source_topics=[source]))
     members = [SimulatedMember(client, group, reads) for group in ODD_IDS]
     members[0].join()  # brokers create the topic for the first group
-    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
-        watchdog = threading.Timer(RUN_SECONDS, job.kill)
-        watchdog.start()
-        assert job.stdout is not None
-        lines = iter(job.stdout.readline, "")
-        assert any("reading from the beginning" in line for line in lines)
-        assert f"process {job.pid} on" in error_line(run_job(broker.bootstrap_server, tmp_path))
+    query = (
+        "SELECT count(*) AS n FROM groups WHERE state = 'Stable' AND group_id IN ("
+        + ", ".join(map(quote, ODD_IDS))
+        + ")"
+    )
+    with running_job(broker.bootstrap_server, tmp_path) as job:
+        assert job.says("reading from the beginning"), job.lines
+        assert f"process {job.process.pid} on" in error_line(run_job(broker.bootstrap_server, tmp_path))
         for member in members[1:]:
             member.join()
         settle(members)
-        query = (
-            "SELECT count(*) AS n FROM groups WHERE state = 'Stable' AND group_id IN ("
-            + ", ".join(map(quote, ODD_IDS))
-            + ")"
-        )
-        assert any(
-            "batch" in line and WarehouseReader(tmp_path).rows(query) == [{"n": len(ODD_IDS)}] for line in lines
-        ), "the job ended before all groups were Stable"
-        job.send_signal(signal.SIGTERM)
-        stdout, stderr = job.communicate(timeout=RUN_SECONDS)
-        watchdog.cancel()
-    assert (job.returncode, stderr) == (0, "")
-    assert stdout.endswith("Stopped.\n")
+        assert wait_until(lambda: WarehouseReader(tmp_path).rows(query) == [{"n": len(ODD_IDS)}], 120), job.lines
+        code, errors, _ = job.end(signal.SIGTERM)
+    assert (code, errors) == (0, "")
+    assert job.lines[-1] == "Stopped.\n"
 
     listed = streams_groups("list", "--warehouse", tmp_path).stdout
     for group in ODD_IDS:

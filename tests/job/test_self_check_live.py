@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
-from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
@@ -17,12 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import self_check
-from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
+from tests.job.running_job import JobOutput, job_in_thread
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -31,19 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 GROUP, OTHER = 'payments "${spark.app.name}" 🎉', "orders"
 RULE = "StreamsGroupsSelfCheckFailed"
-
-
-@contextmanager
-def running(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[list[str]]:
-    lines: list[str] = []
-    stop = Event()
-    job = Thread(target=run_with, args=(spark, config, lines.append, stop, log_file))
-    job.start()
-    try:
-        yield lines
-    finally:
-        stop.set()
-        job.join()
 
 
 class TablesOfJob:
@@ -74,10 +57,8 @@ class TablesOfJob:
         write_deltalake(table, pa.Table.from_pylist(changed, schema), mode="overwrite")
 
 
-def scrape(lines: list[str]) -> dict[str, float]:
-    url = next(match[1] for line in lines if (match := re.match(r"Serving (\S+)/metrics", line)))
-    with urlopen(f"{url}/metrics", timeout=10) as response:  # noqa: S310 - our own server
-        families = text_string_to_metric_families(response.read().decode())
+def self_check_metrics(job: JobOutput) -> dict[str, float]:
+    families = text_string_to_metric_families(job.get("/metrics")[1])
     return {
         sample.name: sample.value for family in families for sample in family.samples if "self_check" in sample.name
     }
@@ -107,15 +88,12 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
         for member in members:
             member.join()
         settle(members)
-        with running(spark, config, empty_warehouse / "spark.log") as lines:
+        with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
 
             def is_checked() -> bool:
-                return (
-                    any("Serving" in line for line in lines)
-                    and scrape(lines).get("streams_groups_self_check_last_run_timestamp_seconds", 0) > 0
-                )
+                return self_check_metrics(job).get("streams_groups_self_check_last_run_timestamp_seconds", 0) > 0
 
-            assert wait_until(is_checked, 120), lines
+            assert wait_until(is_checked, 120), job.lines
             good = {group: tables.row(group) for group in (GROUP, OTHER)}
             events = tables.events()
             assert [row and row["state"] for row in good.values()] == ["Stable", "Stable"]
@@ -127,28 +105,30 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
                 return [{**row, "state": "Empty", "group_epoch": 77, "members": [], "last_offset": 1 << 40}]
 
             tables.overwrite(corrupt)
-            assert wait_until(lambda: {group: tables.row(group) for group in good} == good, 120), lines
-            assert wait_until(lambda: tables.alerts().keys() == {GROUP, OTHER, "ghost"}, 60), lines
+            assert wait_until(lambda: {group: tables.row(group) for group in good} == good, 120), job.lines
+            assert wait_until(lambda: tables.alerts().keys() == {GROUP, OTHER, "ghost"}, 60), job.lines
             assert tables.row("ghost") is None
             assert tables.events() == events
             alert = tables.alerts()[GROUP]
             assert (alert["state"], alert["severity"]) == ("firing", "warning")
             assert "group_epoch" in alert["summary"]
             assert '"group_epoch": "77 in the tables, ' in alert["details"]
-            assert wait_until(lambda: scrape(lines)["streams_groups_self_check_differing_groups"] == 0, 60), lines
-            counts = scrape(lines)
+            assert wait_until(lambda: self_check_metrics(job)["streams_groups_self_check_differing_groups"] == 0, 60), (
+                job.lines
+            )
+            counts = self_check_metrics(job)
             assert counts["streams_groups_self_check_repaired_groups_total"] == 3
             assert counts["streams_groups_self_check_failures_total"] == 0
-            found = next(line for line in lines if line.startswith("self-check: the tables differ"))
+            found = next(line for line in job.lines if line.startswith("self-check: the tables differ"))
             assert "in 3 groups: ghost (group), orders (group), payments" in found
 
             members[0].leave()
             settle(members[1:])
-            assert wait_until(lambda: (tables.row(GROUP) or {}).get("member_count") == 1, 60), lines
+            assert wait_until(lambda: (tables.row(GROUP) or {}).get("member_count") == 1, 60), job.lines
             added = [event for event in tables.events() if event not in events]
             assert {event["group_id"] for event in added} == {GROUP}
             assert [event["member_id"] for event in added if event["kind"] == "member_left"] == [members[0].member_id]
     heartbeat = read_heartbeat(empty_warehouse, "default")
     assert heartbeat is not None
     assert heartbeat.facts.self_check.repaired == 3
-    assert lines[-1] == "Stopped."
+    assert job.lines[-1] == "Stopped."

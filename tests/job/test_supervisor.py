@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
-from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
-from tests.job.running_job import status_of
+from tests.job.running_job import job_in_thread
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -35,8 +32,6 @@ def test_the_job_waits_for_a_broker_that_is_not_available(
 ) -> None:
     monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 2.0)
     own = start_broker()
-    lines: list[str] = []
-    stop = Event()
     reads = topology(subtopology("0", source_topics=["missing"]))
 
     def join(group: str) -> None:
@@ -49,21 +44,16 @@ def test_the_job_waits_for_a_broker_that_is_not_available(
 
     join("before")
     config = JobConfig(bootstrap_server=own.bootstrap_server, warehouse=empty_warehouse)
-    job = Thread(target=run_with, args=(spark, config, lines.append, stop, empty_warehouse / "spark.log"))
-    job.start()
-    try:
-        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 60), lines
+    with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
+        assert job.says("batch 0", 60), job.lines
         assert is_stored("before")
         own.kill()
-        assert wait_until(lambda: any("Waiting for a broker." in line for line in lines), 180), lines
+        assert job.says("Waiting for a broker.", 180), job.lines
         own.start()
         join("after")
-        assert wait_until(lambda: is_stored("after"), 180), lines
-        assert wait_until(lambda: "A broker answers again." in lines, 60), lines
-    finally:
-        stop.set()
-        job.join()
-    assert lines[-1] == "Stopped."
+        assert wait_until(lambda: is_stored("after"), 180), job.lines
+        assert wait_until(lambda: "A broker answers again." in job.lines, 60), job.lines
+    assert job.lines[-1] == "Stopped."
 
 
 @pytest.mark.broker
@@ -71,8 +61,6 @@ def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_bu
     start_broker: Callable[..., LocalBroker], spark: SparkSession, empty_warehouse: Path
 ) -> None:
     own = start_broker()
-    lines: list[str] = []
-    stop = Event()
     config = JobConfig.model_validate(
         {
             "bootstrap_server": own.bootstrap_server,
@@ -81,20 +69,14 @@ def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_bu
             "offsets": {"enabled": False},  # whose stream waits with a line of its own
         }
     )
-    job = Thread(target=run_with, args=(spark, config, lines.append, stop, empty_warehouse / "spark.log"))
-    job.start()
-    try:
-        assert wait_until(lambda: any(line.endswith("Waiting for it.") for line in lines), 60), lines
-        url = next(match[1] for line in lines if (match := re.match(r"Serving (\S+)/metrics", line)))
-        assert (status_of(f"{url}/health"), status_of(f"{url}/ready")) == (200, 503)
+    with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
+        assert job.says("Waiting for it.", 60), job.lines
+        assert (job.get("/health")[0], job.get("/ready")[0]) == (200, 503)
         assert wait_until(lambda: is_alive(empty_warehouse), 20)
         with StreamsGroupClient(own.bootstrap_server) as client:
             SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
-        assert wait_until(lambda: status_of(f"{url}/ready") == 200, 90), lines
-        assert sum("Waiting" in line for line in lines) == 1
-    finally:
-        stop.set()
-        job.join()
+        assert wait_until(lambda: job.get("/ready")[0] == 200, 90), job.lines
+        assert sum("Waiting" in line for line in job.lines) == 1
     assert WarehouseReader(empty_warehouse).rows("SELECT group_id FROM groups") == [{"group_id": "first"}]
 
 
@@ -103,8 +85,6 @@ def test_a_job_that_never_waits_for_records_says_when_it_has_caught_up(
     start_broker: Callable[..., LocalBroker], spark: SparkSession, empty_warehouse: Path
 ) -> None:
     own = start_broker()
-    lines: list[str] = []
-    stop = Event()
     with StreamsGroupClient(own.bootstrap_server) as client:
         SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
     config = JobConfig.model_validate(
@@ -116,16 +96,11 @@ def test_a_job_that_never_waits_for_records_says_when_it_has_caught_up(
             "lag": {"enabled": False},
         }
     )
-    job = Thread(target=run_with, args=(spark, config, lines.append, stop, empty_warehouse / "spark.log"))
-    job.start()
-    try:
-        assert wait_until(lambda: "Caught up: waiting for new records." in lines, 60), lines
-    finally:
-        stop.set()
-        job.join()
-    (batch,) = (number for number, line in enumerate(lines) if line.startswith("batch "))
-    assert lines[batch].endswith("0 behind")
-    assert lines[batch + 1] == "Caught up: waiting for new records."
+    with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
+        assert wait_until(lambda: "Caught up: waiting for new records." in job.lines, 60), job.lines
+    (batch,) = (number for number, line in enumerate(job.lines) if line.startswith("batch "))
+    assert job.lines[batch].endswith("0 behind")
+    assert job.lines[batch + 1] == "Caught up: waiting for new records."
 
 
 def is_alive(warehouse: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING
 
 import javaproperties
@@ -25,6 +25,7 @@ from streaming_app.stream.source import WANTED_RECORDS
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
 from tests.job.job_runner import run_job
+from tests.job.running_job import job_in_thread
 from tests.reading import read_once
 from tests.security.conftest import ClientConfig, join_group
 from tests.security.security_harness import SECRETS, SecurityHarness
@@ -195,7 +196,7 @@ def test_a_running_job_says_once_that_the_self_check_lacks_an_acl_and_checks_onc
     tmp_path: Path,
 ) -> None:
     secured.allow(*JOB)
-    client_config, lines, stop = client_configs["PLAIN"], [], Event()
+    client_config = client_configs["PLAIN"]
     address = secured.broker.address(client_config.listener)
     settings = {
         "bootstrap_server": address,
@@ -210,19 +211,14 @@ def test_a_running_job_says_once_that_the_self_check_lacks_an_acl_and_checks_onc
         heartbeat = read_heartbeat(warehouse, "default")
         return heartbeat.facts.self_check if heartbeat else SelfCheckStatus()
 
-    job = Thread(target=run_with, args=(spark, job_config, lines.append, stop, tmp_path / "spark.log"))
-    job.start()
-    try:
-        assert wait_until(lambda: status().failures > 2, 120), lines
-        (line,) = (line for line in lines if line.startswith("self-check"))
+    with job_in_thread(spark, job_config, tmp_path / "spark.log") as job:
+        assert wait_until(lambda: status().failures > 2, 120), job.lines
+        (line,) = (line for line in job.lines if line.startswith("self-check"))
         assert line.startswith("self-check: Not authorized: the principal lacks the ACL DESCRIBE on Group:g;")
         secured.allow(*ALL)
-        assert wait_until(lambda: status().compared == 1, 60), lines
+        assert wait_until(lambda: status().compared == 1, 60), job.lines
         assert (status().differing, status().failure) == (0, None)
-    finally:
-        stop.set()
-        job.join()
-    assert lines[-1] == "Stopped."
+    assert job.lines[-1] == "Stopped."
 
 
 def test_topics_that_may_not_be_described_are_not_taken_for_missing(

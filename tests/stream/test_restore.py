@@ -10,35 +10,22 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from kafka import KafkaProducer
 
-from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.docs.documents import DOCS, code_blocks
-from tests.groups.encoded import metadata_record
+from tests.offsets_topic import UNDECODABLE, appending, epoch_records
 
 pytestmark = pytest.mark.broker
 TABLES = ("groups", "group_events", "quarantine")
 
 
 @pytest.fixture
-def write(broker: Broker) -> Iterator[Callable[..., None]]:
-    """Appends records of a group at an epoch, and one that cannot be decoded."""
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
-
-    def send(topic: str, epoch: int) -> None:
-        group = {"group_id": "g"}
-        for key, value in (
-            metadata_record(group, epoch),
-            encode(20, group, {"assignment_epoch": epoch}),
-            (b"\x00\x18\x00\x01g", b"?"),
-        ):
-            producer.send(topic, key=key, value=value, partition=0).get(30)
-
-    yield send
-    producer.close()
+def write(broker: Broker) -> Iterator[Callable[..., int]]:
+    """Appends records of group g at an epoch, and one that cannot be decoded."""
+    with appending(broker.bootstrap_server) as append:
+        yield lambda topic, epoch: append(topic, *epoch_records("g", epoch), UNDECODABLE)
 
 
 @pytest.fixture

@@ -10,9 +10,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka import KafkaProducer
 
-from offsets_decoder import encode
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.job import supervisor
@@ -23,32 +21,20 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
 from streaming_app.tables.reader import WarehouseReader
-from tests.groups.encoded import metadata_record
+from tests.offsets_topic import UNDECODABLE, appending, epoch_records
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
-WRONG = (b"\x00\x18\x00\x01g", b"?")
 
 
 @pytest.fixture
-def write(broker: Broker) -> Iterator[Callable[..., None]]:
+def write(broker: Broker) -> Iterator[Callable[..., int]]:
     """Appends records of group g at an epoch, and one that cannot be decoded."""
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
-
-    def send(topic: str, epoch: int) -> None:
-        group = {"group_id": "g"}
-        for key, value in (
-            metadata_record(group, epoch),
-            encode(20, group, {"assignment_epoch": epoch}),
-            WRONG,
-        ):
-            producer.send(topic, key=key, value=value, partition=0).get(30)
-
-    yield send
-    producer.close()
+    with appending(broker.bootstrap_server) as append:
+        yield lambda topic, epoch: append(topic, *epoch_records("g", epoch), UNDECODABLE)
 
 
 @pytest.fixture

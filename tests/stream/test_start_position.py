@@ -8,22 +8,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import TopicPartition
 
 from streaming_app import job_status
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
-from streaming_app.job.run import run_with
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.stream import start
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.reader import WarehouseReader
 from tests.groups.encoded import metadata_record
+from tests.job.running_job import job_in_thread
+from tests.offsets_topic import appending
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -36,15 +37,12 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def write(broker: Broker) -> Iterator[Callable[..., int]]:
     """Appends the record of a group at an epoch, and returns its offset."""
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, metadata_max_age_ms=500)
+    with appending(broker.bootstrap_server) as append:
 
-    def send(topic: str, group: str, epoch: int, partition: int = 0) -> int:
-        key, value = metadata_record({"group_id": group}, epoch)
-        assert wait_until(lambda: partition in (producer.partitions_for(topic) or ()), 30)  # it may be new
-        return int(producer.send(topic, key=key, value=value, partition=partition).get(30).offset)
+        def send(topic: str, group: str, epoch: int, partition: int = 0) -> int:
+            return append(topic, metadata_record({"group_id": group}, epoch), partition=partition)
 
-    yield send
-    producer.close()
+        yield send
 
 
 def epochs(warehouse: Path) -> dict[str, int]:
@@ -129,17 +127,10 @@ def test_a_start_without_a_heartbeat_reads_from_the_beginning(
 
 @contextmanager
 def running(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[list[str]]:
-    lines: list[str] = []
-    stop = Event()
-    job = Thread(target=run_with, args=(spark, config, lines.append, stop, log_file))
-    job.start()
-    try:
-        assert wait_until(lambda: any(line.startswith("batch 0") for line in lines), 60), lines
-        yield lines
-        assert job.is_alive(), lines
-    finally:
-        stop.set()
-        job.join()
+    """Run the job from its first batch on."""
+    with job_in_thread(spark, config, log_file) as job:
+        assert job.says("batch 0", 60), job.lines
+        yield job.lines
 
 
 @pytest.fixture

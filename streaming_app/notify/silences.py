@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.report import Report, ReportOnce
 from streaming_app.section import Regex
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
@@ -29,6 +30,7 @@ _MAX_COMMENT, _MAX_REGEX = 500, 1_000  # characters
 _KEPT = timedelta(days=30)  # after its end, for `silence list --all`
 _CLOCK_DIFFERENCE = timedelta(minutes=5)  # between the machines of the command and the job
 _STORE_SECONDS = 30.0  # between two looks into a store, where each costs a request
+_REPORTED_FILES = 1_000  # that cannot be read, of which each is reported once
 _SUFFIX, _EXPIRED_SUFFIX = ".json", ".expired"
 _ID = re.compile(r"[0-9a-f]{8}")
 
@@ -201,14 +203,13 @@ class ActiveSilences:
         self,
         warehouse: Location | Path,
         cluster: str,
-        report: Callable[[str], None] = lambda _line: None,
+        report: Report = lambda _line: None,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         """`report` gets a line, once, for each file that cannot be read: the alerts are then sent."""
         location = Location.of(warehouse)
         self._reader = SilenceReader(location, location / "_jobs" / f"{cluster}.silences")
-        self._report, self._now = report, now
-        self._reported: set[str] = set()
+        self._report_error, self._now = ReportOnce(report, _REPORTED_FILES), now
         self._active: tuple[Silence, ...] = ()
 
     def refresh(self) -> bool:
@@ -217,9 +218,7 @@ class ActiveSilences:
         now = self._now()
         self._active = tuple(one for one in self._reader.silences if one.is_active(now))
         for error in self._reader.errors:
-            if error not in self._reported:
-                self._reported.add(error)
-                self._report(f"silences: {error}")
+            self._report_error(f"silences: {error}")
         return bool(self._active)
 
     def find(self, alert: Alert) -> Silence | None:

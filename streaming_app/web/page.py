@@ -26,6 +26,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError
+from streaming_app.report import Report, ReportOnce
 from streaming_app.text import escape
 from streaming_app.web.access import AccessMiddleware, PageAccess
 from streaming_app.web.descriptions import Described, Descriptions, description_graph
@@ -55,7 +56,7 @@ class Page:
         settings: PageAccess,
         descriptions: Descriptions | None = None,
         clock: Callable[[], datetime] = utc_now,
-        report: Callable[[str], None] | None = None,
+        report: Report = lambda _line: None,
     ) -> None:
         """Serve what `source` reads, and the other clusters of its warehouse.
 
@@ -63,7 +64,7 @@ class Page:
         """
         self._source, self._settings, self._descriptions, self._clock = source, settings, descriptions, clock
         self._sources = {source.cluster: source}
-        self._report, self._reported = report, ""
+        self._report_error = ReportOnce(report)
         self._renderer = Renderer(Labels(settings.labels))
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Response]] = OrderedDict()
         self.live = LiveUpdates()
@@ -254,9 +255,7 @@ class Page:
         if isinstance(error, WarehouseError):
             return await self._error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         text = f"The page could not be made: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        if self._report and text != self._reported:
-            self._reported = text
-            self._report(escape(text))
+        self._report_error(escape(text))
         return await self._error_page(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     async def _error_page(self, status: int, text: str) -> Response:

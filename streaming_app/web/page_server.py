@@ -23,7 +23,7 @@ class PageServer(HttpServer):
     """The page, at an address that it listens at from its creation on."""
 
     def __init__(
-        self, warehouse: Location | Path, cluster: str, settings: PageAccess, report: Report | None = None
+        self, warehouse: Location | Path, cluster: str, settings: PageAccess, report: Report = lambda _line: None
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings

@@ -37,37 +37,34 @@ print("returned", flush=True)
 """
 
 
-def run(job: str, *signals: signal.Signals) -> tuple[int, list[str], float]:
-    """Return exit code, lines, and the seconds from the first signal to the end."""
+def run(job: str, *signals: signal.Signals) -> tuple[int, list[str]]:
+    """Return exit code and lines of a program that gets these signals."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM.format(job=job)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         first = process.stdout.readline().strip()
-        began = time.monotonic()
         for number in signals:
             process.send_signal(number)
             time.sleep(0.3)
         rest = process.communicate(timeout=60)[0].split()
-    return process.returncode, [first, *rest], time.monotonic() - began
+    return process.returncode, [first, *rest]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_reported_at_once_and_the_job_ends_by_itself(number: signal.Signals) -> None:
-    code, words, _ = run("until_stopped", number)
+    code, words = run("until_stopped", number)
     assert (code, words) == (0, ["running", "Stopping", "...", "ended", "returned"])
 
 
 def test_a_job_that_does_not_end_is_abandoned_with_its_jvm() -> None:
-    code, words, seconds = run("for_ever", signal.SIGTERM)
+    code, words = run("for_ever", signal.SIGTERM)
     assert (code, words) == (0, ["running", "Stopping", "...", "terminated", "killed"])
-    assert seconds < 5
 
 
 def test_a_second_signal_ends_the_job_at_once() -> None:
-    code, words, seconds = run("for_ever", signal.SIGTERM, signal.SIGTERM)
-    assert (code, words) == (0, ["running", "Stopping", "...", "killed"])
-    assert seconds < 1.5
+    code, words = run("for_ever", signal.SIGTERM, signal.SIGTERM)
+    assert (code, words) == (0, ["running", "Stopping", "...", "killed"])  # without the time to terminate
 
 
 def test_an_error_of_the_job_is_raised_in_the_main_thread() -> None:

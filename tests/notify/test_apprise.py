@@ -65,6 +65,9 @@ PAGERS = [
     "firehydrant://fhb-0123456789abcdef",
     f"goalerts://chat.example.com/{UUID}",
 ]
+_HTML, _MARKDOWN = r"[<>]|&(?!(amp|lt|gt);)", r"(?<!\\)[*_`\[\]#]"
+MARKUP_OF = {"slack": _HTML, "telegram": _HTML, "discord": _MARKDOWN, "rocket.chat": _MARKDOWN}
+LIMITS = {"discord": 2000, "telegram": 4096, "mattermost": 4000, "rocket.chat": 1000}
 ANSWERS = {"slack": b"ok", "opsgenie": b'{"requestId": "r1"}'}
 MARKUP = "<!channel> @everyone <@U024> <@&12> *b* _i_ [pay](http://evil.example) `x` ``` <b>y</b> & #x"
 
@@ -113,6 +116,8 @@ def test_a_service_gets_title_text_and_severity(receiver: HttpReceiver) -> None:
     )
     assert fired["message"].endswith("runbook: https://wiki#not-ready\npage: https://page/payments")
     assert resolved["title"].startswith("[RESOLVED]")
+    sink.send(make_alert(details={"members": ["m" * 100] * 99}), FIRING)
+    assert len(receiver.bodies[-1]["message"]) == 4000
 
 
 def test_an_incident_of_pagerduty_is_resolved_by_the_key_that_it_was_opened_with(
@@ -147,6 +152,7 @@ def test_an_alert_of_opsgenie_is_closed_by_its_alias_also_after_a_restart(
     assert resolved.json["note"] == "[RESOLVED] not-ready: payments (cluster prod)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", PAGERS)
 def test_every_pager_ends_an_incident_by_the_key_that_it_was_opened_with(
     services: HttpReceiver, certificates: Certificates, url: str
@@ -218,8 +224,11 @@ def test_chats_show_what_clients_chose_as_text(services: HttpReceiver, certifica
         details = {"clients": [hostile], hostile: hostile}
         sink.send(make_alert(group_id=hostile, summary=f"{hostile} is down", details=details), FIRING)
     texts = ["\n".join(texts_of(request.json)) for request in services.requests]
+    longest = max(len(text) for request in services.requests for text in texts_of(request.json))
+    assert longest <= LIMITS.get(chat, 6000)
     assert ["is down" in text for text in texts] == [True, True, False]
     for text in texts:
+        assert not re.search(MARKUP_OF.get(chat, r"$^"), text)
         assert not re.search(r"@(?=everyone|channel|here|all|U024|&12)|<[!@#]|\]\(http", text)
         assert effective_characters(text.replace("\r\n", "\n")) <= {"\u200b"}
 
@@ -274,7 +283,7 @@ def test_an_error_says_what_to_do_without_the_url(
     receiver: HttpReceiver, response: Response, line: str, retry: bool
 ) -> None:
     receiver.default = response
-    error = error_of(generic(receiver))
+    error = error_of(f"{generic(receiver)}?retry=3&wait=0")
     assert (str(error), error.retry) == (line, retry)
     assert len(receiver.requests) == 1
 
@@ -359,6 +368,15 @@ def test_the_url_may_be_in_a_file_and_is_printed_nowhere(receiver: HttpReceiver,
     given = make_settings(type="apprise", url=generic(receiver))
     for one in (settings, given):
         assert SECRET not in f"{one!r} {one} {one.model_dump()} {one.model_dump_json()} {vars(one.sink())!r}"
+
+
+def test_modules_of_the_user_do_not_get_in_the_way(tmp_path: Path) -> None:
+    for name in ("apprise", "requests", "json", "signal"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('of the user')")
+    code = "import sys; sys.path.remove(''); from streaming_app.notify.apprise import AppriseSettings as A; "
+    code += "sys.path.insert(0, ''); print(A(type='apprise', url='json://localhost').sink().name)"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout == "apprise\n"
 
 
 def test_only_a_notification_loads_apprise() -> None:

@@ -15,7 +15,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, ClassVar
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from streaming_app.tables.location import Location
 
 _READ_PLUGIN_SECONDS = 3600.0
-
-WriteBatch = Callable[["DataFrame", int], None]
 
 
 @dataclass(frozen=True)

@@ -228,3 +228,16 @@ def test_each_member_has_the_time_of_its_own_newest_record() -> None:
     }
     assert through_table(state).group.members["m2"].updated_at == at(20)
     assert Fold.of("g", 0, through_table(state)).group_state.group.members["m1"].updated_at == at(30)
+
+
+def test_a_member_that_gives_up_its_tasks_has_not_left() -> None:
+    steps = [(at(10), 17, GROUP, {**metadata(3), "metadata_hash": 8}), (at(10), 22, M1, current(2))]
+    events = fold(log(*FIRST_JOIN, *steps)).events
+    assert [event.cause for event in events if event.kind == "group_epoch"][-1] == "topics_changed"
+
+
+def test_host_and_instance_are_those_of_a_member_that_joined_and_stand_at_no_other_event() -> None:
+    steps = [(at(10), 19, M2, member(instance_id="i2")), (at(10), 22, M2, current(2, active=[5]))]
+    found = {event.kind: event for event in fold(log(*FIRST_JOIN, *steps)).events if event.member_id == "m2"}
+    assert (found["member_joined"].client_host, found["member_joined"].instance_id) == ("/127.0.0.1", "i2")
+    assert (found["assignment"].client_host, found["assignment"].instance_id) == (None, None)

@@ -14,6 +14,7 @@ from tests.groups.records import (
     M1,
     START,
     TARGET,
+    TOPOLOGY,
     at,
     current,
     fold,
@@ -185,3 +186,52 @@ def test_a_field_that_an_older_release_did_not_write_keeps_its_default() -> None
     row = to_row("c", fold(log(*FIRST_JOIN)).group_state)
     older = from_row(row | {"unsolicited_pushes": None, "stored_description_epoch": None})
     assert (older.unsolicited_pushes, older.group.stored_description_epoch) == (0, -1)
+
+
+def test_a_group_with_members_and_without_a_topology_is_not_ready() -> None:
+    folded = fold(log(*(step for step in FIRST_JOIN if step[1] != 23)))
+    assert folded.group_state.state == "NotReady"
+
+
+def test_a_member_that_left_temporarily_has_no_tasks_and_its_newest_record_is_its_departure() -> None:
+    folded = fold(log(*FIRST_JOIN, (at(9), 22, M1, None)))
+    row = to_row("c", folded.group_state)
+    (left,) = row["members"]
+    assert (left["member_epoch"], left["previous_member_epoch"], left["updated_at"]) == (-1, -1, at(9))
+    assert [task["target"] for task in row["assignments"]] == [True, True]
+    assert not any(task["current"] or task["pending_revocation"] for task in row["assignments"])
+
+
+def test_a_description_of_a_member_is_its_newest_record() -> None:
+    folded = fold(log(*FIRST_JOIN, (at(9), 19, M1, member())))
+    assert folded.group_state.group.members["m1"].updated_at == at(9)
+
+
+def test_a_topology_epoch_has_the_times_of_what_was_recorded_of_it_also_before_it_was_read() -> None:
+    steps = [
+        (at(5), 17, GROUP, metadata(3, validated=4, stored=4, failed=5)),
+        (at(7), 23, GROUP, {**TOPOLOGY, "epoch": 4}),
+    ]
+    row = to_row("c", fold(log(*FIRST_JOIN, *steps)).group_state)
+    times = {epoch["topology_epoch"]: epoch for epoch in row["topology_epochs"]}
+    assert times[4]["first_seen_at"] == times[4]["validated_at"] == times[4]["description_stored_at"] == at(5)
+    assert (times[5]["description_failed_at"], times[5]["description_stored_at"]) == (at(5), None)
+    assert to_row("c", from_row(row))["topology_epochs"] == row["topology_epochs"]
+
+
+def test_a_row_of_a_deleted_group_is_that_of_a_deleted_group_also_if_the_time_is_not_known() -> None:
+    row = to_row("c", fold(log(*FIRST_JOIN, (None, 17, GROUP, None))).group_state)
+    assert (row["state"], row["deleted_at"]) == ("Dead", None)
+    assert from_row(row).group.deleted
+    assert from_row({**row, "state": "Stable", "deleted_at": at(9)}).group.deleted
+
+
+def test_only_what_changes_a_row_touches_it() -> None:
+    stored = fold(log(*FIRST_JOIN)).group_state
+    again = fold(log(*FIRST_JOIN), stored)
+    assert not again.touched
+    again.set_not_ready_reason("MISSING_SOURCE_TOPICS: a")
+    assert again.touched
+    deleted = fold(log((at(9), 17, GROUP, None), first=20), stored).group_state
+    as_classic = fold(log((at(12), 2, {"group": "g"}, {}), first=30), deleted)
+    assert (as_classic.touched, as_classic.group_state.group.group_type) == (True, "classic")

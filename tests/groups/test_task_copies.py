@@ -141,3 +141,11 @@ def test_a_copy_of_a_member_that_left_temporarily_does_not_count() -> None:
     copies = [copy("a", "active"), copy("b", "standby", lag=0)]
     first, second = check_stops(copies, 10, away={"m-b"})
     assert (first.may_stop, second.may_stop) == (False, True)
+
+
+@pytest.mark.parametrize(("others", "text"), [(["b"], "copy is"), (["b", "c"], "copies are")])
+def test_a_process_whose_other_copies_have_reported_nothing_may_not_be_stopped(others: list[str], text: str) -> None:
+    copies = [copy("a", "active", stateful=True), *(copy(one, "standby", stateful=True) for one in others)]
+    first = check_stops(copies)[0]
+    assert first.obstacles == (f"0_0: how far behind the other {text} is not known",)
+    assert not first.may_stop

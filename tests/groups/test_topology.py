@@ -196,3 +196,24 @@ def test_a_row_of_an_older_release_without_a_topology_gets_none() -> None:
     row = to_row("c", fold(log((at(0), 17, GROUP, metadata()))).group_state) | {"topology_hash": None}
     folded = fold(log((at(90), 17, GROUP, metadata(3)), first=30), from_row(row))
     assert (folded.topologies, folded.group_state.topology_hash) == ([], None)
+
+
+def test_what_changes_in_its_subtopology_is_changed_although_another_one_gets_the_same() -> None:
+    before = [subtopology("0", repartition_source_topics=[internal("r", 2)]), subtopology("1")]
+    after = [
+        subtopology("0", repartition_source_topics=[internal("r", 4)]),
+        subtopology("1", repartition_source_topics=[internal("r", 4)]),
+    ]
+    assert sorted(changes(before, after)) == [
+        ("added", "repartition topic", "1", "r"),
+        ("changed", "repartition topic", "0", "r", "partitions", "2", "4"),
+    ]
+
+
+def test_a_copartition_group_of_another_subtopology_is_another_one() -> None:
+    before = [subtopology("0", copartition_groups=[["a", "b"]]), subtopology("1")]
+    after = [subtopology("0"), subtopology("1", copartition_groups=[["a", "b"]])]
+    assert sorted(changes(before, after)) == [
+        ("added", "copartition group", "1", "a, b"),
+        ("removed", "copartition group", "0", "a, b"),
+    ]

@@ -63,3 +63,10 @@ def test_a_group_that_is_deleted_is_forgotten() -> None:
     committed.choose({}, set(), 30.0)
 
     assert committed.merge({}, 30.0) == {}
+
+
+def test_a_commit_of_the_same_offset_at_a_later_time_goes_not_back() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(plain=10), set(), 0.0)
+    again = {key: commit._replace(committed_at=500.0) for key, commit in log(plain=10).items()}
+    assert committed.choose(again, set(), 30.0) == set()

@@ -355,3 +355,15 @@ def test_a_restart_of_the_job_forgets_nothing_that_a_status_needs() -> None:
     assert after.status_since == before.status_since
     assert after.behind_since == before.behind_since
     assert after.lag_seconds == pytest.approx((before.lag_seconds or 0) + 30)
+
+
+def test_commits_of_the_same_offset_are_not_stalled_within_a_minute() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    offset = (cluster.end or 0) - 100
+    statuses = []
+    for _ in range(5):
+        cluster.commit_offset(offset)
+        cluster.produce(100_000)
+        statuses.append(cluster.step(10).status)
+    assert "STALLED" not in statuses

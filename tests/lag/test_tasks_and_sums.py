@@ -131,3 +131,8 @@ def test_the_status_of_a_sum_is_the_worst_of_its_partitions_with_a_commit(found:
 def test_a_sum_is_none_only_if_no_lag_is_known(found: list[LagRow]) -> None:
     known = {one.group_id for one in found if one.lag is not None and one.status != "LEFT_OVER"}
     assert {one.key[0] for one in lag_sums(found, "group") if one.lag is not None} == known
+
+
+def test_a_status_that_a_later_release_has_written_is_the_worst() -> None:
+    (found,) = lag_sums([row(status="RECREATED"), row(status="NEWER", partition=1)], "group")
+    assert found.status == "NEWER"

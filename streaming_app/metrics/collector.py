@@ -27,8 +27,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape, SinkCounts
-from streaming_app.metrics.kafka_lag_exporter import compatible_series
-from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus
+from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus, compatible_series
 from streaming_app.metrics.metric import Metric, ScrapeT
 from streaming_app.stream.health import Health
 

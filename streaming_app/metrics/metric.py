@@ -6,7 +6,7 @@ Names follow Prometheus: base units, the unit last, `_total` for counters. All m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Generic, Literal, NamedTuple, TypeVar
 
@@ -30,6 +30,14 @@ class Metric(Generic[ScrapeT]):
     help: str
     samples: Callable[[ScrapeT], Iterable[Sample]]
     labels: tuple[str, ...] = ()
+    replaced_by: str | None = None
+    """The name that it has now; under this one it is served for one more release."""
+
+
+def renamed(metric: Metric[ScrapeT], old_name: str) -> tuple[Metric[ScrapeT], Metric[ScrapeT]]:
+    """Return a metric under its name, and under the one that it had before."""
+    text = f"The same as `{metric.name}`, under the name that it had in 0.2.0, for one more release."
+    return metric, replace(metric, name=old_name, help=text, replaced_by=metric.name)
 
 
 def single_value(read: Callable[[ScrapeT], float | None]) -> Callable[[ScrapeT], Iterable[Sample]]:

@@ -39,9 +39,10 @@ LABELS = {
     metric.name + suffix: {"cluster", *group, *metric.labels}
     for metrics, group in ((JOB_METRICS, ()), (GROUP_METRICS, ("group",)), (LAG_METRICS, ()))
     for metric in metrics
+    if metric.replaced_by is None
     for suffix in _SUFFIXES.get(metric.type, ("",))
 }
-"""The labels of each series of a scrape, by name."""
+"""The labels of each series of a scrape, by name; not under names that go with the next release."""
 COUNTERS = {name for name in LABELS if name.endswith(("_total", "_sum", "_count"))}
 
 QUERIES = [

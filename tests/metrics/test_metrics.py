@@ -136,8 +136,9 @@ def test_the_values_of_the_job_come_from_its_health(scrape: Scrape) -> None:
         ("streams_groups_brokers_answering",): 1,
         ("streams_groups_stream_failing",): 0,
         ("streams_groups_stream_restarts_total",): 1,
-        ("streams_groups_lag_offsets", "0"): 40,
-        ("streams_groups_lag_offsets", "1"): 0,
+        ("streams_groups_behind_offsets", "0"): 40,
+        ("streams_groups_behind_offsets", "1"): 0,
+        ("streams_groups_lag_offsets", "0"): 40,  # as it was called until 0.2.0
         ("streams_groups_batches_total",): 2,
         ("streams_groups_batch_duration_seconds_sum",): 5,
         ("streams_groups_batch_duration_seconds_count",): 2,
@@ -176,7 +177,7 @@ def test_an_unknown_value_has_no_series(scrape: Scrape) -> None:
     assert ("streams_groups_last_success_timestamp_seconds",) not in values
     assert ("streams_groups_self_check_last_run_timestamp_seconds",) not in values
     assert values["streams_groups_caught_up",] == 0
-    assert not any(key[0] == "streams_groups_lag_offsets" for key in values)
+    assert not any(key[0] == "streams_groups_behind_offsets" for key in values)
     assert not any(math.isnan(value) for value in values.values())
 
 

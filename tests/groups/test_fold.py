@@ -235,3 +235,20 @@ def test_only_what_changes_a_row_touches_it() -> None:
     deleted = fold(log((at(9), 17, GROUP, None), first=20), stored).group_state
     as_classic = fold(log((at(12), 2, {"group": "g"}, {}), first=30), deleted)
     assert (as_classic.touched, as_classic.group_state.group.group_type) == (True, "classic")
+
+
+def test_a_topology_that_is_deleted_leaves_nothing_of_it() -> None:
+    group = fold(log(*FIRST_JOIN, (at(9), 23, GROUP, None))).group_state.group
+    assert (group.topology_epoch, group.subtopologies, group.state) == (None, [], "NotReady")
+
+
+def test_a_state_of_a_member_that_no_release_has_is_unknown() -> None:
+    group = fold(log(*FIRST_JOIN, (at(9), 22, M1, current(2, state=9)))).group_state.group
+    assert (group.members["m1"].member_state, group.state) == ("UNKNOWN", "Reconciling")
+
+
+def test_a_client_id_that_is_read_later_is_no_event() -> None:
+    first = fold(log((at(0), 17, GROUP, metadata()), (at(0), 22, M1, current(2))))
+    later = fold(log((at(5), 19, M1, member()), first=10), first.group_state)
+    assert later.group_state.group.members["m1"].client_id == "app"
+    assert [event.kind for event in later.events if event.member_id == "m1"] == []

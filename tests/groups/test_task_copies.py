@@ -13,6 +13,7 @@ from streaming_app.groups.task_copies import (
     check_stops,
     copies_of_description,
     copies_of_row,
+    known_offset,
     lag_of,
     with_offsets,
     with_report_times,
@@ -149,3 +150,8 @@ def test_a_process_whose_other_copies_have_reported_nothing_may_not_be_stopped(o
     first = check_stops(copies)[0]
     assert first.obstacles == (f"0_0: how far behind the other {text} is not known",)
     assert not first.may_stop
+
+
+@pytest.mark.parametrize(("reported", "known"), [(None, None), (-1, None), (-2, None), (0, 0), (7, 7)])
+def test_a_reported_offset_is_known_unless_it_is_negative(reported: int | None, known: int | None) -> None:
+    assert known_offset(reported) == known

@@ -360,10 +360,15 @@ def test_a_restart_of_the_job_forgets_nothing_that_a_status_needs() -> None:
 def test_commits_of_the_same_offset_are_not_stalled_within_a_minute() -> None:
     cluster = MiniCluster(tasks=TASKS)
     keep_up(cluster)
-    offset = (cluster.end or 0) - 100
-    statuses = []
-    for _ in range(5):
+    offset = cluster.end or 0
+    for _ in range(20):
+        offset += 50
         cluster.commit_offset(offset)
-        cluster.produce(100_000)
+        cluster.produce(100)
+        cluster.step()
+    statuses = []
+    for _ in range(10):
+        cluster.commit_offset(offset)
         statuses.append(cluster.step(10).status)
-    assert "STALLED" not in statuses
+    assert statuses[:4] == ["BEHIND"] * 4
+    assert statuses[-1] == "STALLED"

@@ -136,3 +136,12 @@ def test_a_sum_is_none_only_if_no_lag_is_known(found: list[LagRow]) -> None:
 def test_a_status_that_a_later_release_has_written_is_the_worst() -> None:
     (found,) = lag_sums([row(status="RECREATED"), row(status="NEWER", partition=1)], "group")
     assert found.status == "NEWER"
+
+
+def test_partitions_without_a_commit_are_counted_and_say_nothing_of_the_status() -> None:
+    without = row(committed_offset=None, lag=None, lag_seconds=None, status="UNKNOWN", partition=1)
+    (found,) = lag_sums([without, row(), without._replace(partition=2)], "group")
+    assert (found.partitions, found.partitions_without_commit, found.partitions_behind) == (3, 2, 0)
+    assert (found.lag, found.status) == (10, "OK")
+    (nothing,) = lag_sums([without], "group")
+    assert (nothing.lag, nothing.status, nothing.partitions_without_commit) == (None, "UNKNOWN", 1)

@@ -125,3 +125,23 @@ def test_all_records_that_were_deleted_but_the_last_marker_are_lost_and_the_mark
     cluster.end, cluster.start = 200, 100
     cluster.commit_offset(99)
     assert cluster.step().status == "LOST"
+
+
+def test_a_topic_whose_id_was_not_known_for_a_pass_is_the_same() -> None:
+    cluster = MiniCluster(end=100)
+    cluster.commit_offset(10)
+    first = cluster.step()
+    cluster.topic_id = None
+    cluster.step()
+    cluster.topic_id = TOPIC_ID
+
+    assert cluster.step().behind_since == first.behind_since
+    assert len(cluster.tracker.samples()[TOPIC, 0]) > 1
+
+
+def test_one_record_of_ten_minutes_ago_is_lag_until_it_is_known_to_be_a_marker() -> None:
+    cluster = MiniCluster(tasks=TASKS, end=100)
+    cluster.commit_offset(100)
+    cluster.step()
+    cluster.produce(1)
+    assert [cluster.step(600).status, cluster.step().status] == ["STOPPED", "OK"]

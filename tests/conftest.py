@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterator
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Mark each test by what it needs to run; order those that `-m` selects, and let their JVMs start fast."""
     add_marks(items)
-    in_processes = "PYTEST_XDIST_WORKER" in os.environ
+    in_processes = hasattr(config, "workerinput")  # not what a process of xdist starts, which has its variables
     if in_processes:
         add_groups(items)
     yield

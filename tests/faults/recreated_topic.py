@@ -11,6 +11,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from kafka import KafkaProducer
+from kafka.errors import InvalidReplicationFactorError
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.reader import WarehouseReader
@@ -22,6 +24,7 @@ from tests.waiting import wait_until
 _GROUPS = 4
 _CATCH_UP_SECONDS = 600.0
 _REFUSED_SECONDS = 300.0
+_BROKER_SECONDS = 60.0
 
 
 class Change(NamedTuple):
@@ -49,7 +52,7 @@ class RecreatedTopic:
 
     def create(self) -> None:
         """Create the topic with other contents than before, and more or fewer records."""
-        self._harness.client.create_topic(self.topic, 1)
+        self._create_topic()
         ids = self._random.sample(self._harness.operations.groups, _GROUPS)
         producer = KafkaProducer(bootstrap_servers=self._harness.broker.bootstrap_server)
         self.last = {}
@@ -65,6 +68,16 @@ class RecreatedTopic:
                     self.last[group_id] = str(epoch)
         finally:
             producer.close()
+
+    @retry(
+        retry=retry_if_exception_type(InvalidReplicationFactorError),
+        stop=stop_after_delay(_BROKER_SECONDS),
+        wait=wait_fixed(0.2),
+        reraise=True,
+    )
+    def _create_topic(self) -> None:
+        """Create the topic, as soon as a broker may hold it: one that was stopped is fenced at first."""
+        self._harness.client.create_topic(self.topic, 1)
 
     def start(self, *options: str) -> None:
         """Start its job."""

@@ -97,7 +97,8 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     rows = at_rest.run(client.admin).rows
     groups = GroupCache(tmp_path, "default", timedelta(hours=1))
     groups.refresh()
-    copies = make_task_copies(config, {}, groups.groups, lambda: True, pytest.fail)
+    properties = {"bootstrap.servers": broker.bootstrap_server}
+    copies = make_task_copies(config, properties, groups.groups, lambda: True, pytest.fail)
     copies.tick()
 
     for name, application in applications.items():

@@ -26,8 +26,8 @@ from streaming_app.alerts.evaluate import (
     RuleSettingsLookup,
 )
 from streaming_app.alerts.lifecycle import NotifyPolicy
+from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.rule import RuleSettings
-from streaming_app.notify.notification_queue import Grouping
 from streaming_app.section import Duration, PositiveDuration, Regex, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]

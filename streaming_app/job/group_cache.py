@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The stream calls the cache after a batch is in the tables: the rows of a small batch are passed along and queued, of a
-large one it only learns that there was one. The evaluator's thread applies this before each evaluation. Rows that are
+large one it only learns that there was one. The thread of the alerts applies this before each evaluation. Rows that are
 read from the tables are at least as new as those that were queued before, so after such a read a queued row is used
 only if its offset is higher.
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming_app.alerts.description_support import DescriptionSupport
+    from streaming_app.alerts.outbox import SinkStatus
     from streaming_app.config.settings import JobConfig
-    from streaming_app.notify.sink_worker import SinkStatus
     from streaming_app.stream.health import Health
     from streaming_app.tables.files import Files
 

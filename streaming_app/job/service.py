@@ -220,6 +220,29 @@ class LinkedEvent(threading.Event):
         return self.is_set()
 
 
+class WakeableEvent(threading.Event):
+    """An event whose `wait` also ends early, once, when somebody calls `wake`: there is something to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = threading.Event()
+
+    def set(self) -> None:
+        """Set it, and let `wait` end."""
+        super().set()
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Let `wait` end without setting it; the next one, if nobody waits."""
+        self._changed.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set or woken; return whether it is set."""
+        self._changed.wait(timeout)
+        self._changed.clear()
+        return self.is_set()
+
+
 def error_text(error: Exception) -> str:
     """Return what an error says, in one line; with its type, unless it is one of ours or of the operating system."""
     return (

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.alerts.description_support import DescriptionSupport
+from streaming_app.alerts.engine import EngineSettings
 from streaming_app.config.defaults import TOPIC
 from streaming_app.errors import WarehouseError
-from streaming_app.job.alert_service import AlertEvaluator, EvaluatorConfig
+from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
@@ -29,7 +29,6 @@ from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.daily_summary import DailySummaries, DailySummary, make_summary
-from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.silences import ActiveSilences
 from streaming_app.notify.sink import TextSettings
 from streaming_app.report import Report
@@ -40,9 +39,9 @@ from streaming_app.text import megabytes
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
+    from streaming_app.alerts.outbox import SinkStatus
     from streaming_app.config.settings import JobConfig
     from streaming_app.job.self_check import SelfCheck
-    from streaming_app.notify.sink_worker import SinkStatus
     from streaming_app.stream.health import Health
     from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
@@ -87,7 +86,7 @@ class BackgroundServices:
     """The running services: `group_cache` listens to the batches, `finish` ends a complete run."""
 
     group_cache: GroupCache
-    _evaluator: AlertEvaluator
+    _alerts: AlertService
     _descriptions: DescriptionSupport
     _wanted: Collection[str]
     _lag: LagService | None = None
@@ -117,7 +116,7 @@ class BackgroundServices:
         """Find the lag and evaluate the rules once more after the last batch, and send what is due."""
         if self._lag is not None:
             self._lag.finish()
-        self._evaluator.finish(_SEND_SECONDS)
+        self._alerts.finish(_SEND_SECONDS)
 
 
 @contextmanager
@@ -143,41 +142,41 @@ def background_services(
 
     def summary_at(now: datetime) -> DailySummary:
         groups = group_cache.groups().values()
-        return make_summary(config.cluster, now, groups, store.alerts(), lambda alert: bool(silences.find(alert)))
+        return make_summary(config.cluster, now, groups, store.alerts(), silences.is_silenced)
 
     def on_evaluated(sinks: tuple[SinkStatus, ...]) -> None:
         heartbeat.beat(sinks)
         summaries.send_due()
 
-    evaluator = AlertEvaluator(
-        EvaluatorConfig(
-            cluster=config.cluster,
-            interval=config.alerts.interval,
-            rule_settings_of=config.alerts.rule_settings_of(),
-            notify_policy=config.alerts.notify_policy(sink.name for sink in config.sinks),
-            descriptions=descriptions,
-            retention_days=config.retention_days,
-            lag_of_all_groups=config.alerts.lag_of == "all",
+    alerts = AlertService(
+        AlertConfig(
+            EngineSettings(
+                config.cluster,
+                config.alerts.rule_settings_of(),
+                config.alerts.notify_policy(sink.name for sink in config.sinks),
+                lag_of_all_groups=config.alerts.lag_of == "all",
+            ),
+            config.alerts.interval,
+            config.retention_days,
+            config.alerts.grouping,
         ),
-        group_cache,
+        Sources(
+            group_cache,
+            lambda: health.status,
+            silences,
+            lambda: health.differing_groups,
+            copies.statuses if copies else tuple,
+            lag.groups if lag else dict,
+        ),
         store,
-        lambda: health.status,
-        partial(
-            Dispatcher,
-            [sink.sink() for sink in config.sinks],
-            report=report,
-            grouping=config.alerts.grouping,
-            silences=silences,
-        ),
+        [sink.sink() for sink in config.sinks],
+        descriptions,
         report,
         on_evaluated,
-        differing_groups=lambda: health.differing_groups,
-        copies=copies.statuses if copies else tuple,
-        lag=lag.groups if lag else dict,
     )
     times = {sink.name: sink.summary for sink in config.sinks if isinstance(sink, TextSettings) and sink.summary}
     record = _SmallFile(files, config.warehouse / "_jobs" / f"{config.cluster}.summaries.json")
-    summaries = DailySummaries(times, record, summary_at, evaluator.send_summary)
+    summaries = DailySummaries(times, record, summary_at, alerts.send_summary)
     with ExitStack() as at_exit:
         if config.metrics.listen:
             newest_lag = lag.status if lag else _no_lag
@@ -185,8 +184,8 @@ def background_services(
                 config.cluster,
                 group_cache,
                 health,
-                evaluator.open_alerts,
-                evaluator.sinks,
+                alerts.open_alerts,
+                alerts.sinks,
                 newest_lag,
                 copies.sums if copies else dict,
             )
@@ -195,14 +194,14 @@ def background_services(
             server.start()
             at_exit.callback(server.close)
             report(f"Serving {server.url}/metrics, /health and /ready")
-        evaluator.start()
-        at_exit.callback(lambda: heartbeat.stop(evaluator.sinks()))
-        at_exit.callback(evaluator.close, _CLOSE_SECONDS)
+        alerts.start()
+        at_exit.callback(lambda: heartbeat.stop(alerts.sinks()))
+        at_exit.callback(alerts.end, _CLOSE_SECONDS)
         running = Services()
         at_exit.callback(running.close)
         for service in _beside_the_stream(config, wanted, lag, copies, report):
             running.start(service)
-        services = BackgroundServices(group_cache, evaluator, descriptions, wanted, lag)
+        services = BackgroundServices(group_cache, alerts, descriptions, wanted, lag)
         at_exit.callback(services.stop_self_check)  # before the others end
         yield services
 

@@ -1,110 +1,115 @@
 """Sends notifications to the sinks: one thread per sink, so that no sink delays another one, or the stream.
 
-The notifications that are not sent yet are stored in the table `alerts`; here they are only queued. Each is sent at
-least once: after a restart the caller offers again what the table has as not sent, and receivers deduplicate it by its
-id.
-
-Alerts that are silenced are held back here, and offered to the sinks when their silence has ended. What fired and was
-resolved within a silence is never sent: see `settle`.
+What is due, to whom and when is decided by `alerts.outbox`, without threads; here are the threads, the clock, and the
+lock around all that they share. The notifications that are not sent yet are stored in the table `alerts`. Each is sent
+at least once: after a restart the engine offers again what the table has as not sent, and receivers deduplicate it by
+its id.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import random
+import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Protocol
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
+from streaming_app.alerts.outbox import (
+    Answer,
+    Backoff,
+    Failure,
+    Outbox,
+    Outboxes,
+    Results,
+    SinkStatus,
+    SinkTraits,
+    Summary,
+    Task,
+)
 from streaming_app.notify.daily_summary import DailySummary
-from streaming_app.notify.notification_queue import Grouping
-from streaming_app.notify.sink import Sink
-from streaming_app.notify.sink_worker import Backoff, DeliveryCallback, SinkStatus, SinkWorker
+from streaming_app.notify.sink import Sink, TextSink
+from streaming_app.notify.sink_worker import SinkWorker
 
 _log = logging.getLogger(__name__)
 
 
-class Silences(Protocol):
-    """What the dispatcher needs of `ActiveSilences`."""
-
-    def refresh(self) -> bool:
-        """Read new silences, and return whether any is active."""
-
-    def find(self, alert: Alert) -> object | None:
-        """Return the active silence of an alert; None if it has none."""
+def jittered(backoff: Backoff | None = None) -> Backoff:
+    """Return the pauses of a job: between half and all of the doubled time."""
+    given = backoff or Backoff()
+    return Backoff(given.first_seconds, given.max_seconds, lambda: random.uniform(0.5, 1))  # noqa: S311 - spreads attempts
 
 
-class _NoSilences:
-    def refresh(self) -> bool:
-        return False
-
-    def find(self, alert: Alert) -> None:
-        pass
+def traits_of(sink: Sink) -> SinkTraits:
+    """Return what the outbox of a sink has to know of it."""
+    return SinkTraits(sink.name, isinstance(sink, TextSink), sink.resend_seconds)
 
 
 class Dispatcher:
-    """Accepts alerts from any thread and sends their notifications that are due."""
+    """The threads of the sinks, and the lock around `outboxes`, and around what else its owner guards with it."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
+    def __init__(
         self,
         sinks: Iterable[Sink],
-        on_delivery: DeliveryCallback,
+        outboxes: Outboxes,
+        on_delivery: Callable[[Results], None],
         report: Callable[[str], None] = _log.warning,
         *,
-        backoff: Backoff | None = None,
-        grouping: Grouping | None = None,
-        silences: Silences | None = None,
+        max_named: int,
     ) -> None:
-        """Start a thread for each sink.
+        """Start a thread for each sink; it has an outbox, and is closed with the dispatcher.
 
-        Those threads call `on_delivery` after every attempt, and `report` with a line for the operator when a sink
-        starts to fail and when it works again. The sinks are closed with the dispatcher.
+        Those threads call `on_delivery` after every attempt, with the lock, and `report` with a line for the operator
+        when a sink starts to fail and when it works again. A notification of several alerts names `max_named`.
         """
-        self._silences = silences or _NoSilences()
-        self._silenced: dict[str, Alert] = {}
-        self._workers = [
-            SinkWorker(sink, on_delivery, report, backoff or Backoff(), grouping or Grouping()) for sink in sinks
-        ]
+        self._outboxes, self._on_delivery = outboxes, on_delivery
+        self._changed = threading.Condition()
+        self._closed = False
+        self._workers = [SinkWorker(sink, self, report, max_named) for sink in sinks]
 
-    def settle(self, alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-        """Return the alerts without the notifications that will never be sent: call it before they are stored.
+    @contextmanager
+    def changing(self) -> Iterator[Outboxes]:
+        """Run the block with the lock; what is then due is sent."""
+        with self._changed:
+            yield self._outboxes
+            self._changed.notify_all()
 
-        An alert that was resolved while it was silenced is resolved only in those sinks that know that it fired.
-        """
-        if not self._silences.refresh():
-            return tuple(alerts)
-        return tuple(
-            _without_unknown(alert) if alert.state == RESOLVED and self._silences.find(alert) else alert
-            for alert in alerts
-        )
+    def take(self, sink: str) -> Task | None:
+        """Wait until something is due to this sink, and return it; None when nothing more comes. For its thread."""
+        outbox = self._outboxes.by_sink[sink]
+        with self._changed:
+            while not (outbox.is_done or self._closed):
+                now = time.monotonic()
+                if task := outbox.take(now):
+                    return task
+                pause = outbox.wakes_at() - now
+                self._changed.wait(None if math.isinf(pause) else max(pause, 0.0))
+        return None
 
-    def offer(self, alerts: Iterable[Alert]) -> None:
-        """Send the `deliveries` of these alerts that have no `sent_at`, firing before resolved, unless silenced.
-
-        Offer every alert that changed, and after a restart every alert that is firing or has something to send: firing
-        alerts are sent again to the sinks that require it. What is queued already, or was just sent, is not queued
-        twice. Call it at every evaluation: what is no longer silenced is then sent.
-        """
-        offered = self._silenced | {alert.fingerprint: alert for alert in alerts if alert.opened_at}
-        if self._silences.refresh():
-            for worker in self._workers:
-                withdrawn = worker.withdraw(lambda alert: self._silences.find(alert) is not None)
-                offered = {alert.fingerprint: alert for alert in withdrawn} | offered
-        self._silenced = {name: alert for name, alert in offered.items() if self._silences.find(alert)}
-        opened = [alert for name, alert in offered.items() if name not in self._silenced]
-        for worker in self._workers:
-            worker.offer(opened)
+    def answered(self, sink: str, task: Task, failure: Failure | None) -> Answer:
+        """Note what came of a task. For the thread of the sink."""
+        with self.changing() as outboxes:
+            if self._closed:
+                return Answer()
+            at = datetime.now(timezone.utc)
+            answer = outboxes.by_sink[sink].answered(task, failure, at, time.monotonic())
+            if answer.results:
+                self._deliver(answer.results)
+            return answer
 
     def offer_summary(self, sink: str, summary: DailySummary, on_sent: Callable[[], None]) -> None:
         """Send a daily summary to the sink of this name; `on_sent` is called, by another thread, when it is sent."""
-        for worker in self._workers:
-            if worker.name == sink:
-                worker.offer_summary(summary, on_sent)
+        with self.changing() as outboxes:
+            if outbox := outboxes.by_sink.get(sink):
+                outbox.post(Summary(summary, on_sent))
 
     def status(self) -> tuple[SinkStatus, ...]:
         """Return the current status of each sink."""
-        return tuple(worker.status() for worker in self._workers)
+        with self._changed:
+            return self._outboxes.status()
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything is sent, and return whether it is.
@@ -113,7 +118,16 @@ class Dispatcher:
         with others is sent at once.
         """
         deadline = time.monotonic() + timeout
-        return all(worker.flush(deadline) for worker in self._workers)
+        outboxes = self._outboxes.by_sink.values()
+        with self._changed:
+            while True:
+                for outbox in outboxes:
+                    outbox.release()
+                if not any(self._awaits(outbox, deadline) for outbox in outboxes):
+                    break
+                self._changed.notify_all()
+                self._changed.wait(deadline - time.monotonic())
+            return not any(outbox.has_work for outbox in outboxes)
 
     def close(self, timeout: float) -> None:
         """Stop the threads; attempts in progress, and those that only wait for others, have `timeout` seconds.
@@ -121,22 +135,22 @@ class Dispatcher:
         A thread that takes longer is abandoned, and the result of its attempt is no longer reported.
         """
         deadline = time.monotonic() + timeout
+        with self.changing() as outboxes:
+            for outbox in outboxes.by_sink.values():
+                outbox.stop()
+                outbox.release()
         for worker in self._workers:
-            worker.stop()
-        for worker in self._workers:
-            worker.join(deadline)
+            worker.join(deadline - time.monotonic())
+        with self.changing():
+            self._closed = True
 
+    def _awaits(self, outbox: Outbox, deadline: float) -> bool:
+        """Tell whether something of this outbox may still be sent before the deadline."""
+        return time.monotonic() < deadline and outbox.has_work and not outbox.is_done and outbox.next_at() <= deadline
 
-def _without_unknown(alert: Alert) -> Alert:
-    """Return a resolved alert without what is due to sinks that never heard of it, nor a firing one that is due."""
-    known = {
-        delivery.sink
-        for delivery in alert.deliveries
-        if delivery.event == FIRING and (delivery.sent_at or delivery.attempts or delivery.repeat)
-    }
-    kept = (
-        delivery
-        for delivery in alert.deliveries
-        if delivery.sink in known and (delivery.event == RESOLVED or delivery.sent_at or delivery.attempts)
-    )
-    return replace(alert, deliveries=tuple(kept))
+    def _deliver(self, results: Results) -> None:
+        try:
+            self._on_delivery(results)
+        except Exception as error:  # noqa: BLE001 - the owner's; the next alert must be sent all the same
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _log.error("unexpected %s\n%s", type(error).__name__, where)

@@ -224,3 +224,7 @@ class ActiveSilences:
     def find(self, alert: Alert) -> Silence | None:
         """Return the active silence of an alert that ends last, as of the last `refresh`; None if it has none."""
         return max((one for one in self._active if one.matches(alert)), key=lambda one: one.ends_at, default=None)
+
+    def is_silenced(self, alert: Alert) -> bool:
+        """Return whether an alert is silenced, as of the last `refresh`."""
+        return self.find(alert) is not None

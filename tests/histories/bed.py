@@ -1,4 +1,4 @@
-"""Runs a history through fold, rules and lifecycle in simulated time, as the job does with its default settings.
+"""Runs a history through fold and alert engine in simulated time, as the job does with its default settings.
 
 The job reads and evaluates every five seconds. Where nothing has been written for a while, evaluations are left out
 that cannot bring anything new; `every_step` runs them all, which a test compares.
@@ -16,11 +16,9 @@ from typing import Any
 
 from streaming_app.alerts.alert import FIRING, Alert, AlertKey
 from streaming_app.alerts.description_support import DescriptionSupport
-from streaming_app.alerts.evaluate import evaluate, is_held
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.history import COLUMNS, GroupHistories
-from streaming_app.alerts.lifecycle import AlertState, advance
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.alerts.survey import survey_cluster
+from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.copies_status import GroupCopies, next_status
@@ -28,7 +26,7 @@ from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Event, GroupState, LogRecord
 from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import to_row
-from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
+from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
@@ -70,6 +68,7 @@ class _Tables:
     states: dict[str, GroupState] = field(default_factory=dict)
     events: dict[str, list[Event]] = field(default_factory=dict)
     alerts: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
+    messages: int = 0
     lag: LagPasses | None = None
 
 
@@ -78,12 +77,13 @@ class _Job:
 
     def __init__(self, tables: _Tables, settings: AlertSettings, simulation: Simulation) -> None:
         self._tables, self._simulation = tables, simulation
-        self._settings = settings
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
         self._histories = GroupHistories(timedelta(seconds=settings.rebalance_window))
         self._snapshots: dict[str, CorrectedSnapshot] = {}
-        self.state = AlertState.from_alerts(tables.alerts.values())
+        outboxes = Outboxes([SinkTraits(_PAGER, groups=True)], settings.grouping, Backoff())
+        engine = EngineSettings("default", self._rule_settings_of, settings.notify_policy([_PAGER]))
+        self.engine = AlertEngine(engine, tables.alerts.values(), outboxes, self._descriptions)
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
@@ -112,19 +112,20 @@ class _Job:
         self._read_plugin(at)
         self._read_copies(at)
         self._lag.read(at - STEP, at)
-        self._evaluate(now)
+        self._evaluate(now, at)
         for group_id in [g for g in changed if self._snapshots[g].corrected.state == "Dead"]:
             del self._snapshots[group_id]
 
     def due(self) -> Iterator[datetime]:
         """Yield when each pending alert is to fire if nothing happens."""
-        for alert in self.state.open.values():
+        for alert in self.engine.open_alerts:
             if alert.state != FIRING:
                 settings = self._rule_settings_of(alert.group_id)[alert.rule]
                 yield alert.pending_since + timedelta(seconds=settings.for_seconds)
 
     def next_answers(self) -> Iterator[float]:
-        """Yield when the brokers next say something of copies, and of the ends of logs."""
+        """Yield when the brokers next say something of copies, and of the ends of logs, and when something is sent."""
+        yield self.engine.outboxes.by_sink[_PAGER].wakes_at()
         if self._copies_read < len(self._simulation.copies):
             yield self._simulation.copies[self._copies_read][0]
         if (lag := self._lag.next_at()) is not None:
@@ -168,34 +169,30 @@ class _Job:
             if snapshot and snapshot.corrected.state == "Stable":
                 self._copies[group_id] = next_status(copies, standbys, self._copies.get(group_id), _time(time))
 
-    def _evaluate(self, now: datetime) -> None:
-        groups: list[GroupSnapshot] = [one.corrected for one in self._snapshots.values()]
-        survey = survey_cluster(groups, now)
-        context = EvaluationContext(
-            now,
-            self._histories.groups(),
-            survey,
-            descriptions_since=self._descriptions.since(survey),
-            descriptions_required=self._descriptions.required,
-            open_alerts=self.state.open,
-            copies=[one for group_id, one in self._copies.items() if group_id in self._snapshots],
-            lag=self._lag.groups,
-        )
-        changes = advance(
-            self.state,
-            evaluate(groups, None, context, self._rule_settings_of),
-            cluster="default",
-            now=now,
-            rule_settings_of=self._rule_settings_of,
-            notify_policy=self._settings.notify_policy([_PAGER]),
-            caught_up=True,
-            is_held=lambda key: is_held(key, context),
-        )
-        self.state = changes.state
-        for alert in changes.removed:
+    def _evaluate(self, now: datetime, at: float) -> None:
+        groups = {group_id: one.corrected for group_id, one in self._snapshots.items()}
+        copies = [one for group_id, one in self._copies.items() if group_id in groups]
+        observed = Observed(groups, self._histories.groups(), copies=copies, lag=self._lag.groups)
+        self.engine.step(observed, now)
+        self._save()
+        self.engine.queue(at)
+        self.send(now, at)
+
+    def send(self, now: datetime, at: float) -> None:
+        """Send what is due; the pager accepts everything."""
+        outbox = self.engine.outboxes.by_sink[_PAGER]
+        while task := outbox.take(at):
+            self.engine.delivered(outbox.answered(task, None, now, at).results)
+            self._tables.messages += 1
+        self._save()
+
+    def _save(self) -> None:
+        unsaved = self.engine.unsaved
+        for alert in unsaved.removed:
             del self._tables.alerts[alert.key, alert.pending_since]
-        for alert in changes.changed:
+        for alert in unsaved.changed:
             self._tables.alerts[alert.key, alert.pending_since] = alert
+        self.engine.saved(unsaved)
 
 
 def run(history: History, *, every_step: bool = False) -> Outcome:
@@ -225,7 +222,10 @@ def run(history: History, *, every_step: bool = False) -> Outcome:
         )
         read_at = at - STEP
     outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
-    outcome.notifications = sum(len(alert.deliveries) for alert in tables.alerts.values())
+    if job:
+        job.engine.outboxes.by_sink[_PAGER].release()
+        job.send(_time(at), at)
+    outcome.notifications = tables.messages
     return outcome
 
 

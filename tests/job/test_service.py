@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import ClusterAuthorizationFailedError, KafkaConnectionError, UnknownError
 
 from streaming_app.errors import JobError
-from streaming_app.job.service import LinkedEvent, Service, Services, describes_requests, error_text
+from streaming_app.job.service import LinkedEvent, Service, Services, WakeableEvent, describes_requests, error_text
 from tests.waiting import wait_until
 
 
@@ -252,3 +252,19 @@ def test_errors_of_brokers_name_them_and_errors_of_files_do_not() -> None:
     denied = describe(ClusterAuthorizationFailedError("denied"))
     assert denied.startswith("127.0.0.1:1 denied access: ")
     assert denied.endswith("; the lag needs Describe")
+
+
+def test_a_service_that_is_woken_makes_its_next_tick_at_once() -> None:
+    wakeable, ticks = WakeableEvent(), threading.Semaphore(0)
+
+    class Woken(Service):
+        def tick(self) -> None:
+            ticks.release()
+
+    service = Woken("woken", print, interval=600, stopping=wakeable)
+    service.start()
+    assert ticks.acquire(timeout=10)
+    wakeable.wake()
+    assert ticks.acquire(timeout=10)
+    assert service.close()
+    assert not ticks.acquire(blocking=False)

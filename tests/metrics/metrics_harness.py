@@ -7,11 +7,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.alerts.alert import FIRING, PENDING, Alert
+from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.job_status import SelfCheckStatus
 from streaming_app.metrics.collector import MetricSources
-from streaming_app.notify.sink_worker import SinkStatus
 from streaming_app.stream.health import Batch, Health
 
 NOW = datetime.now(timezone.utc)

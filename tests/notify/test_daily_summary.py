@@ -16,12 +16,11 @@ from pydantic import ValidationError
 
 from streaming_app.alerts.alert import PENDING, Alert, Delivery
 from streaming_app.notify.daily_summary import DailySummaries, DailySummary, format_summary_text, make_summary
-from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.sink import TextSink
-from streaming_app.notify.sink_worker import Backoff
 from tests.alerts.examples import make_alert
 from tests.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver, make_settings, make_sink
+from tests.notify.sending import Sending
 
 DAY = datetime(2026, 11, 22, tzinfo=timezone.utc)
 SUMMARY = DailySummary("prod", DAY, {"Stable": 117, "Empty": 2}, [make_alert()], 0, {"not-ready": 3}, 2)
@@ -203,7 +202,7 @@ def test_chat_mail_and_log_send_the_summary(receiver: HttpReceiver, tmp_path: Pa
 def test_a_summary_is_retried_until_it_is_accepted(receiver: HttpReceiver) -> None:
     receiver.responses.extend([Response(503), Response(503)])
     results: list[tuple[str, Delivery]] = []
-    dispatcher = Dispatcher([make_sink(type="slack", url=receiver.url)], results.extend, backoff=Backoff(0.01, 0.05))
+    dispatcher = Sending([make_sink(type="slack", url=receiver.url)], results.extend)
     done: list[bool] = []
     dispatcher.offer_summary("slack", SUMMARY, lambda: done.append(True))
     dispatcher.offer_summary("other", SUMMARY, lambda: done.append(False))

@@ -11,15 +11,14 @@ from datetime import datetime, timezone
 import pytest
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.notify.dispatcher import Dispatcher
+from streaming_app.alerts.outbox import Backoff
+from streaming_app.notify.dispatcher import jittered
 from streaming_app.notify.sink import Sink, SinkError
-from streaming_app.notify.sink_worker import Backoff
 from streaming_app.notify.webhook import WebhookSettings
 from tests.alerts.examples import make_alert
 from tests.notify.receivers import HttpReceiver, Response
+from tests.notify.sending import SHORT_BACKOFF, Sending
 from tests.waiting import wait_until
-
-SHORT_BACKOFF = Backoff(first_seconds=0.01, max_seconds=0.05)
 
 
 class DispatcherHarness:
@@ -30,8 +29,8 @@ class DispatcherHarness:
         self.reported: list[str] = []
         self.at_exit = ExitStack()
 
-    def start(self, *sinks: Sink, backoff: Backoff = SHORT_BACKOFF) -> Dispatcher:
-        dispatcher = Dispatcher(sinks, self.deliveries.extend, self.reported.append, backoff=backoff)
+    def start(self, *sinks: Sink, backoff: Backoff = SHORT_BACKOFF) -> Sending:
+        dispatcher = Sending(sinks, self.deliveries.extend, self.reported.append, backoff=backoff)
         self.at_exit.callback(dispatcher.close, 5)
         return dispatcher
 
@@ -256,7 +255,7 @@ def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(
     def fails(_results: object) -> None:
         raise ValueError(secret)
 
-    dispatcher = Dispatcher([script], fails, harness.reported.append, backoff=SHORT_BACKOFF)
+    dispatcher = Sending([script], fails, harness.reported.append, backoff=SHORT_BACKOFF)
     harness.at_exit.callback(dispatcher.close, 5)
     dispatcher.offer([make_alert("script")])
     assert dispatcher.flush(10)
@@ -293,7 +292,7 @@ def test_a_pending_alert_is_not_sent(harness: DispatcherHarness) -> None:
 
 
 def test_pauses_double_up_to_the_maximum_with_jitter() -> None:
-    backoff = Backoff()
+    backoff = jittered()
     for failures, longest in ((1, 1), (2, 2), (5, 16), (9, 256), (10, 300), (10_000, 300)):
         pauses = {backoff.pause(failures) for _ in range(50)}
         assert all(longest / 2 <= pause <= longest for pause in pauses)

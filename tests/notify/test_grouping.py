@@ -20,16 +20,15 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.notify.daily_summary import DailySummary
-from streaming_app.notify.dispatcher import Dispatcher
 from streaming_app.notify.message import AlertGroup, format_group_message, format_group_title
-from streaming_app.notify.notification_queue import Grouping
 from streaming_app.notify.sink import Sink, SinkError, TextSink
-from streaming_app.notify.sink_worker import Backoff
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import SINCE, make_alert
 from tests.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver, make_settings, make_sink
+from tests.notify.sending import Sending
 from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
 
@@ -60,12 +59,11 @@ class Running:
         self.lines: list[str] = []
         self.at_exit = ExitStack()
 
-    def start(self, *sinks: Sink, grouping: Grouping = SHORT) -> Dispatcher:
-        dispatcher = Dispatcher(
+    def start(self, *sinks: Sink, grouping: Grouping = SHORT) -> Sending:
+        dispatcher = Sending(
             sinks,
             lambda results: self.results.append(list(results)),
             self.lines.append,
-            backoff=Backoff(0.01, 0.05),
             grouping=grouping,
         )
         self.at_exit.callback(dispatcher.close, 5)

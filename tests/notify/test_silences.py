@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.errors import WarehouseError
-from streaming_app.notify.dispatcher import Dispatcher
-from streaming_app.notify.notification_queue import Grouping
 from streaming_app.notify.silences import ActiveSilences, Silence, SilenceStore, new_silence
 from streaming_app.notify.sink import Sink, SinkError
-from streaming_app.notify.sink_worker import Backoff
 from tests.alerts.examples import make_alert
+from tests.notify.sending import Sending
 from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
 
@@ -67,11 +66,10 @@ class Silenced:
         silences.refresh()
         return silences
 
-    def start(self, *sinks: Sink) -> Dispatcher:
-        dispatcher = Dispatcher(
+    def start(self, *sinks: Sink) -> Sending:
+        dispatcher = Sending(
             sinks,
             lambda _results: None,
-            backoff=Backoff(0.01, 0.05),
             grouping=Grouping(0, 0),
             silences=self.active(),
         )
@@ -86,7 +84,7 @@ def silenced(tmp_path: Path) -> Iterator[Silenced]:
         yield running
 
 
-def offer(dispatcher: Dispatcher, *alerts: Alert) -> tuple[Alert, ...]:
+def offer(dispatcher: Sending, *alerts: Alert) -> tuple[Alert, ...]:
     """Do what the evaluator does at each evaluation; return the alerts as they are stored."""
     settled = dispatcher.settle(alerts)
     dispatcher.offer(settled)

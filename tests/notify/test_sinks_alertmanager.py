@@ -10,9 +10,9 @@ import pytest
 
 from streaming_app.alerts.alert import Delivery
 from streaming_app.notify.alertmanager import AlertmanagerSettings
-from streaming_app.notify.dispatcher import Dispatcher
 from tests.alerts.examples import make_alert
 from tests.notify.receivers import Alertmanager, HttpReceiver
+from tests.notify.sending import Sending
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_an_alert_becomes_active_stays_active_and_is_resolved(
         runbook_url="https://wiki#{rule}",
     )
     deliveries: list[tuple[str, Delivery]] = []
-    dispatcher = Dispatcher([settings.sink()], deliveries.extend)
+    dispatcher = Sending([settings.sink()], deliveries.extend)
     try:
         opened = now()
         alert = make_alert("alertmanager", opened_at=opened)
@@ -80,7 +80,7 @@ def test_an_alertmanager_that_lost_its_alerts_gets_all_firing_ones_again(
 ) -> None:
     (tmp_path / "other").mkdir()
     sink = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), resend=1).sink()
-    dispatcher = Dispatcher([sink], lambda *_: None)
+    dispatcher = Sending([sink], lambda *_: None)
     try:
         sent = (Delivery("alertmanager", "firing", now(), 1),)
         dispatcher.offer([make_alert(group_id=str(number), deliveries=sent, opened_at=now()) for number in range(3)])

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import pytest
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
-from streaming_app.notify.notification_queue import Attempt, Grouping, NotificationQueue
+from streaming_app.alerts.notification_queue import Attempt, Grouping, NotificationQueue
 from tests.alerts.examples import make_alert
 
 GROUPING = Grouping(group_wait=10, group_interval=60)

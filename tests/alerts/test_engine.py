@@ -1,0 +1,285 @@
+"""The engine as a whole: what is observed reaches the rules, and no restart loses or doubles a notification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey
+from streaming_app.alerts.description_support import DescriptionSupport
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.history import Assignment, GroupHistory
+from streaming_app.alerts.notification_queue import Attempt
+from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
+from streaming_app.config.alerts import AlertSettings
+from streaming_app.groups.copies_status import next_status
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.lag.group_lag import group_lags
+from tests.alerts.healthy_group import healthy_group
+from tests.lag.lag_harness import row
+
+START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
+OLD = START - timedelta(days=30)
+PAGER = "pager"
+NOT_READY = "StreamsGroupNotReady"
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def group(state: str = "Stable", since: float = 0, group_id: str = "payments") -> GroupSnapshot:
+    return replace(healthy_group(OLD), group_id=group_id, state=state, state_since=at(since))
+
+
+@dataclass
+class Rig:
+    """A table of alerts and a pager, which survive the engines that use them."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    table: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
+    sent: list[tuple[str, str | None]] = field(default_factory=list)
+    descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))
+    lag_of_all_groups: bool = False
+    engine: AlertEngine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self, is_silenced: Callable[[Alert], bool] | None = None) -> None:
+        """Start another engine with what the table has, as after a kill."""
+        known = AlertSettings.model_validate(self.settings)
+        engine = EngineSettings(
+            "prod",
+            known.rule_settings_of(),
+            known.notify_policy([PAGER]),
+            lag_of_all_groups=self.lag_of_all_groups,
+        )
+        outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
+        self.engine = AlertEngine(engine, self.table.values(), outboxes, self.descriptions, is_silenced)
+        self.engine.queue(0)
+
+    def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Alert, ...]:
+        return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
+
+    def save(self) -> None:
+        unsaved = self.engine.unsaved
+        for alert in unsaved.removed:
+            del self.table[alert.key, alert.pending_since]
+        self.table |= {(alert.key, alert.pending_since): alert for alert in unsaved.changed}
+        self.engine.saved(unsaved)
+
+    def send(self, seconds: float, failure: Failure | None = None) -> None:
+        """Let the pager take what is due, and note what it says."""
+        outbox = self.engine.outboxes.by_sink[PAGER]
+        while task := outbox.take(seconds):
+            assert isinstance(task, Attempt)
+            if failure is None:
+                self.sent += ((task.event, alert.group_id) for alert in task.alerts)
+            self.engine.delivered(outbox.answered(task, failure, at(seconds), seconds).results)
+
+    def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
+        """Do what the job does at each evaluation."""
+        self.step(seconds, *groups, **observed)
+        self.save()
+        self.engine.queue(seconds)
+        self.send(seconds)
+        self.save()
+
+    def open_rules(self) -> set[str]:
+        return {alert.rule for alert in self.engine.open_alerts}
+
+
+def uncopied() -> Any:
+    actives = [
+        TaskCopy("payments", f"m-{one}", one, f"host-{one}", "active", "0", number, stateful=True, lag=None)
+        for number, one in enumerate("ab")
+    ]
+    return next_status(actives, 1, None, OLD)
+
+
+def lag(status: str, **fields: Any) -> Any:
+    one = row(status=status, status_since=OLD.timestamp(), lost_offsets=700, **fields)
+    return group_lags([one], {}, {}, START.timestamp())
+
+
+TASK = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
+JOB = JobStatus(START, caught_up=True)
+DIFFERING = DifferingGroup("payments", OLD, 1, (("state", "Stable is not Empty"),))
+STORM = {
+    "payments": GroupHistory(assignments=[Assignment(at(number - 500), number, "unknown") for number in range(500)])
+}
+
+
+@pytest.mark.parametrize(
+    ("observed", "rule"),
+    [
+        ({"job": replace(JOB, failing_since=OLD, failure="the query ended")}, "StreamsGroupsJobStopped"),
+        ({"differing_groups": (DIFFERING,)}, "StreamsGroupsSelfCheckFailed"),
+        ({"copies": (uncopied(),)}, "StreamsGroupTaskWithoutCopy"),
+        ({"lag": lag("LOST", **TASK)}, "StreamsGroupOffsetsLost"),
+        ({"histories": STORM}, "StreamsGroupRebalanceStorm"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
+)
+def test_everything_that_is_observed_reaches_its_rules(observed: dict[str, Any], rule: str) -> None:
+    rig = Rig()
+    rig.step(0, group(since=-90), job=JOB)
+    assert rig.open_rules() == set()
+    rig.step(5, group(since=-90), **observed)
+    assert rig.open_rules() == {rule}
+
+
+def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None:
+    for lag_of_all_groups, rules in ((False, set()), (True, {"StreamsGroupOffsetsLost"})):
+        rig = Rig(lag_of_all_groups=lag_of_all_groups)
+        rig.step(0, group(), lag=lag("LOST"))
+        assert rig.open_rules() == rules
+
+
+def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
+    rig = Rig()
+    rig.step(0, group(), lag=lag("LOST", **TASK), copies=(uncopied(),))
+    before = rig.engine.open_alerts
+    rig.step(60, group(), lag=None, copies=None)
+    assert rig.engine.open_alerts == before != ()
+    rig.step(120, group())
+    assert rig.engine.open_alerts == ()
+
+
+def test_before_the_job_has_caught_up_nothing_about_groups_fires() -> None:
+    rig = Rig()
+    rig.step(0, group("NotReady", -3600), job=replace(JOB, caught_up=False))
+    assert rig.engine.open_alerts == ()
+    rig.step(5, group("NotReady", -3600), job=JOB)
+    assert rig.open_rules() == {NOT_READY}
+
+
+def test_a_missing_description_counts_where_the_cluster_keeps_descriptions() -> None:
+    undescribed = replace(
+        group(since=-9e6),
+        description_status="NEVER_STORED",
+        stored_description_epoch=-1,
+        first_described_at=None,
+        solicitable=True,
+    )
+    for mode, rules in (("never", set()), ("always", {"StreamsGroupDescriptionMissing"})):
+        rig = Rig(descriptions=DescriptionSupport(mode))  # type: ignore[arg-type]
+        rig.step(0, undescribed)
+        assert rig.open_rules() == rules
+
+
+def test_nothing_is_due_before_queue_is_called() -> None:
+    rig = Rig({"group_wait": "0s"})
+    rig.step(0, group("NotReady", -3600))
+    rig.send(0)
+    assert rig.sent == []
+    rig.engine.queue(0)
+    rig.send(0)
+    assert rig.sent == [(FIRING, "payments")]
+
+
+def test_alerts_of_one_rule_wait_for_each_other_and_for_the_interval() -> None:
+    rig = Rig({"group_wait": "10s", "group_interval": "60s"})
+    broken = [group("NotReady", -3600, name) for name in ("a", "b", "c")]
+    rig.cycle(0, *broken[:2])
+    rig.cycle(5, *broken[:2])
+    assert rig.sent == []
+    rig.cycle(10, *broken)
+    assert rig.sent == [(FIRING, "a"), (FIRING, "b"), (FIRING, "c")]
+    rig.cycle(15, *broken, group("NotReady", -3600, "d"))
+    rig.cycle(65, *broken, group("NotReady", -3600, "d"))
+    assert len(rig.sent) == 3
+    rig.cycle(70, *broken, group("NotReady", -3600, "d"))
+    assert rig.sent[3:] == [(FIRING, "d")]
+
+
+def test_a_silenced_alert_is_due_when_its_silence_ends_also_after_a_restart() -> None:
+    rig = Rig({"group_wait": "0s"})
+    broken = group("NotReady", -3600)
+    rig.cycle(0, broken, is_silenced=lambda alert: alert.group_id == "payments")
+    rig.cycle(5, broken, group("NotReady", -3600, "other"), is_silenced=lambda alert: alert.group_id == "payments")
+    assert rig.sent == [(FIRING, "other")]
+    rig.restart(lambda alert: alert.group_id == "payments")
+    rig.cycle(10, broken, group("NotReady", -3600, "other"), is_silenced=lambda alert: alert.group_id == "payments")
+    assert rig.sent == [(FIRING, "other")]
+    rig.cycle(70, broken, group("NotReady", -3600, "other"))
+    assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]
+
+
+def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
+    rig = Rig({"group_wait": "0s"})
+    rig.step(0, group("NotReady", -3600))
+    rig.engine.queue(0)
+    rig.send(0, Failure("down"))
+    rig.save()
+    (alert,) = rig.table.values()
+    assert [(one.attempts, one.error, one.sent_at) for one in alert.deliveries] == [(1, "down", None)]
+    rig.send(0.5)
+    assert rig.sent == []
+    rig.send(1)
+    assert rig.sent == [(FIRING, "payments")]
+
+
+def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
+    rig = Rig({"group_wait": "0s"})
+    rig.step(0, group("NotReady", -3600))
+    storing = rig.engine.unsaved
+    rig.engine.queue(0)
+    rig.send(0)
+    rig.engine.saved(storing)
+    (alert,) = rig.engine.unsaved.changed
+    assert [one.sent_at for one in alert.deliveries] == [at(0)]
+
+
+KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
+    "after step": (),
+    "after save": (lambda rig, _: rig.save(),),
+    "after queue": (lambda rig, _: rig.save(), lambda rig, now: rig.engine.queue(now)),
+    "after all": (
+        lambda rig, _: rig.save(),
+        lambda rig, now: rig.engine.queue(now),
+        lambda rig, now: rig.send(now),
+        lambda rig, _: rig.save(),
+    ),
+}
+"""By where the process dies, what it did before, after the step."""
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["Stable", "NotReady"]), st.sampled_from(["lives", *KILLS]), st.integers(0, 3)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_kill_at_any_point_loses_or_doubles_a_notification(steps: list[tuple[str, str, int]]) -> None:
+    """The same states, stepped with kills and without, give the same alerts in the table and to the pager."""
+    settings = {"group_wait": "0s", "group_interval": "0s", "rules": {NOT_READY: {"for": "60s"}}}
+    killed, steady = Rig(settings), Rig(settings)
+    state, since = "Stable", -3600.0
+    for number, (wanted, kill, idle) in enumerate(steps):
+        begin = 600.0 * number
+        if wanted != state:
+            state, since = wanted, begin
+        for now in (begin + 5 * idle, begin + 120, begin + 125):
+            steady.cycle(now, group(state, since))
+            if kill != "lives" and now == begin + 120:
+                killed.step(now, group(state, since))
+                for done in KILLS[kill]:
+                    done(killed, now)
+                killed.restart()
+                killed.cycle(now, group(state, since))
+            else:
+                killed.cycle(now, group(state, since))
+    assert killed.sent == steady.sent
+    assert killed.table == steady.table
+    assert all(event in {FIRING, RESOLVED} for event, _ in killed.sent)

@@ -12,15 +12,13 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from streaming_app.alerts.cluster_rules import CLUSTER_RULES
 from streaming_app.alerts.copies_rules import COPIES_RULES
-from streaming_app.alerts.description_rules import DESCRIPTION_RULES
+from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES
 from streaming_app.alerts.evaluate import AnyRule
 from streaming_app.alerts.group_rules import GROUP_RULES
-from streaming_app.alerts.job_rules import JOB_RULES
+from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
 from streaming_app.alerts.rebalance_rules import REBALANCE_RULES
-from streaming_app.alerts.self_check_rules import SELF_CHECK_RULES
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
 from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
 from streaming_app.text import format_duration

@@ -21,11 +21,10 @@ from datetime import timedelta
 from functools import cache
 
 from streaming_app.alerts.alert import AlertKey, Finding
-from streaming_app.alerts.cluster_rules import CLUSTER_RULES
 from streaming_app.alerts.copies_rules import COPIES_RULES
-from streaming_app.alerts.description_rules import DESCRIPTION_RULES
+from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES
 from streaming_app.alerts.group_rules import GROUP_RULES
-from streaming_app.alerts.job_rules import JOB_RULES
+from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
 from streaming_app.alerts.rebalance_rules import REBALANCE_RULES
 from streaming_app.alerts.rule import (
@@ -38,7 +37,6 @@ from streaming_app.alerts.rule import (
     RuleSettings,
     Snapshot,
 )
-from streaming_app.alerts.self_check_rules import SELF_CHECK_RULES
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DifferingGroup, JobStatus

@@ -6,20 +6,12 @@ group's own interval between commits, see `streaming_app.lag.status`.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from itertools import islice
 
 from streaming_app.alerts.alert import CRITICAL, AlertKey, Finding
 from streaming_app.alerts.history import NO_HISTORY, GroupHistory, empty_spells
-from streaming_app.alerts.lag_texts import (
-    IN_SUMMARY,
-    format_names,
-    format_partitions,
-    format_places,
-    to_datetime,
-    to_details,
-    wrong_since,
-)
 from streaming_app.alerts.rule import (
     HOUR,
     MINUTE,
@@ -31,9 +23,71 @@ from streaming_app.alerts.rule import (
     is_recent,
     round_down,
 )
-from streaming_app.lag.group_lag import NO_PROGRESS, SLOW, GroupLag
+from streaming_app.lag.group_lag import NO_PROGRESS, SLOW, GroupLag, WrongPartitions
+from streaming_app.lag.model import LagRow
 from streaming_app.lag.status import LOST, RECREATED, REWOUND, UNOWNED
-from streaming_app.text import count, format_duration
+from streaming_app.text import count, first_of, format_duration
+
+IN_SUMMARY = 3
+"""How many partitions or tasks a summary names."""
+
+
+def wrong_since(group: GroupLag, wrong: WrongPartitions) -> datetime:
+    """Return since when it has been so without a rebalance."""
+    return to_datetime(max(wrong.since, group.settled_at))
+
+
+def to_datetime(seconds: float) -> datetime:
+    """Return a time in seconds as the rules have times."""
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def format_partitions(wrong: WrongPartitions) -> str:
+    """Return how many partitions it is about: `3 partitions`."""
+    return count(wrong.count, "partition")
+
+
+def format_places(wrong: WrongPartitions) -> str:
+    """Return the first partitions with their tasks, hosts and processes, and how many more there are."""
+    places = [_place(row) for row in islice(wrong.named, IN_SUMMARY)]
+    return first_of(places, IN_SUMMARY, wrong.count, separator="; ")
+
+
+def _place(row: LagRow) -> str:
+    text = f"{row.topic}-{row.partition}"
+    if row.task_id is not None:
+        text += f", task {row.task_id}"
+    if row.member_id is not None:
+        text += f" at {row.client_host or 'unknown host'}, process {row.process_id}"
+    return text
+
+
+def format_names(names: Sequence[str], noun: str) -> str:
+    """Return names with their noun: `tasks 0_1, 0_2 and 3 more`."""
+    plural = "" if len(names) == 1 else "s"
+    return f"{noun}{plural} {first_of(names, IN_SUMMARY)}"
+
+
+def to_details(wrong: WrongPartitions) -> dict[str, object]:
+    """Return the details of a finding, without numbers that change at every pass."""
+    return {
+        "partition_count": wrong.count,
+        "lag_at_least": round_down(wrong.lag),
+        "partitions": [
+            {
+                "topic": row.topic,
+                "partition": row.partition,
+                "status": row.status,
+                "task": row.task_id or "",
+                "member_id": row.member_id or "",
+                "process_id": row.process_id or "",
+                "host": row.client_host or "",
+                **({} if row.committed_offset is None else {"committed_offset": row.committed_offset}),
+            }
+            for row in wrong.named
+        ],
+    }
+
 
 _LAG_HIGH = "StreamsGroupLagHigh"
 _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit

@@ -1,7 +1,7 @@
-"""Outages with short interruptions in between, from the state changes of a group.
+"""Interruptions of a group's processing: outages, and members that join and leave again and again.
 
-Theory of operation
--------------------
+Outages
+-------
 A group processes while it is Stable or Reconciling: in the latter case all tasks but those that move are processed. It
 does not while it is Empty or NotReady. Assigning means either: tasks run where they were, if there were any, so it
 continues what was before.
@@ -10,6 +10,18 @@ An application that crashes and is started again leaves its group Empty or NotRe
 seconds, and so on. Each spell is short, so the spells are joined: an outage goes on until the group has processed for
 `uptime` without interruption. A spell of being Empty that is longer than `gap` ends it as well: then nothing tries to
 start the application any more, or it is one that runs from time to time.
+
+Members
+-------
+In a rolling restart each member leaves once and is replaced by one that stays, whatever their number. What flaps leaves
+soon after it joined, again and again. So what counts are short stays: from joining to leaving in less than `uptime`.
+
+A process that crashes takes all of its threads with it, each a member of its own, and a new version that is rolled back
+takes all instances with it, once. So of the short stays in one place only those count that follow one another: two that
+overlap are one. A place is a static instance, or else a host: the address of a pod stays while its container crashes.
+
+Where the place changes each time, as that of pods which an autoscaler creates and deletes, the group as a whole tells
+it: more joins than a few deployments per member.
 """
 
 from __future__ import annotations
@@ -21,7 +33,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from streaming_app.alerts.history import EMPTY, StateChange
+from streaming_app.alerts.history import EMPTY, MemberChange, StateChange
 
 _PROCESSING = frozenset({"Stable", "Reconciling"})
 _DOWN = frozenset({EMPTY, "NotReady"})
@@ -95,3 +107,43 @@ def _outage(chain: Sequence[_Spell]) -> Outage:
         outage.lasted = chain[starts[-1]].until - outage.since
     outage.down = dict(down)
     return outage
+
+
+class Stays(NamedTuple):
+    """Short stays in one place: how many followed one another, and when the newest ended."""
+
+    number: int
+    newest: datetime
+
+
+def short_stays(changes: Sequence[MemberChange], since: datetime, uptime: timedelta) -> Mapping[str, Stays]:
+    """Return by place the short stays that ended after `since`."""
+    joined: dict[str, MemberChange] = {}
+    stays: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
+    for change in changes:
+        if change.joined:
+            joined[change.member_id] = change
+        elif (start := joined.pop(change.member_id, None)) and change.at >= since and change.at - start.at < uptime:
+            stays[change.place].append((change.at, start.at))
+    return {place: Stays(_one_after_the_other(ends), max(ends)[0]) for place, ends in stays.items()}
+
+
+def _one_after_the_other(stays: list[tuple[datetime, datetime]]) -> int:
+    """Return how many stays, as (end, start), can be chosen so that none overlap."""
+    number, last_end = 0, None
+    for end, start in sorted(stays):
+        if last_end is None or start >= last_end:
+            number, last_end = number + 1, end
+    return number
+
+
+def joins_and_members(changes: Sequence[MemberChange], since: datetime, members: int) -> tuple[int, int]:
+    """Return how many members joined after `since`, and the most that the group had; it has `members` now."""
+    largest, joins = members, 0
+    for change in reversed(changes):
+        if change.at < since:
+            break
+        members += -1 if change.joined else 1
+        largest = max(largest, members)
+        joins += change.joined
+    return joins, max(largest, 1)

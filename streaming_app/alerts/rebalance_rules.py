@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from streaming_app.alerts.alert import CRITICAL, Finding
-from streaming_app.alerts.flapping import joins_and_members, short_stays
 from streaming_app.alerts.history import Assignment, GroupHistory
+from streaming_app.alerts.outages import joins_and_members, short_stays
 from streaming_app.alerts.rule import (
     HOUR,
     MINUTE,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from streaming_app.alerts.alert import CRITICAL, INFO, WARNING
-from streaming_app.alerts.description_support import DescriptionMode
 from streaming_app.alerts.evaluate import (
     RULES,
     RULES_FOR_COPIES,
@@ -28,6 +27,7 @@ from streaming_app.alerts.evaluate import (
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.rule import RuleSettings
+from streaming_app.alerts.survey import DescriptionMode
 from streaming_app.section import Duration, PositiveDuration, Regex, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]

@@ -14,11 +14,11 @@ from datetime import datetime, timezone
 from typing import ClassVar, NamedTuple, Protocol
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, IsSilenced, Outboxes, Results, SinkStatus
+from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.service import Service, WakeableEvent, error_text

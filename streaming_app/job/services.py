@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.engine import EngineSettings
+from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
 from streaming_app.errors import WarehouseError
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources

@@ -5,8 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from streaming_app.alerts.description_support import DescriptionMode, DescriptionSupport
-from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, survey_cluster
+from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, DescriptionMode, DescriptionSupport, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
 from tests.alerts.healthy_group import healthy_group
 

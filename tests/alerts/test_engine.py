@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey
-from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.history import Assignment, GroupHistory
 from streaming_app.alerts.notification_queue import Attempt
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
+from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.snapshot import GroupSnapshot

@@ -15,10 +15,10 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.alerts.alert import FIRING, Alert, AlertKey
-from streaming_app.alerts.description_support import DescriptionSupport
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.history import COLUMNS, GroupHistories
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
+from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.copies_status import GroupCopies, next_status

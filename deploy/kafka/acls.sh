@@ -1,7 +1,7 @@
 #!/bin/sh
 # Grants the ACLs that the job needs, and no others. Usage: acls.sh BROKER:PORT User:streams-groups [ADMIN.properties]
 # VERIFY=yes also grants what `streams-groups verify` and the job's self-check need, APPLICATIONS=yes what these and the
-# reasons of NotReady groups need of the applications' topics.
+# reasons of NotReady groups need of the applications' topics, FACTS=yes what the table broker_facts needs besides.
 set -eu
 
 server=${1:?BROKER:PORT} principal=${2:?User:NAME}
@@ -15,3 +15,8 @@ acls --operation Describe --operation Read --topic __consumer_offsets
 acls --operation Describe --group streams-groups --resource-pattern-type prefixed
 if [ "${VERIFY-}" = yes ]; then acls --operation Describe --group '*'; fi
 if [ "${APPLICATIONS-}" = yes ]; then acls --operation Describe --topic '*'; fi
+if [ "${FACTS-}" = yes ]; then
+  acls --operation DescribeConfigs --group '*'
+  acls --operation DescribeConfigs --topic '*'
+  acls --operation Describe --transactional-id '*'
+fi

@@ -84,6 +84,15 @@ class TaskCopiesSettings(Section):
     """Time between two passes. Clients report their offsets every `task.offset.interval.ms`, by default 60 s."""
 
 
+class BrokerFactsSettings(Section):
+    """The section `broker_facts`."""
+
+    enabled: bool = True
+    """Whether the running job asks the brokers for what explains lag and is not in the log; never with `--once`."""
+    interval: PositiveDuration = 60.0
+    """Time between two passes."""
+
+
 class MetricsSettings(Section):
     """The section `metrics`."""
 

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.sections import (
+    BrokerFactsSettings,
     LagSettings,
     MetricsSettings,
     OffsetsSettings,
@@ -114,6 +115,7 @@ class Settings(Section):
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()
     task_copies: TaskCopiesSettings = TaskCopiesSettings()
+    broker_facts: BrokerFactsSettings = BrokerFactsSettings()
     page: PageSettings = PageSettings()
 
 

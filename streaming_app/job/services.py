@@ -7,7 +7,7 @@ and writes heartbeats. The self-check belongs to a query: it begins and ends wit
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -18,12 +18,13 @@ from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
 from streaming_app.errors import WarehouseError
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
+from streaming_app.job.broker_facts import make_broker_facts
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import make_page_service
 from streaming_app.job.service import Service, Services
-from streaming_app.job.task_copies import TaskCopies, make_task_copies
+from streaming_app.job.task_copies import make_task_copies
 from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 from streaming_app.kafka.properties import client_properties
@@ -51,7 +52,8 @@ _CLOSE_SECONDS = 3.0
 _ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
-LAG, COPIES, PAGE, SELF_CHECK, CLASS_ARCHIVE = "lag", "task copies", "page", "self-check", "class archive"
+LAG, COPIES, FACTS, PAGE = "lag", "task copies", "broker facts", "page"
+SELF_CHECK, CLASS_ARCHIVE = "self-check", "class archive"
 
 
 class _Wanted(NamedTuple):
@@ -65,6 +67,7 @@ class _Wanted(NamedTuple):
 _SERVICES = {
     LAG: _Wanted(lambda config: config.lag.enabled),  # with `once` there is one pass at the end
     COPIES: _Wanted(lambda config: config.task_copies.enabled),
+    FACTS: _Wanted(lambda config: config.broker_facts.enabled and config.topic == TOPIC),
     PAGE: _Wanted(lambda config: config.page.listen is not None),
     # The groups of a topic that is a copy are those of other brokers.
     SELF_CHECK: _Wanted(lambda config: config.self_check.enabled and config.topic == TOPIC),
@@ -133,9 +136,15 @@ def background_services(
     silences = ActiveSilences(config.warehouse, config.cluster, report)
     wanted = wanted_services(config)
     properties = client_properties(config.bootstrap_server, config.command_config)
-    copies = lag = None
+    copies = facts = lag = None
+
+    def may_ask() -> bool:
+        return health.status.caught_up
+
     if COPIES in wanted:
-        copies = make_task_copies(config, properties, group_cache.groups, lambda: health.status.caught_up, report)
+        copies = make_task_copies(config, properties, group_cache.groups, may_ask, report)
+    if FACTS in wanted:
+        facts = make_broker_facts(config, properties, group_cache.groups, may_ask, report)
     if config.lag.enabled:
         lag = make_lag_service(config, properties, health, report)
     store = AlertsTable(config.warehouse, config.cluster)
@@ -199,7 +208,7 @@ def background_services(
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
         running = Services()
         at_exit.callback(running.close)
-        for service in _beside_the_stream(config, wanted, lag, copies, report):
+        for service in _beside_the_stream(config, wanted, (lag if LAG in wanted else None, copies, facts), report):
             running.start(service)
         services = BackgroundServices(group_cache, alerts, descriptions, wanted, lag)
         at_exit.callback(services.stop_self_check)  # before the others end
@@ -211,17 +220,14 @@ def _no_lag() -> None:
 
 
 def _beside_the_stream(
-    config: JobConfig, wanted: Collection[str], lag: LagService | None, copies: TaskCopies | None, report: Report
+    config: JobConfig, wanted: Collection[str], pollers: Iterable[Service | None], report: Report
 ) -> Iterator[Service]:
     """Yield the services that run now, in the order in which they start."""
     if CLASS_ARCHIVE in wanted:
         yield ClassArchiveService(report)
     if PAGE in wanted:
         yield make_page_service(config, report)
-    if lag is not None and LAG in wanted:
-        yield lag
-    if copies is not None:
-        yield copies
+    yield from filter(None, pollers)
 
 
 class _SmallFile(NamedTuple):

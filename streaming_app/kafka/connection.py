@@ -94,6 +94,10 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
 
         return self._manager.run(send)  # type: ignore[no-any-return] # kafka-python is untyped
 
+    def broker_ids(self) -> list[int]:
+        """Return the ids of the brokers that are known, those that are away included."""
+        return sorted(broker.node_id for broker in self._manager.cluster.brokers())
+
     def send_to_any(self, request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
         """Send a request that any broker answers, and return the response."""
 

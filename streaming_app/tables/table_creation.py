@@ -43,6 +43,7 @@ _TABLE_PROPERTIES = {
     "lag_history": _BY_DELTA_RS,
     "log_ends": _REPLACED,
     "task_copies": _REPLACED,
+    "broker_facts": _REPLACED,
 }
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
 """Settings of users that Delta would make properties of our tables, such as features that delta-rs does not write."""

@@ -22,7 +22,7 @@ from tests.warehouses import make_warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALL = {"lag", "task copies", "page", "self-check", "class archive"}
+ALL = {"lag", "task copies", "broker facts", "page", "self-check", "class archive"}
 
 
 def config(warehouse: Path, **settings: Any) -> JobConfig:
@@ -39,9 +39,13 @@ def config(warehouse: Path, **settings: Any) -> JobConfig:
         ({"lag": {"enabled": False}}, ALL - {"lag"}),
         ({"task_copies": {"enabled": False}}, ALL - {"task copies"}),
         ({"self_check": {"enabled": False}}, ALL - {"self-check"}),
-        ({"topic": "copy-of-another-cluster"}, ALL - {"self-check"}),  # these brokers do not have its groups
+        ({"broker_facts": {"enabled": False}}, ALL - {"broker facts"}),
+        (
+            {"topic": "copy-of-another-cluster"},
+            ALL - {"self-check", "broker facts"},
+        ),  # these brokers do not have its groups
     ],
-    ids=["default", "once", "no page", "no lag", "no copies", "no self-check", "another topic"],
+    ids=["default", "once", "no page", "no lag", "no copies", "no self-check", "no broker facts", "another topic"],
 )
 def test_a_job_has_the_services_that_it_asks_for_and_with_once_none_that_would_begin_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], wanted: set[str]

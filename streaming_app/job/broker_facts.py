@@ -1,0 +1,200 @@
+"""The poller of the table `broker_facts`: what explains a group's lag, and only the brokers know.
+
+Each pass asks for the kinds of facts that are due. A kind that cannot be had now keeps what was known of it, with the
+time at which it was, also across a restart: a broker that is away, or an ACL that was taken away, makes facts old, and
+not wrong. Configs change rarely: they are asked for again after ten minutes, or when there are other groups or topics.
+
+The table is replaced in one commit when a fact has changed, and every ten minutes for the times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from kafka.errors import KafkaError
+
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job.service import Service, describes_requests
+from streaming_app.kafka import broker_facts
+from streaming_app.kafka.broker_facts import BrokerFact
+from streaming_app.kafka.connection import Admin, connect
+from streaming_app.kafka.protocol import GroupError
+from streaming_app.report import Report
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import RustTable
+
+if TYPE_CHECKING:
+    from streaming_app.config.settings import JobConfig
+
+NAME = "broker_facts"
+_NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
+_DEAD = "Dead"
+GROUPS, TOPICS = "groups", "topics"
+_AT_EACH_PASS, _RARELY = timedelta(0), timedelta(minutes=10)
+_WRITTEN_EVERY = timedelta(minutes=10)
+
+Connect = Callable[[], AbstractContextManager[Admin]]
+
+
+class _Kind(NamedTuple):
+    """A kind of facts: how it is asked for, about groups or topics, and how often."""
+
+    name: str
+    ask: Callable[[Admin, Sequence[str]], list[BrokerFact]]
+    subjects: str
+    every: timedelta
+
+
+_KINDS = (
+    _Kind(broker_facts.GROUP_CONFIG, broker_facts.group_configs, GROUPS, _RARELY),
+    _Kind(broker_facts.COORDINATOR, broker_facts.coordinators, GROUPS, _AT_EACH_PASS),
+    _Kind(broker_facts.RETENTION, broker_facts.retention, TOPICS, _RARELY),
+    _Kind(broker_facts.ISR, broker_facts.replication, TOPICS, _AT_EACH_PASS),
+    _Kind(broker_facts.TRANSACTION, broker_facts.overdue_transactions, TOPICS, _AT_EACH_PASS),
+)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a kind."""
+
+    facts: Sequence[BrokerFact]
+    observed_at: datetime
+    names: Sequence[str] = ()
+    """The groups or topics that were asked about."""
+
+
+class BrokerFacts(Service):
+    """Polls from `start` to `close`."""
+
+    def __init__(  # noqa: PLR0913 - each is one thing it needs
+        self,
+        interval: float,
+        connect: Connect,
+        groups: Callable[[], Mapping[str, GroupSnapshot]],
+        warehouse: Location,
+        cluster: str,
+        *,
+        may_ask: Callable[[], bool],
+        report: Report,
+        describe_error: Callable[[Exception], str] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
+        super().__init__(
+            "broker facts", report, interval=interval, after=self.poll_seconds, describe_error=describe_error
+        )
+        self._connect, self._groups, self._warehouse = connect, groups, warehouse
+        self._table = RustTable(warehouse / NAME, cluster)
+        self._may_ask, self._now = may_ask, now
+        self._known: dict[str, _Known] = {}
+        self._written: Sequence[BrokerFact] = ()
+        self._written_at: datetime | None = None
+
+    def is_ready(self) -> bool:
+        """Return whether the brokers may be asked."""
+        return self._may_ask()
+
+    def tick(self) -> None:
+        """Make one pass. Raises the errors of tables, and an error of the brokers after every kind was tried."""
+        known = self._restored()
+        now, subjects = self._now(), {GROUPS: self._running(), TOPICS: self._topics()}
+        due = [kind for kind in _KINDS if _is_due(kind, known.get(kind.name), subjects[kind.subjects], now)]
+        with self._connect() as admin:
+            errors = [error for kind in due if (error := self._ask(admin, kind, subjects[kind.subjects], now))]
+        self._write(now)
+        if errors:
+            raise errors[0]
+
+    def _ask(self, admin: Admin, kind: _Kind, names: Sequence[str], now: datetime) -> Exception | None:
+        """Ask for the facts of a kind; return the error if the brokers do not answer."""
+        try:
+            facts = sorted(kind.ask(admin, names)) if names else []
+        except (KafkaError, GroupError) as error:
+            return error
+        self._known[kind.name] = _Known(facts, now, names)
+        return None
+
+    def _running(self) -> list[str]:
+        return sorted(
+            group_id
+            for group_id, group in self._groups().items()
+            if group.state != _DEAD and group.group_type == "streams"
+        )
+
+    def _topics(self) -> list[str]:
+        """Return the topics that the streams groups read and keep their state in."""
+        rows = WarehouseReader(self._warehouse).rows(
+            "SELECT source_topics, repartition_source_topics, state_changelog_topics FROM subtopologies "  # noqa: S608 - quoted
+            f"WHERE {self._table.own_rows}"
+        )
+        return sorted({topic for row in rows for topic in _topics_of(row)})
+
+    def _restored(self) -> dict[str, _Known]:
+        """Return what is known, at first from the table."""
+        if not self._known:
+            self._known = self._read()
+        return self._known
+
+    def _read(self) -> dict[str, _Known]:
+        names = ", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at"))
+        rows = WarehouseReader(self._warehouse).rows(
+            f"SELECT {names} FROM {NAME} WHERE {self._table.own_rows} ORDER BY kind, observed_at"  # noqa: S608 - our own names
+        )
+        known = {}
+        for kind, those in groupby(rows, key=lambda row: str(row["kind"])):
+            stored = list(those)
+            facts = sorted(BrokerFact(**{name: row[name] for name in BrokerFact._fields}) for row in stored)
+            known[kind] = _Known(facts, stored[0]["observed_at"])
+        return known
+
+    def _write(self, now: datetime) -> None:
+        known = self._known
+        facts = [fact for kind in sorted(known) for fact in known[kind].facts]
+        is_old = self._written_at is None or now - self._written_at >= _WRITTEN_EVERY
+        if self.stopping.is_set() or (facts == self._written and not is_old):
+            return
+        rows = [
+            {"cluster": self._table.cluster, **fact._asdict(), "observed_at": known[fact.kind].observed_at}
+            for fact in facts
+        ]
+        self._table.replace(pa.Table.from_pylist(rows, self._table.schema()))
+        self._written, self._written_at = facts, now
+        self._table.maintain()
+
+
+def _is_due(kind: _Kind, known: _Known | None, names: Sequence[str], now: datetime) -> bool:
+    return known is None or known.names != names or now - known.observed_at >= kind.every
+
+
+def _topics_of(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from row["source_topics"] or ()
+    for column in ("repartition_source_topics", "state_changelog_topics"):
+        yield from (topic["name"] for topic in row[column] or ())
+
+
+def make_broker_facts(
+    config: JobConfig,
+    properties: Mapping[str, str],
+    groups: Callable[[], Mapping[str, GroupSnapshot]],
+    may_ask: Callable[[], bool],
+    report: Report,
+) -> BrokerFacts:
+    """Return the poller of a job; `properties` are Kafka client properties."""
+    return BrokerFacts(
+        config.broker_facts.interval,
+        lambda: closing(connect(properties)),
+        groups,
+        config.warehouse,
+        config.cluster,
+        may_ask=may_ask,
+        report=report,
+        describe_error=describes_requests(properties, _NEEDS),
+    )

@@ -1,0 +1,170 @@
+"""What explains a group's lag and only the brokers know: configs in force, coordinators, replicas, open transactions.
+
+Each function asks for facts of one kind. What the job's principal may not read is missing from the result. All raise
+kafka-python's KafkaError, or GroupError, when the brokers do not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from itertools import islice
+from typing import Any, NamedTuple
+
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
+from kafka.protocol.metadata.find_coordinator import CoordinatorType, FindCoordinatorRequest
+
+from streaming_app.kafka.connection import Admin
+from streaming_app.text import format_duration, utc_iso
+
+GROUP_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION = (
+    "group_config",
+    "coordinator",
+    "retention",
+    "isr",
+    "transaction",
+)
+_PER_REQUEST = 500  # groups or topics
+_STREAMS = "streams."  # what the names of configs of streams groups begin with
+_RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
+_MIN_ISR = "min.insync.replicas"
+_NO_LEADER = -1
+_SOURCES = {"DYNAMIC_GROUP_CONFIG": "group", "DYNAMIC_TOPIC_CONFIG": "topic", "DEFAULT_CONFIG": "default"}
+_OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
+class BrokerFact(NamedTuple):
+    """A row of `broker_facts`, without the cluster and the time."""
+
+    kind: str
+    subject: str
+    name: str
+    value: str
+    group_id: str | None = None
+    source: str | None = None
+
+
+def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
+    """Return the configs in force of streams groups. Needs DescribeConfigs on the groups, and Kafka 4.1."""
+    return [
+        BrokerFact(GROUP_CONFIG, group_id, name, value, group_id, source)
+        for group_id, configs in _configs(admin, ConfigResourceType.GROUP, group_ids, None)
+        for name, value, source in configs
+        if name.startswith(_STREAMS)
+    ]
+
+
+def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
+    """Return the coordinator of each group that has one now, as Kafka's tool prints it: `HOST:PORT (ID)`.
+
+    Needs Describe on the groups.
+    """
+    found: list[BrokerFact] = []
+    for some in _chunks(group_ids):
+        request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP.value, coordinator_keys=some, min_version=4)
+        found += (
+            BrokerFact(COORDINATOR, one.key, COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", one.key)
+            for one in admin.send_to_any(request).coordinators
+            if not one.error_code  # else it may not be described, or its partition has no leader
+        )
+    return found
+
+
+def retention(admin: Admin, topics: Iterable[str]) -> list[BrokerFact]:
+    """Return how long topics keep records. Needs DescribeConfigs on the topics."""
+    return [
+        BrokerFact(RETENTION, topic, name, value, source=source)
+        for topic, configs in _configs(admin, ConfigResourceType.TOPIC, topics, _RETENTION_CONFIGS)
+        for name, value, source in configs
+    ]
+
+
+def replication(admin: Admin, topics: Iterable[str]) -> list[BrokerFact]:
+    """Return which partitions of topics lack a leader, or replicas.
+
+    Needs Describe on the topics, and for the replicas DescribeConfigs.
+    """
+    names = list(topics)
+    configs = _configs(admin, ConfigResourceType.TOPIC, names, (_MIN_ISR,))
+    minimum = {topic: int(value) for topic, values in configs for _, value, _ in values}
+    described = (topic for some in _chunks(names) for topic in admin.describe_topics(some))
+    return [fact for topic in described for fact in _replicas(topic, minimum.get(topic["name"]))]
+
+
+def _replicas(topic: Mapping[str, Any], minimum: int | None) -> Iterator[BrokerFact]:
+    for partition in topic["partitions"]:
+        subject = f"{topic['name']}-{partition['partition_index']}"
+        if partition["leader_id"] == _NO_LEADER:
+            yield BrokerFact(ISR, subject, "leader", "none")
+        in_sync = partition["isr_nodes"]
+        if minimum is not None and len(in_sync) < minimum:
+            value = f"{_ids(in_sync) or 'none'} of {_ids(partition['replica_nodes'])}, {_MIN_ISR} {minimum}"
+            yield BrokerFact(ISR, subject, ISR, value)
+
+
+def overdue_transactions(admin: Admin, topics: Iterable[str], now: datetime | None = None) -> list[BrokerFact]:
+    """Return the transactions on these topics that have been open for longer than their time-out.
+
+    A reader with `read_committed` waits for them. Needs Describe on the transactional ids. `now` is for tests.
+    """
+    wanted, ids, at = frozenset(topics), [], now or datetime.now(timezone.utc)
+    for broker in admin.broker_ids():
+        with suppress(KafkaError):  # one that is away: the coordinators of its transactions move
+            listed = admin.list_transactions([broker], state_filters=_OPEN)
+            ids += [one.transactional_id for some in listed.values() for one in some]
+    return [
+        BrokerFact(TRANSACTION, f"{partition.topic}-{partition.partition}", name, _overdue(one))
+        for name, one in _described(admin, ids)
+        if _is_overdue(one, at)
+        for partition in sorted(one.topic_partitions)
+        if partition.topic in wanted
+    ]
+
+
+def _described(admin: Admin, ids: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    for name in sorted(set(ids)):
+        with suppress(KafkaError):  # it has ended since, or may not be described
+            yield from admin.describe_transactions([name]).items()
+
+
+def _is_overdue(transaction: Any, now: datetime) -> bool:  # noqa: ANN401 - kafka-python is untyped
+    return now - _began(transaction) > timedelta(milliseconds=transaction.transaction_timeout_ms)
+
+
+def _overdue(transaction: Any) -> str:  # noqa: ANN401 - the same
+    timeout = format_duration(transaction.transaction_timeout_ms / 1000)
+    return f"open since {utc_iso(_began(transaction))}, time-out {timeout}, producer {transaction.producer_id}"
+
+
+def _began(transaction: Any) -> datetime:  # noqa: ANN401 - the same
+    return datetime.fromtimestamp(transaction.transaction_start_time_ms / 1000, timezone.utc)
+
+
+def _configs(
+    admin: Admin, kind: ConfigResourceType, names: Iterable[str], keys: Sequence[str] | None
+) -> Iterator[tuple[str, Iterator[tuple[str, str, str]]]]:
+    """Yield the name, value and source of the configs of each resource; `keys` None: all of them."""
+    wanted = None if keys is None else dict.fromkeys(keys)
+    for some in _chunks(names):
+        described = admin.describe_configs([ConfigResource(kind, one, wanted) for one in some], config_filter="all")
+        for resource, configs in described.get(kind.name.lower(), {}).items():
+            yield (
+                resource,
+                (
+                    (name, str(config["value"]), _SOURCES.get(config["config_source"], "broker"))
+                    for name, config in sorted(configs.items())
+                    if config["value"] is not None
+                ),
+            )
+
+
+def _chunks(names: Iterable[str]) -> Iterator[list[str]]:
+    left = iter(names)
+    while some := list(islice(left, _PER_REQUEST)):
+        yield some
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers)))

@@ -1,0 +1,151 @@
+"""The poller of broker facts, with a real broker and a real table: what it keeps while the broker is away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaConnectionError
+
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job.broker_facts import BrokerFacts
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import Admin, connect
+from streaming_app.sandbox.container import Broker
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
+from tests.alerts.healthy_group import healthy_group
+from tests.rows import group_row
+from tests.waiting import wait_until
+from tests.warehouses import append, make_warehouse
+
+pytestmark = pytest.mark.broker
+NOW = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
+
+
+class Rig:
+    """A poller of the groups that the test names, whose clock the test moves."""
+
+    def __init__(self, warehouse: Path, server: str) -> None:
+        self.warehouse, self.server, self.now = make_warehouse(warehouse), server, NOW
+        self.groups: dict[str, GroupSnapshot] = {}
+        self.asked: list[str] = []
+        self.away = False
+        self.restart()
+
+    def restart(self) -> None:
+        self.service = BrokerFacts(
+            60,
+            self._connect,
+            lambda: self.groups,
+            Location.of(self.warehouse),
+            "default",
+            may_ask=lambda: True,
+            report=pytest.fail,
+            now=lambda: self.now,
+        )
+
+    @contextmanager
+    def _connect(self) -> Iterator[Admin]:
+        admin = connect({"bootstrap.servers": self.server})
+        send, describe = admin.send_to_any, admin.describe_configs
+
+        def away_or(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+            def asked(*arguments: Any, **named: Any) -> Any:
+                if self.away:
+                    raise KafkaConnectionError("away")
+                self.asked.append(name)
+                return call(*arguments, **named)
+
+            return asked
+
+        admin.send_to_any, admin.describe_configs = away_or("coordinators", send), away_or("configs", describe)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def add(self, group_id: str, topic: str) -> None:
+        self.groups[group_id] = replace(healthy_group(NOW), group_id=group_id)
+        subtopology = {"topology_epoch": 0, "subtopology_id": "0", "source_topics": [topic]}
+        append(self.warehouse, "groups", group_row(group_id, subtopologies=[subtopology]))
+
+    def rows(self, kind: str) -> list[dict[str, Any]]:
+        return WarehouseReader(self.warehouse).rows(
+            f"SELECT * FROM broker_facts WHERE kind = '{kind}' ORDER BY subject, name"
+        )
+
+
+@pytest.fixture
+def rig(tmp_path: Path, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]) -> Rig:
+    made = Rig(tmp_path / "w", broker.bootstrap_server)
+    topic = unique("orders")
+    client.create_topic(topic, configs={"min.insync.replicas": "2"})
+    made.add(unique("group"), topic)
+    return made
+
+
+def test_a_pass_writes_every_kind_of_fact_with_its_time(rig: Rig) -> None:
+    (group_id,) = rig.groups
+    assert wait_until(lambda: bool(rig.service.tick() or rig.rows("coordinator")))  # type: ignore[func-returns-value]
+    (coordinator,) = rig.rows("coordinator")
+    assert (coordinator["subject"], coordinator["group_id"]) == (group_id, group_id)
+    assert {row["observed_at"] for row in rig.rows("group_config")} == {NOW}
+    assert {row["name"] for row in rig.rows("retention")} == {"cleanup.policy", "retention.bytes", "retention.ms"}
+    assert [row["value"] for row in rig.rows("isr")] == ["1 of 1, min.insync.replicas 2"]
+
+
+def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_restart(rig: Rig) -> None:
+    rig.service.tick()
+    before = rig.rows("isr")
+    rig.away, rig.now = True, NOW + timedelta(hours=1)
+    with pytest.raises(KafkaConnectionError):
+        rig.service.tick()
+    assert rig.rows("isr") == before
+    rig.restart()
+    with pytest.raises(KafkaConnectionError):
+        rig.service.tick()
+    assert rig.rows("isr") == before
+    rig.away, rig.now = False, rig.now + timedelta(minutes=10)
+    rig.service.tick()
+    assert [row["observed_at"] for row in rig.rows("isr")] == [rig.now]
+
+
+def test_configs_are_asked_for_rarely_and_for_a_new_group_at_once(rig: Rig, unique: Callable[[str], str]) -> None:
+    rig.service.tick()
+    rig.asked.clear()
+    rig.now += timedelta(minutes=1)
+    rig.service.tick()
+    assert rig.asked == ["coordinators", "configs"]  # the latter for the replicas
+    rig.asked.clear()
+    rig.add(unique("another"), unique("gone"))
+    rig.service.tick()
+    assert rig.asked.count("configs") == 3
+    rig.asked.clear()
+    rig.now += timedelta(minutes=10)
+    rig.service.tick()
+    assert rig.asked.count("configs") == 3
+
+
+def test_the_facts_of_a_group_that_is_gone_go_with_it(rig: Rig) -> None:
+    rig.service.tick()
+    (group_id,) = rig.groups
+    rig.groups = {group_id: replace(rig.groups[group_id], state="Dead")}
+    rig.service.tick()
+    assert rig.rows("group_config") == []
+
+
+def test_the_table_is_written_when_a_fact_has_changed_and_every_ten_minutes(rig: Rig) -> None:
+    rig.service.tick()
+    times = [row["observed_at"] for row in rig.rows("isr")]
+    rig.now += timedelta(minutes=1)
+    rig.service.tick()
+    assert [row["observed_at"] for row in rig.rows("isr")] in (times, [rig.now])  # a coordinator may appear meanwhile
+    rig.now += timedelta(minutes=10)
+    rig.service.tick()
+    assert [row["observed_at"] for row in rig.rows("isr")] == [rig.now]

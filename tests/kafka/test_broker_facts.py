@@ -1,0 +1,120 @@
+"""What the brokers say of groups, topics and transactions, asked of real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from functools import partial
+
+import pytest
+from kafka import KafkaProducer
+
+from streaming_app.kafka.broker_facts import (
+    BrokerFact,
+    coordinators,
+    group_configs,
+    overdue_transactions,
+    replication,
+    retention,
+)
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.container import Broker
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+
+def by_name(facts: list[BrokerFact]) -> dict[str, tuple[str, str | None]]:
+    return {fact.name: (fact.value, fact.source) for fact in facts}
+
+
+def test_the_configs_in_force_of_a_group_say_where_they_come_from(client: StreamsGroupClient, group_id: str) -> None:
+    client.configure_group(group_id, {"streams.num.standby.replicas": 2})
+    ask = partial(group_configs, client.admin, [group_id])
+    assert wait_until(lambda: by_name(ask())["streams.num.standby.replicas"] == ("2", "group"))
+    assert {(fact.kind, fact.subject, fact.group_id) for fact in ask()} == {("group_config", group_id, group_id)}
+    found = by_name(ask())
+    assert found["streams.session.timeout.ms"] == ("300000", "broker")
+    assert found["streams.assignor.name"] == ("sticky", "default")
+    assert all(name.startswith("streams.") for name in found)
+
+
+def test_many_groups_are_asked_in_several_requests(client: StreamsGroupClient) -> None:
+    ids = [f"group-{number}" for number in range(1_001)]
+    assert {fact.subject for fact in group_configs(client.admin, ids)} == set(ids)
+
+
+def test_the_coordinator_of_a_group_is_written_as_kafka_s_tool_does(
+    broker: Broker, client: StreamsGroupClient, group_id: str
+) -> None:
+    assert wait_until(lambda: coordinators(client.admin, [group_id]) != [])  # the topic is created first
+    assert coordinators(client.admin, [group_id]) == [
+        BrokerFact("coordinator", group_id, "coordinator", f"{broker.bootstrap_server} (1)", group_id)
+    ]
+
+
+def test_how_long_a_topic_keeps_records_and_where_that_comes_from(
+    client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    topic = unique("orders")
+    client.create_topic(topic, configs={"retention.ms": "3600000"})
+    facts = retention(client.admin, [topic])
+    assert by_name(facts) == {
+        "cleanup.policy": ("delete", "default"),
+        "retention.bytes": ("-1", "default"),
+        "retention.ms": ("3600000", "topic"),
+    }
+    assert {(fact.kind, fact.subject, fact.group_id) for fact in facts} == {("retention", topic, None)}
+
+
+def test_a_partition_with_fewer_replicas_in_sync_than_the_minimum_is_a_fact(
+    client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    topic = unique("orders")
+    client.create_topic(topic, partitions=2, configs={"min.insync.replicas": "2"})
+    assert replication(client.admin, [topic]) == [
+        BrokerFact("isr", f"{topic}-{partition}", "isr", "1 of 1, min.insync.replicas 2") for partition in (0, 1)
+    ]
+
+
+def test_a_topic_that_does_not_exist_has_no_facts(client: StreamsGroupClient, unique: Callable[[str], str]) -> None:
+    gone = [unique("gone")]
+    assert (retention(client.admin, gone), replication(client.admin, gone)) == ([], [])
+
+
+@pytest.fixture
+def patient_broker(start_broker: Callable[..., LocalBroker]) -> LocalBroker:
+    """A broker that looks for transactions that are overdue once an hour."""
+    properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}
+    return start_broker(properties=properties)
+
+
+def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_each_partition(
+    patient_broker: LocalBroker,
+) -> None:
+    with StreamsGroupClient(patient_broker.bootstrap_server) as client:
+        client.create_topic("orders", partitions=2)
+        client.create_topic("others")
+        producer = KafkaProducer(
+            bootstrap_servers=patient_broker.bootstrap_server,
+            transactional_id="payments-0_0",
+            transaction_timeout_ms=2_000,
+        )
+        producer.init_transactions()
+        producer.begin_transaction()
+        for topic, partition in (("orders", 0), ("orders", 1), ("others", 0)):
+            producer.send(topic, b"1", partition=partition).get(30)
+        now = datetime.now(timezone.utc)
+        ask = partial(overdue_transactions, client.admin, ["orders"])
+        assert ask(now) == []
+        overdue = ask(now + timedelta(minutes=5))
+        assert [(fact.kind, fact.subject, fact.name) for fact in overdue] == [
+            ("transaction", "orders-0", "payments-0_0"),
+            ("transaction", "orders-1", "payments-0_0"),
+        ]
+        assert overdue[0].value.startswith("open since 20")
+        assert ", time-out 2s, producer " in overdue[0].value
+        producer.commit_transaction()
+        assert wait_until(lambda: ask(now + timedelta(minutes=5)) == [])
+        producer.close()

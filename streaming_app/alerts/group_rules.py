@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from streaming_app.alerts.alert import CRITICAL, Finding
 from streaming_app.alerts.history import EMPTY, NO_HISTORY, GroupHistory, StateChange, empty_spells
@@ -30,7 +30,8 @@ _MANY = 2  # times `starts`: then the share does not matter
 _PATIENCE = 1.25  # times the longest spell of a group that is often empty
 _TAKEOVER = timedelta(hours=1)  # between the start of a group and the end of one of another name that it replaces
 _BRIDGED = timedelta(minutes=15)  # a restart; the run of the application goes on
-_VERSION = re.compile(r"(?:[-_.]?(?:v?\d[\w.]*|blue|green|old|new|next|canary))+$")
+_COLOURS = ("blue", "green", "old", "new", "next", "canary")
+_NAMES_KEPT = 10_000
 
 
 def _not_ready(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
@@ -142,9 +143,24 @@ def _is_replaced(group: GroupSnapshot, since: datetime, context: EvaluationConte
     return False
 
 
+@lru_cache(_NAMES_KEPT)
 def _base_name(group_id: str) -> str:
-    """Return an id without version, date or colour at its end: `payments` for `payments-v2`."""
-    return _VERSION.sub("", group_id) or group_id
+    """Return an id without versions, dates and colours at its end: `payments` for `payments-v2-blue`.
+
+    From the end, each place is looked at once: a tenant chooses the id, so no pattern that backtracks may meet it.
+    """
+    length = len(group_id)
+    is_suffix = [False] * length + [True]  # from this place on there are only such parts
+    reaches = [False] * length + [True]  # a number that goes on here may end where such parts begin
+    for start in range(length - 1, -1, -1):
+        after = start + (group_id[start] in "-_.")
+        number = after + group_id.startswith("v", after)
+        is_suffix[start] = (number < length and group_id[number].isdecimal() and reaches[number + 1]) or any(
+            group_id.startswith(word, after) and is_suffix[after + len(word)] for word in _COLOURS
+        )
+        goes_on = group_id[start].isalnum() or group_id[start] in "_."
+        reaches[start] = is_suffix[start] or (goes_on and reaches[start + 1])
+    return group_id[: is_suffix.index(True)] or group_id
 
 
 _MEMBERS_LEFT = (

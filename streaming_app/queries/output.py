@@ -13,15 +13,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from streaming_app.text import count, escape, escape_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Rows = Sequence[Mapping[str, Any]]
 _NULL = "-"
@@ -49,6 +48,10 @@ def _pad(text: str, width: int) -> str:
 
 def terminal_table(names: Sequence[str], rows: Rows, title: str | None = None) -> Table:
     """Return a table for the terminal."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - most commands need none of these
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     table = Table(
         box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False
     )
@@ -61,6 +64,9 @@ def terminal_table(names: Sequence[str], rows: Rows, title: str | None = None) -
 
 def print_table(names: Sequence[str], rows: Rows) -> None:
     """Print rows and their number: a table that is never wrapped, or on a terminal too narrow for it a block a row."""
+    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415
+
     console = Console()
     table = terminal_table(names, rows)
     width = console.measure(table, options=console.options.update(width=_WIDEST)).maximum

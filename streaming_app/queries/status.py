@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.alerts.alert import FIRING
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.queries.clusters import check_cluster
 from streaming_app.tables.alerts_table import read_alerts
+from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
@@ -54,7 +54,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
 def _table_size(location: Location) -> Row:
     """Return version, files and bytes of a table as it is now, and the files on disk, which include past versions."""
     table = open_table(location)
-    files = pa.table(table.get_add_actions(flatten=True))
+    files = to_arrow(table.get_add_actions(flatten=True))
     try:
         files_on_disk = location.count_files()
     except OSError as error:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.errors import WarehouseError
-from streaming_app.tables.arrow import to_python
+from streaming_app.tables.arrow import to_arrow, to_python
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables, view_sql, views
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
@@ -45,7 +45,7 @@ class WarehouseReader:
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails."""
         try:
-            return pa.table(self._builder.execute(sql).read_all())
+            return to_arrow(self._builder.execute(sql).read_all())
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
             raise WarehouseError(f"The query failed: {describe_error(error)}") from None
 
@@ -68,7 +68,7 @@ class WarehouseReader:
 def query_table(location: Location, sql: str) -> pa.Table:
     """Return the result of a query of one table, which it names `t`. Raises delta-rs' errors."""
     builder = QueryBuilder().register("t", location.delta_table())
-    return pa.table(builder.execute(sql).read_all())
+    return to_arrow(builder.execute(sql).read_all())
 
 
 def open_table(location: Location) -> DeltaTable:

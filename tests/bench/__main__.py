@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from tests.bench import (
     catchup,
     cluster,
+    commands,
     decode,
     floor,
     freshness,
@@ -30,6 +31,7 @@ ALONE: dict[str, Callable[[], object]] = {
     "decode": decode.run,
     "rules": rules.run,
     "lag": list_offsets.run_pure,
+    "commands": commands.run,
     "page": page.run,
     "page-costs": page.run_costs,
 }

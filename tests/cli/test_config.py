@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
+from tests.warehouses import make_warehouse
 
 COMMAND = Path(sys.executable).with_name("streams-groups")
 READ_COMMANDS = [["list"], ["describe", "--all-groups"], ["sql", "SELECT 1"], ["status"], ["alerts"]]
@@ -233,20 +234,35 @@ def test_a_variable_that_looks_like_a_typo_is_a_warning(file: Path) -> None:
     )
 
 
-def test_help_and_read_commands_without_a_file_do_not_load_the_settings() -> None:
-    code = (
-        "import sys\nfrom click.testing import CliRunner\nfrom streaming_app.cli.main import main\n"
-        "CliRunner().invoke(main, ['run', '--help'])\n"
-        "print(sorted({'pydantic', 'yaml', 'pyspark'} & sys.modules.keys()))\n"
-        "CliRunner().invoke(main, ['list'])\nprint('streaming_app.config.settings' in sys.modules)"
-    )
+_IN_PROCESS = "import sys\nfrom click.testing import CliRunner\nfrom streaming_app.cli.main import main"
+
+
+def _output_of(code: str) -> str:
+    """Return what a new Python prints that runs this, without variables that give options."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMS_GROUPS_")}
-
-    result = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
-    )
+    ).stdout
 
-    assert result.stdout == "[]\nFalse\n"
+
+def test_help_and_read_commands_without_a_file_do_not_load_the_settings() -> None:
+    code = f"""{_IN_PROCESS}
+CliRunner().invoke(main, ['run', '--help'])
+print(sorted({{'pydantic', 'yaml', 'pyspark'}} & sys.modules.keys()))
+CliRunner().invoke(main, ['list'])
+print('streaming_app.config.settings' in sys.modules)"""
+
+    assert _output_of(code) == "[]\nFalse\n"
+
+
+def test_reading_tables_loads_neither_pandas_nor_a_terminal(tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path / "w")
+    code = f"""{_IN_PROCESS}
+for command in (['list'], ['describe', '--all-groups', '--json'], ['status']):
+    assert CliRunner().invoke(main, [*command, '--warehouse', {str(warehouse)!r}]).exit_code == 0, command
+    print(sorted({{'pandas', 'rich.console', 'pyspark'}} & sys.modules.keys()))"""
+
+    assert _output_of(code) == "[]\n" * 3
 
 
 def test_the_installed_command_reads_a_file_that_the_environment_names(file: Path) -> None:

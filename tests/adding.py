@@ -338,11 +338,11 @@ assert "streams_group_trial" in [metric.name for metric in GROUP_METRICS]
     ),
     "a command": Addition(
         (
-            Edit("streaming_app/cli/trial.py", "", _COMMAND, "its module"),
+            Edit("streaming_app/cli/trial.py", "", _COMMAND, "in a module", "streaming_app/cli/*.py"),
             Edit(
                 "streaming_app/cli/main.py",
-                'COMMANDS = (\n    "run",',
-                'COMMANDS = (\n    "trial",\n    "run",',
+                "COMMANDS = {\n",
+                'COMMANDS = {\n    "trial": ("trial",),\n',
                 "its name in",
             ),
             Edit(

@@ -1,1 +1,1 @@
-"""The `streams-groups` command: its options, one module for each command. What the commands do is in other packages."""
+"""The `streams-groups` command: its options, and what commands print. What they do is in other packages."""

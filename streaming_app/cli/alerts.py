@@ -1,16 +1,24 @@
-"""`streams-groups alerts`: the alerts that fire, and on request those that are pending or resolved."""
+"""The commands about alerts: `alerts` shows them, `silence` keeps those of some groups from being sent for a while."""
 
 from __future__ import annotations
 
+import difflib
+import getpass
+import os
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime, timezone
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows, json_option
 from streaming_app.cli.warehouse import max_age_option, report_staleness
 from streaming_app.tables.location import Location
-from streaming_app.text import count, utc
+from streaming_app.text import count, escape, utc
+
+if TYPE_CHECKING:
+    from streaming_app.notify.silences import Silence
 
 
 @click.command()
@@ -39,8 +47,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     """Show the alerts that fire now."""
     from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.silences import ActiveSilences  # noqa: PLC0415
-    from streaming_app.queries import output  # noqa: PLC0415
-    from streaming_app.queries.clusters import check_cluster  # noqa: PLC0415
+    from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415
     from streaming_app.tables.alerts_table import read_alerts, to_json  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
 
@@ -49,12 +56,12 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     reader = WarehouseReader(warehouse)
     check_cluster(reader, warehouse, cluster)
     found = sorted(read_alerts(reader, condition), key=lambda alert: alert.urgency)
-    silences = ActiveSilences(warehouse, cluster, lambda line: click.echo(output.cell(line), err=True))
+    silences = ActiveSilences(warehouse, cluster, echo_error)
     silences.refresh()
     by = {alert.fingerprint: silences.find(alert) for alert in found if alert.state != RESOLVED}
     silenced = {name: {"silence": one.id, "until": one.ends_at} for name, one in by.items() if one}
     if as_json:
-        click.echo(output.as_json([to_json(one) | {"silenced": silenced.get(one.fingerprint)} for one in found]))
+        echo_json([to_json(one) | {"silenced": silenced.get(one.fingerprint)} for one in found])
     elif found:
         rows = [
             {
@@ -69,7 +76,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
             }
             for alert in found
         ]
-        click.echo(output.columns(rows))
+        echo_rows(rows)
     else:
         click.echo("No alerts are firing.")
     is_stale = report_staleness(warehouse, cluster, max_age)
@@ -79,11 +86,122 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         ignored = set() if count_silenced else silenced.keys() & firing
         if ignored:
             firing_alerts = count(len(ignored), "firing alert is", "firing alerts are")
-            line = f"{firing_alerts} silenced and not counted: --silenced counts all."
-            click.echo(output.cell(line), err=True)
+            echo_error(f"{firing_alerts} silenced and not counted: --silenced counts all.")
         if is_stale or len(firing) > len(ignored):
             raise SystemExit(1)
 
 
 def _format_silence(silenced: Mapping[str, Any] | None) -> str | None:
     return f"until {utc(silenced['until'])} ({silenced['silence']})" if silenced else None
+
+
+class _RefusedSilence(click.UsageError):
+    """Wrong usage, printed as one line without the usage of the command."""
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """Print the line."""
+        self.ctx = None  # click prints the usage of a command that it knows
+        super().show(file)
+
+
+@click.group()
+def silence() -> None:
+    """Keep alerts of some groups from being sent for a while. They fire, and are in the table, all the same."""
+
+
+@silence.command()
+@warehouse_options
+@click.option("--group", metavar="REGEX", required=True, help="Groups whose whole id matches.")
+@click.option("--rule", metavar="NAME", help="Only this rule; required to silence an alert about the job.")
+@click.option("--for", "duration", metavar="DURATION", help="How long, such as 90s, 2h or 1d; at most 30d.")
+@click.option("--comment", metavar="TEXT", required=True, help="Why; people see it in the list.")
+@handle_errors
+def add(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location, cluster: str, group: str, rule: str | None, duration: str | None, comment: str
+) -> None:
+    """Silence the alerts of some groups from now on. An alert that still fires at the end is then sent."""
+    from streaming_app.notify.silences import SilenceStore, new_silence  # noqa: PLC0415 - not loaded by --help
+
+    if duration is None:
+        raise _RefusedSilence("Give --for, such as --for 2h: every silence ends, after 30d at the latest.")
+    _check_rule(rule)
+    now = datetime.now(timezone.utc)
+    try:
+        new = new_silence(group=group, rule=rule, duration=duration, comment=comment, created_by=_user(), now=now)
+    except ValueError as error:
+        raise _RefusedSilence(escape(" ".join(str(error).split()))) from None
+    SilenceStore(warehouse, cluster).add(new)
+    echo(f"{new.id} until {utc(new.ends_at)}: {_matches(warehouse, cluster, new)}")
+
+
+@silence.command("list")
+@warehouse_options
+@click.option("--all", "with_ended", is_flag=True, help="Also those that ended in the last 30 days.")
+@json_option
+@handle_errors
+def list_silences(warehouse: Location, cluster: str, with_ended: bool, as_json: bool) -> None:
+    """List the silences, the first to end first."""
+    from streaming_app.notify.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
+
+    now = datetime.now(timezone.utc)
+    found = [one for one in SilenceStore(warehouse, cluster).all() if with_ended or now < one.ends_at]
+    if as_json:
+        echo_json([one.model_dump(mode="json") for one in found])
+    elif found:
+        rows = [
+            {
+                "ID": one.id,
+                "STATE": "active" if now < one.ends_at else "ended",
+                "ENDS": one.ends_at,
+                "GROUP": one.group.pattern,
+                "RULE": one.rule,
+                "CREATED-BY": one.created_by,
+                "COMMENT": one.comment,
+            }
+            for one in found
+        ]
+        echo_rows(rows)
+    else:
+        click.echo("No silences.")
+
+
+@silence.command()
+@warehouse_options
+@click.argument("silence_id", metavar="ID")
+@handle_errors
+def expire(warehouse: Location, cluster: str, silence_id: str) -> None:
+    """End a silence now. What still fires is then sent."""
+    from streaming_app.notify.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
+
+    ended = SilenceStore(warehouse, cluster).expire(silence_id, datetime.now(timezone.utc))
+    echo(f"{ended.id} has ended.")
+
+
+def _check_rule(rule: str | None) -> None:
+    from streaming_app.alerts.evaluate import RULES  # noqa: PLC0415 - not loaded by --help
+
+    if rule is not None and rule not in RULES:
+        close = difflib.get_close_matches(rule, RULES, 1)
+        suggestion = f"; did you mean {close[0]}?" if close else ""
+        raise _RefusedSilence(escape(f"--rule {rule!r} is not a rule{suggestion}"))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container with a user id that has no name
+        return f"user {os.getuid()}"
+
+
+def _matches(warehouse: Location, cluster: str, new: Silence) -> str:
+    """Return what the silence is about now, so that a pattern that matches too much, or nothing, is noticed."""
+    from streaming_app.alerts.alert import FIRING  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.alerts_table import read_alerts  # noqa: PLC0415
+    from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
+
+    reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"
+    groups = reader.query(f"SELECT group_id FROM groups WHERE {own} AND deleted_at IS NULL")["group_id"].to_pylist()  # noqa: S608 - quoted
+    firing = read_alerts(reader, f"{own} AND state = {quote(FIRING)}")
+    matching = sum(1 for group_id in groups if new.group.fullmatch(group_id))
+    silenced = sum(1 for alert in firing if new.matches(alert))
+    return f"{matching:,} of {len(groups):,} groups match, {silenced:,} of {len(firing):,} firing alerts are silenced"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import Command, handle_errors
-from streaming_app.text import escape, megabytes
+from streaming_app.cli.printing import echo, echo_error
+from streaming_app.text import megabytes
 
 if TYPE_CHECKING:
     from streaming_app.jvm.jar_sets import JarSet
@@ -47,18 +48,18 @@ def fetch(directory: Path | None, demo: bool, class_archive: bool) -> None:
     for jar_set in _jar_sets(demo=demo):
         _warn_without_checksums(jar_set)
         if directory is None:
-            files = jar_sets.fetch_jars(jar_set, _echo)
+            files = jar_sets.fetch_jars(jar_set, echo)
         else:
-            files = jar_sets.copy_jars(jar_set, directory, _echo)
+            files = jar_sets.copy_jars(jar_set, directory, echo)
         size = sum(file.stat().st_size for file in files)
-        _echo(f"{directory or 'cache'}: {jar_set.what}, {len(files)} files, {megabytes(size)}")
+        echo(f"{directory or 'cache'}: {jar_set.what}, {len(files)} files, {megabytes(size)}")
         if class_archive and jar_set == jar_sets.spark_jars():
-            _echo("Making an archive of Spark's classes (a minute) ...")
+            echo("Making an archive of Spark's classes (a minute) ...")
             absolute = [file.absolute() for file in files]
             made = archives.make_archive(absolute, directory and directory.absolute())
-            _echo(f"{directory or 'cache'}: {made.name if made else 'another process makes the archive'}")
+            echo(f"{directory or 'cache'}: {made.name if made else 'another process makes the archive'}")
     if directory is not None:
-        _echo(f"To use them: export {jar_sets.DIRECTORY_VARIABLE}={directory.absolute()}")
+        echo(f"To use them: export {jar_sets.DIRECTORY_VARIABLE}={directory.absolute()}")
 
 
 @jars.command()
@@ -82,9 +83,9 @@ def verify(directory: Path | None, demo: bool) -> None:
         wrong = jar_sets.differences(jar_set, files)
         failed |= bool(wrong)
         for line in wrong:
-            _echo(f"{place or 'cache'}: {line}")
+            echo(f"{place or 'cache'}: {line}")
         if not wrong and jar_set.checksums:
-            _echo(f"{place or 'cache'}: {jar_set.what}: {len(jar_set.checksums)} files have the right checksums")
+            echo(f"{place or 'cache'}: {jar_set.what}: {len(jar_set.checksums)} files have the right checksums")
     raise SystemExit(1 if failed else 0)
 
 
@@ -96,8 +97,4 @@ def _jar_sets(*, demo: bool) -> list[JarSet]:
 
 def _warn_without_checksums(jar_set: JarSet) -> None:
     if not jar_set.checksums:
-        click.echo(escape(f"Warning: there are no checksums for {jar_set.what}: untested versions"), err=True)
-
-
-def _echo(line: str) -> None:
-    click.echo(escape(line))
+        echo_error(f"Warning: there are no checksums for {jar_set.what}: untested versions")

@@ -1,4 +1,4 @@
-"""The `streams-groups` command: collects the commands. A new one is its module and an entry in `COMMANDS`."""
+"""The `streams-groups` command: collects the commands. A new one has an entry in `COMMANDS`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,20 @@ from importlib import import_module
 
 import click
 
-from streaming_app.standard_streams import open_standard_streams
+from streaming_app.cli.process import open_standard_streams
 
-COMMANDS = (
-    "run",
-    "init",
-    "check",
-    "demo",
-    "list_groups",
-    "describe",
-    "lag",
-    "copies",
-    "diff",
-    "history",
-    "sql",
-    "alerts",
-    "silence",
-    "status",
-    "web",
-    "verify",
-    "config",
-    "decode",
-    "jars",
-)
-"""The modules of the commands. Each contains a command of the same name and imports its dependencies when it runs."""
+COMMANDS = {
+    "job": ("run", "init", "check", "config", "demo"),
+    "groups": ("list_groups", "describe", "history", "diff"),
+    "lag": ("lag", "copies"),
+    "alerts": ("alerts", "silence"),
+    "tables": ("status", "sql"),
+    "verify": ("verify",),
+    "web": ("web",),
+    "decode": ("decode",),
+    "jars": ("jars",),
+}
+"""By module, the names in it of the commands; each imports its dependencies when it runs."""
 
 
 @click.group(
@@ -61,5 +51,6 @@ All commands: streams-groups --help
         )
 
 
-for _name in COMMANDS:
-    main.add_command(getattr(import_module(f"streaming_app.cli.{_name}"), _name))
+for _module, _names in COMMANDS.items():
+    for _name in _names:
+        main.add_command(getattr(import_module(f"streaming_app.cli.{_module}"), _name))

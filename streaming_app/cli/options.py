@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from streaming_app.cli.process import abandon_threads
 from streaming_app.config import defaults, environment
 from streaming_app.errors import UserError, reason_of
-from streaming_app.process_exit import abandon_threads
 from streaming_app.tables.location import Location
 from streaming_app.text import (
     DAY,
@@ -102,6 +102,8 @@ _any_bootstrap_server = click.option(
     metavar="HOST:PORT,...",
     help="The Kafka brokers to connect to first; without them, here and in the configuration, none is asked.",
 )
+group_option = click.option("--group", "group_id", required=True, metavar="GROUP", help="The group.")
+"""For a command about one group."""
 _command_config = click.option(
     "--command-config",
     type=click.Path(path_type=Path, dir_okay=False),

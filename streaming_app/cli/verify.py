@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import broker_options, duration, handle_errors, warehouse_options
+from streaming_app.cli.printing import echo, echo_error, echo_json
 from streaming_app.tables.location import Location
-from streaming_app.text import escape, first_of
+from streaming_app.text import first_of
 
 if TYPE_CHECKING:
     from streaming_app.checks.verification import Report
@@ -74,7 +75,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
         nonlocal printed_at
         if time.monotonic() - printed_at >= _PROGRESS_SECONDS:
             printed_at = time.monotonic()
-            click.echo(escape(text), err=True)
+            echo_error(text)
 
     if console.is_terminal:
         with console.status("comparing ...") as status:
@@ -84,21 +85,19 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _print(report: Report, *, as_json: bool) -> None:
-    from streaming_app.queries import output  # noqa: PLC0415 - --help needs none of these
-
     if as_json:
         result = asdict(report) | {
             "differences": [difference._asdict() for difference in report.differences],
             "not_compared": [group._asdict() for group in report.not_compared],
             "agrees": report.agrees,
         }
-        click.echo(output.as_json(result))
+        echo_json(result)
         return
     for difference in report.differences:
-        click.echo(output.cell(str(difference)))
+        echo(str(difference))
     for line in _not_compared_lines(report):
-        click.echo(output.cell(line))
-    click.echo(output.cell(_summary(report)))
+        echo(line)
+    echo(_summary(report))
 
 
 def _not_compared_lines(report: Report) -> Iterator[str]:

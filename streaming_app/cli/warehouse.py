@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from streaming_app.cli.options import duration
+from streaming_app.cli.printing import echo_error
 from streaming_app.tables.location import Location
 from streaming_app.text import format_duration
 
@@ -37,7 +38,7 @@ def open_cluster(warehouse: Location, cluster: str) -> WarehouseReader:
 
     Raises WarehouseError, also if the warehouse has other clusters but not this one.
     """
-    from streaming_app.queries.clusters import check_cluster  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     reader = WarehouseReader(warehouse)
@@ -48,7 +49,7 @@ def open_cluster(warehouse: Location, cluster: str) -> WarehouseReader:
 
 def open_clusters(warehouse: Location, cluster: str | None) -> WarehouseReader:
     """Open the rows of one cluster, or with None of all, for a command that takes any query. As `open_cluster`."""
-    from streaming_app.queries.clusters import check_cluster, find_clusters  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.warehouse import check_cluster, find_clusters  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     reader = WarehouseReader(warehouse, cluster)
@@ -61,12 +62,11 @@ def open_clusters(warehouse: Location, cluster: str | None) -> WarehouseReader:
 
 def report_staleness(warehouse: Location, cluster: str, max_age: float = _MAX_AGE_SECONDS) -> bool:
     """Return whether the tables are not up to date, and print why. Raises WarehouseError."""
-    from streaming_app.queries.freshness import find_staleness  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.output import cell  # noqa: PLC0415
+    from streaming_app.queries.warehouse import find_staleness  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
 
     now = datetime.now(timezone.utc)
     line = find_staleness(read_heartbeat(warehouse, cluster), cluster, now, timedelta(seconds=max_age))
     if line:
-        click.echo(cell(line), err=True)
+        echo_error(line)
     return line is not None

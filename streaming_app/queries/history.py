@@ -6,7 +6,7 @@ Answered from `group_events` alone, so it also holds for groups that were delete
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,8 @@ from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 from streaming_app.text import utc_iso
 
-Event = dict[str, Any]
+Row = dict[str, Any]
+Event = Row
 """A row of `group_events`."""
 
 _ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_left", "deleted"
@@ -175,45 +176,35 @@ def events_of_member(events: Sequence[Event], member: str) -> list[Event]:
     return [event for event in events if event["member_id"] in ids and event["member_id"] is not None]
 
 
-def event_rows(events: Sequence[Event]) -> Iterator[dict[str, Any]]:
-    """Yield the lines about events; columns that none of them has are left out."""
-    named = {"at": "AT", "kind": "KIND", "member_id": "MEMBER", "client_host": "HOST", "old": "OLD", "new": "NEW"}
-    named["cause"] = "CAUSE"
-    used = [name for name in named if name in {"at", "kind"} or any(event[name] is not None for event in events)]
-    for event in events:
-        yield {named[name]: event[name] for name in used}
+def event_rows(events: Sequence[Event]) -> list[Row]:
+    """Return the lines about events; columns that none of them has are left out."""
+    names = ("at", "kind", "member_id", "client_host", "old", "new", "cause")
+    used = [name for name in names if name in {"at", "kind"} or any(event[name] is not None for event in events)]
+    return [{_title(name): event[name] for name in used} for event in events]
 
 
-def spell_rows(spells: Sequence[TaskSpell]) -> Iterator[dict[str, Any]]:
-    """Yield the lines about who had a task."""
-    for spell in spells:
-        yield {
-            "TASK": spell.task,
-            "ROLE": spell.role,
-            "MEMBER": spell.member_id,
-            "HOST": spell.client_host,
-            "SINCE": spell.since,
-            "UNTIL": spell.until,
-        }
+def spell_rows(spells: Iterable[TaskSpell]) -> list[Row]:
+    """Return the lines about who had a task."""
+    return _rows_of(spells, ("task", "role", "member_id", "client_host", "since", "until"))
 
 
-def group_rows(group: GroupAt) -> dict[str, Any]:
+def group_rows(group: GroupAt) -> Row:
     """Return the line about a group at a time."""
-    return {name.upper().replace("_", "-"): value for name, value in group.values.items()} | {
+    return {_title(name): value for name, value in group.values.items()} | {
         "MEMBERS": len(group.members),
         **({"DELETED-AT": group.deleted_at} if group.deleted_at else {}),
     }
 
 
-def member_rows(members: Sequence[MemberAt]) -> Iterator[dict[str, Any]]:
-    """Yield the lines about the members at a time."""
-    for member in members:
-        yield {
-            "MEMBER": member.member_id,
-            "CLIENT-ID": member.client_id,
-            "HOST": member.client_host,
-            "INSTANCE-ID": member.instance_id,
-            "JOINED-AT": member.joined_at,
-            "TASKS": member.tasks,
-            "TASKS-SINCE": member.tasks_since,
-        }
+def member_rows(members: Iterable[MemberAt]) -> list[Row]:
+    """Return the lines about the members at a time."""
+    names = ("member_id", "client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
+    return _rows_of(members, names)
+
+
+def _rows_of(found: Iterable[TaskSpell | MemberAt], names: Sequence[str]) -> list[Row]:
+    return [{_title(name): getattr(one, name) for name in names} for one in found]
+
+
+def _title(name: str) -> str:
+    return {"member_id": "MEMBER", "client_host": "HOST"}.get(name, name.upper().replace("_", "-"))

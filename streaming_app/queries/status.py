@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from streaming_app.alerts.alert import FIRING
 from streaming_app.errors import WarehouseError, reason_of
-from streaming_app.queries.clusters import check_cluster
+from streaming_app.queries.warehouse import check_cluster
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.definitions import tables

@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.errors import WarehouseError
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
-from streaming_app.queries.clusters import find_clusters
-from streaming_app.queries.freshness import find_staleness
 from streaming_app.queries.history import GroupAt, group_at, read_events
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
+from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.location import Location

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from streaming_app.errors import WarehouseError
-from streaming_app.queries.freshness import find_staleness
+from streaming_app.queries.warehouse import find_staleness
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table

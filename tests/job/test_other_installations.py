@@ -80,7 +80,7 @@ def test_a_command_whose_parent_closed_a_standard_stream_has_one_that_leads_nowh
 ) -> None:
     code = (
         "import os, pathlib, sys\n"
-        "from streaming_app.standard_streams import open_standard_streams\n"
+        "from streaming_app.cli.process import open_standard_streams\n"
         "open_standard_streams()\n"
         "print('to stdout', flush=True); print('to stderr', file=sys.stderr, flush=True)\n"
         "pathlib.Path(sys.argv[1]).write_text(' '.join(os.readlink(f'/proc/self/fd/{n}') for n in range(3)))\n"

@@ -1,0 +1,253 @@
+"""The commands about groups: `list`, `describe`, `history`, `diff`.
+
+Of all that they print, only the topology description comes from the brokers: the tables do not hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaming_app.cli.options import group_option, handle_errors, instant, optional_broker_options, warehouse_options
+from streaming_app.cli.printing import echo, echo_json, echo_rows, json_option
+from streaming_app.cli.warehouse import open_cluster
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.location import Location
+from streaming_app.text import count
+
+if TYPE_CHECKING:
+    from streaming_app.queries.history import Event, TaskSpell
+
+
+@click.command("list")
+@warehouse_options
+@click.option(
+    "--state",
+    "states",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[STATE,...]",
+    help="Show the state of each group; with STATE, only groups in one of these states.",
+)
+@click.option(
+    "--type",
+    "types",
+    default=None,
+    metavar="all|TYPE,...",
+    help="List groups of these types with their protocols: streams, consumer, classic, share.",
+)
+@handle_errors
+def list_groups(warehouse: Location, cluster: str, states: str | None, types: str | None) -> None:
+    """List the streams groups, like kafka-streams-groups.sh --list; with --type others, like kafka-groups.sh --list."""
+    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+
+    wanted = [state for state in (states or "").split(",") if state.strip()]
+    reader = open_cluster(warehouse, cluster)
+    if types is not None:
+        echo_rows(groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted))
+        return
+    rows = groups.list_groups(reader, cluster, wanted)
+    if states is not None:
+        echo_rows(rows)
+        return
+    for row in rows:
+        echo(row["GROUP"])
+
+
+@click.command()
+@optional_broker_options("description")
+@warehouse_options
+@click.option("--group", "group_ids", multiple=True, metavar="GROUP", help="A group; may be given more than once.")
+@click.option("--all-groups", is_flag=True, help="Every group.")
+@click.option("--state", "aspect", flag_value="state", default="state", help="State and epochs (the default).")
+@click.option("--members", "aspect", flag_value="members", help="Members and their tasks.")
+@click.option("--topology", "aspect", flag_value="topology", help="Subtopologies and their topics.")
+@click.option("--offsets", "aspect", flag_value="offsets", help="Committed offsets and lag, of groups of any type.")
+@click.option(
+    "--description",
+    is_flag=True,
+    help="With --topology: the description that the brokers store, as Topology#describe() prints it.",
+)
+@click.option("--verbose", is_flag=True, help="More columns; with --state also which members a rebalance waits for.")
+@click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
+@handle_errors
+def describe(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location,
+    cluster: str,
+    group_ids: tuple[str, ...],
+    all_groups: bool,
+    aspect: str,
+    description: bool,
+    verbose: bool,
+    as_json: bool,
+    bootstrap_server: str | None,
+    command_config: Path | None,
+) -> None:
+    """Describe streams groups, like kafka-streams-groups.sh --describe."""
+    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
+
+    if bool(group_ids) == all_groups:
+        raise click.UsageError("Give --group GROUP, once or more, or --all-groups.")
+    if description and (aspect != "topology" or len(group_ids) != 1):
+        raise click.UsageError("--description belongs to --topology and one --group GROUP.")
+    if description:
+        _print_description(group_ids[0], bootstrap_server or "", command_config, as_json=as_json)
+        return
+    reader, wanted = open_cluster(warehouse, cluster), None if all_groups else group_ids
+    if aspect == "offsets":
+        offsets = lag.find_offsets(reader, cluster, wanted)
+        if as_json:
+            echo_json(offsets)
+        else:
+            echo_rows(lag.offset_rows(offsets, verbose=verbose))
+        return
+    rows = groups.find_groups(reader, cluster, wanted)
+    if as_json:
+        shown = ({name: value for name, value in row.items() if name != "last_changes"} for row in rows)
+        echo_json([row | {"waits_for": groups.waits_for(row)} for row in shown])
+    elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
+        echo_rows(table)
+        if verbose and aspect == "state":
+            _print_awaited(rows)
+
+
+def _print_awaited(rows: list[dict[str, Any]]) -> None:
+    """Print which members the groups wait for."""
+    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+
+    if awaited := groups.awaited_rows(rows):
+        click.echo("")
+        echo_rows(awaited)
+    for group_id, number in groups.not_named(rows):
+        members = f"{count(number, 'more member is', 'more members are')} not settled"
+        echo(f"{group_id}: {members}; --members --verbose shows all.")
+
+
+def _print_description(group_id: str, bootstrap_server: str, command_config: Path | None, *, as_json: bool) -> None:
+    """Print the description that the brokers store. Exits with 1, after a line that says why, if there is none."""
+    from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology  # noqa: PLC0415
+    from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
+    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
+    from streaming_app.kafka.protocol import raise_for_code  # noqa: PLC0415
+
+    properties = client_properties(bootstrap_server, command_config)
+    with errors_as_lines(properties, "describe needs Describe on the group"):
+        with StreamsGroupClient.of(properties) as client:
+            (group,) = client.describe([group_id], include_topology_description=True)
+        raise_for_code(group["error_code"], group["error_message"])
+    status = group.get("topology_description_status", 0)  # a broker before Kafka 4.4 has no such field
+    stored = group.get("topology_description") if status == AVAILABLE else None
+    name, words = STATUSES.get(status, (f"UNKNOWN_{status}", "this release does not know what the broker says of it"))
+    if as_json:
+        echo_json({"group_id": group_id, "status": name, "description": stored})
+    elif stored is not None:
+        for line in describe_topology(stored).split("\n")[:-1]:
+            echo(line)
+    if stored is None:
+        raise click.ClickException(f"No topology description of {group_id}: {words} ({name})")
+
+
+@click.command()
+@warehouse_options
+@click.option("--group", "group_id", required=True, metavar="GROUP", help="The group; it may have been deleted.")
+@click.option("--task", metavar="TASK", help="Who had this task, such as 0_3.")
+@click.option("--member", metavar="MEMBER", help="Only this member: its member id or its instance id.")
+@click.option(
+    "--at",
+    "time",
+    type=instant(),
+    metavar="TIME",
+    help="How it was at this time: 2026-03-14T03:12Z, or 10m for ten minutes ago.",
+)
+@click.option(
+    "--limit", default=100, show_default=True, type=click.IntRange(min=1), help="How many of the newest lines."
+)
+@json_option
+@handle_errors
+def history(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location,
+    cluster: str,
+    group_id: str,
+    task: str | None,
+    member: str | None,
+    time: datetime | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show what happened to a group: states, epochs, members and their tasks, the oldest first.
+
+    With --task, who had that task and when. With --at, the state, the members and their tasks at that time.
+    """
+    from streaming_app.queries import history as answers  # noqa: PLC0415 - not loaded by --help
+
+    try:
+        task = None if task is None else answers.check_task(task)
+    except ValueError as error:
+        raise click.UsageError(f"--task {error}") from None
+    events = answers.read_events(open_cluster(warehouse, cluster), cluster, group_id)
+    if member is not None:
+        events = _require(answers.events_of_member(events, member), f"Group {group_id!r} had no member {member!r}")
+    if task is not None:
+        spells = [spell for spell in answers.task_spells(events, task) if time is None or _covers(spell, time)]
+        _require(spells, f"No member of group {group_id!r} had the task {task}" + ("" if time is None else " then"))
+        tables = [answers.spell_rows(spells[-limit:])]
+        as_data: Any = [asdict(spell) for spell in spells[-limit:]]
+    elif time is not None:
+        group = answers.group_at(events, time)
+        members = sorted(group.members.values(), key=lambda one: one.member_id)
+        tables = [[] if member else [answers.group_rows(group)], answers.member_rows(members)]
+        as_data = {"group_id": group_id, "at": time, **group.values, "deleted_at": group.deleted_at}
+        as_data |= {"members": [asdict(one) for one in members]}
+    else:
+        tables = [answers.event_rows(events[-limit:])]
+        as_data = events[-limit:]
+    if as_json:
+        echo_json(as_data)
+        return
+    for number, rows in enumerate(filter(None, tables)):
+        if number:
+            click.echo("")
+        echo_rows(rows)
+
+
+def _covers(spell: TaskSpell, time: datetime) -> bool:
+    return (spell.since is None or spell.since <= time) and (spell.until is None or time < spell.until)
+
+
+def _require(found: Sequence[Any], message: str) -> list[Event]:
+    if not found:
+        raise WarehouseError(message)
+    return list(found)
+
+
+@click.command()
+@warehouse_options
+@group_option
+@click.option(
+    "--from",
+    "since",
+    type=instant(),
+    metavar="TIME",
+    help="Compare with the topology at this time, as 2026-03-14T03:12Z or as 2h for two hours ago; by default with the "
+    "one before the newest.",
+)
+@json_option
+@handle_errors
+def diff(warehouse: Location, cluster: str, group_id: str, since: datetime | None, as_json: bool) -> None:
+    """Show what was added to and taken away from the topology of a group, up to the newest."""
+    from streaming_app.queries.topology_diff import diff_topologies  # noqa: PLC0415 - not loaded by --help
+
+    found = diff_topologies(open_cluster(warehouse, cluster), cluster, group_id, since)
+    if as_json:
+        echo_json(found.to_json())
+        return
+    for text in found.to_text():
+        for line in text.split("\n"):
+            echo(line)

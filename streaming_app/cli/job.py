@@ -1,0 +1,158 @@
+"""The commands around the job: `run`; before it `init`, `check` and `config`; and `demo`, which has its own brokers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from streaming_app.cli.options import (
+    broker_options,
+    duration,
+    handle_errors,
+    job_options,
+    require_server,
+    warehouse_options,
+)
+from streaming_app.cli.printing import echo, echo_error, echo_json
+from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from streaming_app.checks.result import Result
+    from streaming_app.config.load import LoadedConfig
+    from streaming_app.config.settings import Settings
+
+_STATUS_WIDTH = len("warning")
+
+
+@click.command()
+@job_options
+@click.option("--once", is_flag=True, help="Process the records that are in the topic, then exit.")
+@click.option(
+    "--reset", is_flag=True, help="Delete this cluster's groups and read the topic from the beginning; history is kept."
+)
+@click.option("--profile", is_flag=True, help="Say in the line of each batch where its seconds went.")
+@handle_errors
+def run(loaded: LoadedConfig, once: bool, reset: bool, profile: bool) -> None:
+    """Run the job: read the offsets topic and update the tables. SIGTERM or Ctrl-C stops it cleanly."""
+    require_server(loaded.settings.bootstrap_server)
+    from streaming_app.config.settings import JobConfig  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.job.run import run as run_job  # noqa: PLC0415
+
+    run_job(JobConfig(once=once, reset=reset, profile=profile, **dict(loaded.settings)), echo)
+
+
+@click.command()
+@warehouse_options
+@click.option(
+    "--seconds", default=0.0, type=duration(), metavar="DURATION", help="Keep the groups running this much longer."
+)
+@click.option("--web", is_flag=True, help="Keep the groups and the job running, and serve the page, until Ctrl-C.")
+@click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="The page's address.")
+@handle_errors
+def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: str) -> None:
+    """Start a local Kafka broker, streams groups and the job, print the tables, then stop them all."""
+    from streaming_app.sandbox.demo import run_demo  # noqa: PLC0415 - not loaded by --help
+
+    run_demo(warehouse, cluster, click.echo, extra_seconds=seconds, page=listen if web else None)
+
+
+@click.command()
+@job_options
+@click.option("--format", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option("--check", is_flag=True, help="Only check for errors.")
+@handle_errors
+def config(loaded: LoadedConfig, form: str, check: bool) -> None:
+    """Print the effective configuration: defaults, file, environment and flags merged. Secrets are redacted.
+
+    In YAML a comment names the source of each value; the output can be used as a file once its secrets are filled in.
+    Takes the options of run. Exits with 1 if the configuration is invalid.
+    """
+    from streaming_app.config.show import as_json, as_yaml  # noqa: PLC0415 - not loaded by --help
+
+    if check:
+        echo(f"{loaded.file or 'The configuration'}: no errors")
+    else:
+        click.echo(as_json(loaded) if form == "json" else as_yaml(loaded), nl=False)
+
+
+@click.command()
+@broker_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("streams-groups.yaml"),
+    show_default=True,
+    metavar="FILE",
+    help="The file to write; it must not exist.",
+)
+@handle_errors
+def init(bootstrap_server: str | None, command_config: Path | None, output: Path) -> None:
+    """Write a first configuration for a cluster, with what was found on it as comments.
+
+    Its streams groups, whether the brokers have a topology description plugin, and the ACLs of the principal.
+    """
+    require_server(bootstrap_server)
+    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
+    from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415
+    from streaming_app.config import defaults  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
+    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
+
+    server = bootstrap_server or ""
+    properties = client_properties(server, command_config)
+    results = list(check_brokers(properties, defaults.TOPIC))
+    if results[0].check == "brokers":  # no broker answers, or kafka-python does not support the authentication
+        raise click.ClickException(results[0].text)
+    with errors_as_lines(properties, "init needs Describe on the cluster and on the groups"):
+        found = ask_cluster(properties)
+    text = first_configuration(server, command_config, found, results)
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise click.ClickException(f"{output} exists: give another --output, or remove it") from None
+    echo(f"Wrote {output}. Next: streams-groups check --config {output}")
+
+
+@click.command()
+@job_options
+@click.option("--send-test", is_flag=True, help="Send a test notification to every sink.")
+@click.option("--json", "as_json", is_flag=True, help="The results as JSON.")
+@handle_errors
+def check(loaded: LoadedConfig, send_test: bool, as_json: bool) -> None:
+    """Check what the job needs before its first start. Exits with 1 if a check fails.
+
+    One line for each: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the clocks, the
+    warehouse, the sinks. Takes the options of run.
+    """
+    require_server(loaded.settings.bootstrap_server)
+    results = []
+    for result in _results(loaded.settings, send_test=send_test):
+        results.append(result)
+        if not as_json:
+            remedy = f"; {result.remedy}" if result.remedy else ""
+            echo(f"{result.status:<{_STATUS_WIDTH}}  {result.check}: {result.text}{remedy}")
+    counts = Counter(result.status for result in results)
+    if as_json:
+        echo_json([result._asdict() for result in results])
+    else:
+        echo(", ".join(f"{number} {status}" for status, number in counts.items()))
+    raise SystemExit(1 if counts["failed"] else 0)
+
+
+def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
+    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
+    from streaming_app.checks.machine import check_machine  # noqa: PLC0415
+    from streaming_app.checks.sinks import check_sinks  # noqa: PLC0415
+    from streaming_app.checks.warehouse import check_warehouse  # noqa: PLC0415
+    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
+
+    properties = client_properties(settings.bootstrap_server or "", settings.command_config)
+    yield from check_machine(settings.conf, settings.metrics.listen, settings.page.listen, echo_error)
+    yield from check_brokers(properties, settings.topic)
+    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)
+    yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)

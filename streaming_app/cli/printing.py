@@ -1,0 +1,37 @@
+"""What commands print: lines, rows and JSON, in which no character is left that a terminal obeys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from streaming_app.text import escape
+
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+def echo(line: str, *, err: bool = False) -> None:
+    """Print a line."""
+    click.echo(escape(line), err=err)
+
+
+def echo_error(line: str) -> None:
+    """Print a line on stderr."""
+    echo(line, err=True)
+
+
+def echo_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as padded columns, with a header; nothing if there are none."""
+    from streaming_app.queries.output import columns  # noqa: PLC0415 - not loaded by --help
+
+    if rows:
+        click.echo(columns(rows))
+
+
+def echo_json(value: object) -> None:
+    """Print a value as indented JSON."""
+    from streaming_app.queries.output import as_json  # noqa: PLC0415 - not loaded by --help
+
+    click.echo(as_json(value))

@@ -1,0 +1,59 @@
+"""A warehouse as a whole: its clusters, whether their tables are up to date, and the queries that people type."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from streaming_app.errors import WarehouseError
+from streaming_app.job_status import why_late
+from streaming_app.tables.definitions import tables, views
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, clusters_with_heartbeat
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.text import utc
+
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+
+
+def find_clusters(reader: WarehouseReader, warehouse: Location | Path) -> list[str]:
+    """Return the names of the clusters, sorted. Raises WarehouseError."""
+    with_groups = {row["cluster"] for row in reader.rows("SELECT DISTINCT cluster FROM groups")}
+    return sorted(with_groups | clusters_with_heartbeat(warehouse))
+
+
+def check_cluster(reader: WarehouseReader, warehouse: Location | Path, cluster: str) -> None:
+    """Raise WarehouseError, with the clusters that there are, if the warehouse has others but not this one."""
+    known = find_clusters(reader, warehouse)
+    if known and cluster not in known:
+        names = ", ".join(map(repr, known))
+        raise WarehouseError(f"No cluster {cluster!r} in {warehouse}, which has {names}: name one with --cluster")
+
+
+def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetime, max_age: timedelta) -> str | None:
+    """Return a line that says why the tables of a cluster are not up to date; None if they are.
+
+    They are if the job was at the end of the topic within `max_age`, and either runs or has stopped in an orderly way.
+    """
+    if heartbeat is None:
+        return f"No job has written cluster {cluster!r} here yet."
+    caught_up_at = heartbeat.facts.caught_up_at
+    as_of = f"the tables are as of {utc(caught_up_at)}." if caught_up_at else "the tables are not complete yet."
+    if not heartbeat.stopped and not heartbeat.is_alive(now):
+        return f"The job of cluster {cluster!r} has died: {as_of}"
+    if caught_up_at is not None and now - caught_up_at <= max_age:
+        return None
+    if heartbeat.stopped:
+        return f"The job of cluster {cluster!r} is not running: {as_of}"
+    return f"The job of cluster {cluster!r} is late ({why_late(heartbeat.facts)}): {as_of}"
+
+
+def run_sql(reader: WarehouseReader, query: str) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the column names and the rows of a query. Raises WarehouseError if the query fails."""
+    if _SHOW_TABLES.fullmatch(query):  # which DataFusion answers only with its information schema
+        kinds = {"table": tables(), "view": views()}
+        rows = [{"name": one.name, "type": kind, "about": one.about} for kind, all_ in kinds.items() for one in all_]
+        return ["name", "type", "about"], rows
+    return reader.columns_and_rows(query)

@@ -316,7 +316,7 @@ assert sink.sink().name == "trial"
                 "streaming_app/metrics/group_metrics.py",
                 "GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (\n",
                 "GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (\n"
-                '    Metric("streams_group_trial", "gauge", "A trial.", single_value(lambda group: 1)),\n',
+                '    Metric("streams_group_trial", "A trial.", lambda _: 1),\n',
                 "its entry in",
                 "streaming_app/metrics/*_metrics.py",
             ),

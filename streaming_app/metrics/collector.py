@@ -22,16 +22,16 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
-from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape, SinkCounts
+from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus, compatible_series
-from streaming_app.metrics.metric import Metric, ScrapeT
+from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT
 from streaming_app.stream.health import Health
 
-_SUFFIXES = {"counter": "_total", "info": "_info"}  # of the samples; the name of the family has none
 _DEAD, _STABLE = "Dead", "Stable"
 
 
@@ -58,7 +58,7 @@ class MetricSources:
     health: Health
     alerts: Callable[[], Iterable[Alert]] = tuple
     """Returns the open alerts."""
-    sinks: Callable[[], Sequence[SinkCounts]] = tuple
+    sinks: Callable[[], Sequence[SinkStatus]] = tuple
     lag: Callable[[], LagStatus | None] = _unknown
     """Returns the newest pass over the lag; None before the first one, and without."""
     copies: Callable[[], Mapping[str, CopiesSum]] = dict
@@ -83,9 +83,8 @@ class _StreamsGroupsCollector(Collector):
 
     def describe(self) -> Iterator[MetricFamily]:
         """Yield the families without samples, by which a scrape with `?name[]=` selects."""
-        yield from (_family(metric) for metric in JOB_METRICS)
-        yield from (_family(metric) for metric in GROUP_METRICS)
-        yield from (_family(metric) for metric in LAG_METRICS)
+        for metrics in (JOB_METRICS, GROUP_METRICS, LAG_METRICS):
+            yield from map(_family, metrics)
 
     def collect(self) -> Iterator[MetricFamily]:
         sources, now = self._sources, time.time()
@@ -137,7 +136,7 @@ def _priority(group: GroupSnapshot) -> tuple[bool, str]:
 
 
 def _family(metric: Metric[ScrapeT]) -> MetricFamily:
-    return MetricFamily(metric.name.removesuffix(_SUFFIXES.get(metric.type, "")), metric.help, metric.type)
+    return MetricFamily(metric.name.removesuffix(SUFFIXES.get(metric.type, "")), metric.help, metric.type)
 
 
 def _with_samples(metric: Metric[ScrapeT], scrapes: Iterable[tuple[dict[str, str], ScrapeT]]) -> MetricFamily:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
-from streaming_app.metrics.metric import Metric, Sample, single_value, unix_seconds
+from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 
 _NOT_STALE = ("CURRENT", "NO_TOPOLOGY")  # the description is stored, or there is no topology to describe
 
@@ -22,8 +22,8 @@ class GroupScrape(NamedTuple):
     """None if they are not known."""
 
 
-def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterable[Sample]]:
-    return single_value(lambda group: None if group.copies is None else value(group.copies))
+def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], float | None]:
+    return lambda group: None if group.copies is None else value(group.copies)
 
 
 def _stale_seconds(group: GroupScrape) -> float | None:
@@ -36,125 +36,105 @@ def _stale_seconds(group: GroupScrape) -> float | None:
 GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     Metric(
         "streams_group_state",
-        "gauge",
         "1 for the state that the group is in; the other states have no series.",
         lambda group: [Sample(1, (group.snapshot.state,))],
         ("state",),
     ),
     Metric(
         "streams_group_state_since_timestamp_seconds",
-        "gauge",
         "When the group entered its state, by the broker's clock.",
-        single_value(lambda group: unix_seconds(group.snapshot.state_since)),
+        lambda group: unix_seconds(group.snapshot.state_since),
     ),
     Metric(
         "streams_group_epoch",
-        "gauge",
         "Group epoch: bumped whenever a new assignment is needed.",
-        single_value(lambda group: group.snapshot.group_epoch),
+        lambda group: group.snapshot.group_epoch,
     ),
     Metric(
         "streams_group_assignment_epoch",
-        "gauge",
         "Group epoch of the newest target assignment; behind streams_group_epoch while the group is Assigning.",
-        single_value(lambda group: group.snapshot.assignment_epoch),
+        lambda group: group.snapshot.assignment_epoch,
     ),
     Metric(
         "streams_group_topology_epoch",
-        "gauge",
         "Epoch of the group's topology; absent while it has none.",
-        single_value(lambda group: group.snapshot.topology_epoch),
+        lambda group: group.snapshot.topology_epoch,
     ),
     Metric(
         "streams_group_validated_topology_epoch",
-        "gauge",
         "Topology epoch whose topics the broker validated; -1 for none.",
-        single_value(lambda group: group.snapshot.validated_topology_epoch),
+        lambda group: group.snapshot.validated_topology_epoch,
     ),
     Metric(
         "streams_group_stored_description_epoch",
-        "gauge",
         "Topology epoch whose description the broker's plugin holds; -1 for none, -2 for uncertain.",
-        single_value(lambda group: group.snapshot.stored_description_epoch),
+        lambda group: group.snapshot.stored_description_epoch,
     ),
     Metric(
         "streams_group_failed_description_epoch",
-        "gauge",
         "Topology epoch whose description the broker's plugin rejected permanently; -1 for none.",
-        single_value(lambda group: group.snapshot.failed_description_epoch),
+        lambda group: group.snapshot.failed_description_epoch,
     ),
     Metric(
         "streams_group_members",
-        "gauge",
         "Members, including static members that have left temporarily.",
-        single_value(lambda group: group.snapshot.member_count),
+        lambda group: group.snapshot.member_count,
     ),
     Metric(
         "streams_group_stale_members",
-        "gauge",
         "Members that run an older topology than the group's.",
-        single_value(lambda group: group.snapshot.stale_member_count),
+        lambda group: group.snapshot.stale_member_count,
     ),
     Metric(
         "streams_group_rebalances_total",
-        "counter",
         "New target assignments since the job started, without the first one of a group.",
-        single_value(lambda group: group.rebalances),
+        lambda group: group.rebalances,
     ),
     Metric(
         "streams_group_standby_tasks",
-        "gauge",
         "Standby tasks of the group, as the brokers said last; absent until they were asked.",
         _of_copies(lambda copies: copies.standbys),
     ),
     Metric(
         "streams_group_standby_lag_offsets",
-        "gauge",
         "Offsets between the standby tasks and the ends of their changelogs, summed, as clients last reported them; "
         "absent where none has.",
         _of_copies(lambda copies: copies.standby_lag),
     ),
     Metric(
         "streams_group_standby_tasks_behind",
-        "gauge",
         "Standby tasks that are further behind than `acceptable.recovery.lag`.",
         _of_copies(lambda copies: copies.standbys_behind),
     ),
     Metric(
         "streams_group_warmup_tasks",
-        "gauge",
         "Warm-up tasks of the group, as the brokers said last; absent until they were asked.",
         _of_copies(lambda copies: copies.warmups),
     ),
     Metric(
         "streams_group_warmup_lag_offsets",
-        "gauge",
         "The same as `streams_group_standby_lag_offsets` for warm-up tasks.",
         _of_copies(lambda copies: copies.warmup_lag),
     ),
     Metric(
         "streams_group_description_status",
-        "gauge",
         "1 for the status of the group's topology description; the other statuses have no series.",
         lambda group: [Sample(1, (group.snapshot.description_status,))],
         ("status",),
     ),
     Metric(
         "streams_group_description_stale_seconds",
-        "gauge",
         "How long the current topology epoch has had no stored description; 0 while it has one.",
-        single_value(_stale_seconds),
+        _stale_seconds,
     ),
     Metric(
         "streams_group_unsolicited_descriptions_total",
-        "counter",
         "Descriptions that the broker accepted although it had no reason to ask for them, since the group was created.",
-        single_value(lambda group: group.snapshot.unsolicited_pushes),
+        lambda group: group.snapshot.unsolicited_pushes,
     ),
     Metric(
         "streams_group_solicitable",
-        "gauge",
         "1 if the broker, with a plugin and without a back-off, would ask some member for the description.",
-        single_value(lambda group: group.snapshot.solicitable),
+        lambda group: group.snapshot.solicitable,
     ),
 )

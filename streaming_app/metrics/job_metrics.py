@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from offsets_decoder.definitions import record
+from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.groups.state_rules import STATES
 from streaming_app.job_status import JobStatus, OffsetsStatus
-from streaming_app.metrics.metric import Metric, Sample, renamed, single_value, unix_seconds
+from streaming_app.metrics.metric import Metric, Sample, renamed, unix_seconds
 from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
 
 _STATES = tuple(state for state in STATES if state != "Dead")
-
-
-class SinkCounts(Protocol):
-    """The counts of a sink since the start of the job: `streaming_app.notify.dispatcher.SinkStatus`."""
-
-    @property
-    def name(self) -> str:
-        """The sink's name."""
-
-    @property
-    def sent(self) -> int:
-        """Notifications that it accepted."""
-
-    @property
-    def failed(self) -> int:
-        """Attempts that failed."""
-
-    @property
-    def waiting(self) -> int:
-        """Notifications not sent yet."""
-
-    @property
-    def last_success_at(self) -> datetime | None:
-        """When it last accepted a notification."""
 
 
 class JobScrape(NamedTuple):
@@ -49,7 +25,7 @@ class JobScrape(NamedTuple):
     groups_left_out: int
     alerts: Mapping[tuple[str, str, str], int]
     """Open alerts by rule, severity and state."""
-    sinks: Sequence[SinkCounts]
+    sinks: Sequence[SinkStatus]
     version: str
 
 
@@ -58,14 +34,9 @@ def _record_name(number: int) -> str:
     return known.name if known else str(number) if number >= 0 else "none"
 
 
-def _of_offsets(value: Callable[[OffsetsStatus], float | None]) -> Callable[[JobScrape], Sequence[Sample]]:
-    """Return the samples of a metric about the stream of committed offsets: none while the job does not read these."""
-
-    def samples(job: JobScrape) -> Sequence[Sample]:
-        found = None if job.status.offsets is None else value(job.status.offsets)
-        return [] if found is None else [Sample(found)]
-
-    return samples
+def _of_offsets(value: Callable[[OffsetsStatus], float | None]) -> Callable[[JobScrape], float | None]:
+    """Return the value of a metric about the stream of committed offsets: none while the job does not read these."""
+    return lambda job: None if job.status.offsets is None else value(job.status.offsets)
 
 
 def _behind(job: JobScrape) -> Iterator[Sample]:
@@ -75,57 +46,48 @@ def _behind(job: JobScrape) -> Iterator[Sample]:
 JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups",
-        "gauge",
         "All groups of the cluster by state, including groups without series of their own.",
         lambda job: [Sample(job.groups_by_state.get(state, 0), (state,)) for state in _STATES],
         ("state",),
     ),
     Metric(
         "streams_groups_series_dropped",
-        "gauge",
         "Groups that match `metrics.groups` but have no series of their own because of `metrics.max_groups`.",
-        single_value(lambda job: job.groups_left_out),
+        lambda job: job.groups_left_out,
     ),
     Metric(
         "streams_groups_caught_up",
-        "gauge",
         "1 once the job has reached the end of the topic since its start.",
-        single_value(lambda job: job.status.caught_up),
+        lambda job: job.status.caught_up,
     ),
     Metric(
         "streams_groups_start_timestamp_seconds",
-        "gauge",
         "When the job started.",
-        single_value(lambda job: unix_seconds(job.status.started_at)),
+        lambda job: unix_seconds(job.status.started_at),
     ),
     Metric(
         "streams_groups_last_success_timestamp_seconds",
-        "gauge",
         "When a batch was last completed, or the stream last found no new records; absent before.",
-        single_value(lambda job: unix_seconds(job.status.last_success_at)),
+        lambda job: unix_seconds(job.status.last_success_at),
     ),
     Metric(
         "streams_groups_brokers_answering",
-        "gauge",
         "1 while a broker responds, 0 while none does.",
-        single_value(lambda job: job.status.brokers_away_since is None),
+        lambda job: job.status.brokers_away_since is None,
     ),
     Metric(
         "streams_groups_stream_failing",
-        "gauge",
         "1 while the stream has failed and has not completed a batch since.",
-        single_value(lambda job: job.status.failing_since is not None),
+        lambda job: job.status.failing_since is not None,
     ),
     Metric(
         "streams_groups_stream_restarts_total",
-        "counter",
         "Failures of the stream, which is restarted after each unless there are too many in a row.",
-        single_value(lambda job: job.totals.restarts),
+        lambda job: job.totals.restarts,
     ),
     *renamed(  # from a name one letter apart from that of a group's lag
         Metric(
             "streams_groups_behind_offsets",
-            "gauge",
             "Offsets between the tables and the end of the topic, by partition; absent before the first batch.",
             _behind,
             ("partition",),
@@ -134,40 +96,35 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_offsets_behind",
-        "gauge",
         "Records of the topic that the stream of committed offsets has not read yet; absent without this stream.",
         _of_offsets(lambda offsets: offsets.behind),
     ),
     Metric(
         "streams_groups_offsets_last_success_timestamp_seconds",
-        "gauge",
         "When the stream of committed offsets last completed a batch, or found nothing new; absent before.",
         _of_offsets(lambda offsets: unix_seconds(offsets.last_success_at)),
     ),
     Metric(
         "streams_groups_offsets_stream_failing",
-        "gauge",
         "1 while the stream of committed offsets has failed and has not completed a batch since.",
         _of_offsets(lambda offsets: offsets.failing_since is not None),
     ),
     Metric(
         "streams_groups_batches_total",
-        "counter",
         "Completed batches.",
-        single_value(lambda job: job.totals.batches),
+        lambda job: job.totals.batches,
     ),
     Metric(
         "streams_groups_batch_duration_seconds",
-        "summary",
         "Duration of the completed batches.",
         lambda job: [
             Sample(job.totals.batches, suffix="_count"),
             Sample(job.totals.batch_seconds_sum, suffix="_sum"),
         ],
+        is_summary=True,
     ),
     Metric(
         "streams_groups_batch_phase_seconds_total",
-        "counter",
         "Duration of all batches by what they did: "
         + "; ".join(f"{name}: {about}" for name, about in PHASES.items())
         + ".",
@@ -176,19 +133,16 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_last_batch_duration_seconds",
-        "gauge",
         "Duration of the last completed batch.",
-        single_value(lambda job: job.totals.last_batch_seconds),
+        lambda job: job.totals.last_batch_seconds,
     ),
     Metric(
         "streams_groups_records_seen_total",
-        "counter",
         "Records of every type that the job has read, including offset commits.",
-        single_value(lambda job: job.totals.records_seen),
+        lambda job: job.totals.records_seen,
     ),
     Metric(
         "streams_groups_records_total",
-        "counter",
         "Records that may belong to streams groups, by name of the record type, or its number if it has no name; "
         "`none` for records without a key.",
         lambda job: [
@@ -198,56 +152,47 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_quarantined_records_total",
-        "counter",
         "Records that could not be decoded and were written to `quarantine`.",
-        single_value(lambda job: job.totals.quarantined),
+        lambda job: job.totals.quarantined,
     ),
     Metric(
         "streams_groups_unknown_tags_records_total",
-        "counter",
         "Records with tagged fields that this release does not know.",
-        single_value(lambda job: job.totals.drifted),
+        lambda job: job.totals.drifted,
     ),
     Metric(
         "streams_groups_self_check_runs_total",
-        "counter",
         "Comparisons of the tables with the brokers, including those that could not be completed.",
-        single_value(lambda job: job.status.self_check.runs),
+        lambda job: job.status.self_check.runs,
     ),
     Metric(
         "streams_groups_self_check_failures_total",
-        "counter",
         "Comparisons of the tables with the brokers that could not be completed, such as for a missing ACL.",
-        single_value(lambda job: job.status.self_check.failures),
+        lambda job: job.status.self_check.failures,
     ),
     Metric(
         "streams_groups_self_check_last_run_timestamp_seconds",
-        "gauge",
         "When a comparison of the tables with the brokers was last completed; absent before.",
-        single_value(lambda job: unix_seconds(job.status.self_check.last_run_at)),
+        lambda job: unix_seconds(job.status.self_check.last_run_at),
     ),
     Metric(
         "streams_groups_self_check_differing_groups",
-        "gauge",
         "Groups whose row differed from what the brokers describe, as of the last comparison.",
-        single_value(lambda job: job.status.self_check.differing),
+        lambda job: job.status.self_check.differing,
     ),
     Metric(
         "streams_groups_self_check_repaired_groups_total",
-        "counter",
         "Rows of groups that were replaced because they differed from what the brokers describe.",
-        single_value(lambda job: job.status.self_check.repaired),
+        lambda job: job.status.self_check.repaired,
     ),
     Metric(
         "streams_groups_alerts",
-        "gauge",
         "Open alerts of the job's own rules; the state is `pending` or `firing`.",
         lambda job: [Sample(count, labels) for labels, count in sorted(job.alerts.items())],
         ("rule", "severity", "state"),
     ),
     Metric(
         "streams_groups_notifications_total",
-        "counter",
         "Notifications by sink; the result is `sent`, or `failed` for each failed attempt.",
         lambda job: [
             Sample(count, (sink.name, result))
@@ -258,14 +203,12 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_notifications_waiting",
-        "gauge",
         "Notifications not sent yet, by sink.",
         lambda job: [Sample(sink.waiting, (sink.name,)) for sink in job.sinks],
         ("sink",),
     ),
     Metric(
         "streams_groups_notifications_last_success_timestamp_seconds",
-        "gauge",
         "When the sink last accepted a notification; absent before.",
         lambda job: [
             Sample(sink.last_success_at.timestamp(), (sink.name,)) for sink in job.sinks if sink.last_success_at
@@ -274,7 +217,6 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_build_info",
-        "info",
         "The running release.",
         lambda job: [Sample(1, (job.version,))],
         ("version",),

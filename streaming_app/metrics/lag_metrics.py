@@ -10,13 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 from streaming_app.config.sections import LagSubject, MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.sums import LagSum, lag_sums
-from streaming_app.metrics.metric import Metric, Sample, single_value
+from streaming_app.metrics.metric import Metric, Sample
 
 
 class LagStatus(NamedTuple):
@@ -70,26 +70,23 @@ class LagScrape:
 
 
 _Samples = Callable[[LagScrape], Iterable[Sample]]
+_Labels = Callable[[LagSum], tuple[str, ...] | None]
 
 
-def _offsets(by: LagSubject, labels: Callable[[LagSum], tuple[str, ...] | None]) -> _Samples:
+def _sums(value: Callable[[LagSum], float | None], by: LagSubject, labels: _Labels) -> _Samples:
+    """Return the samples of one value of the sums; none of those in which it, or the labels, are None."""
+
     def samples(scrape: LagScrape) -> Iterator[Sample]:
         for one in scrape.sums(by):
-            values = labels(one)
-            if one.lag is not None and values is not None:
-                yield Sample(one.lag, values)
+            found, values = value(one), labels(one)
+            if found is not None and values is not None:
+                yield Sample(found, values)
 
     return samples
 
 
-def _seconds(by: LagSubject, labels: Callable[[LagSum], tuple[str, ...] | None]) -> _Samples:
-    def samples(scrape: LagScrape) -> Iterator[Sample]:
-        for one in scrape.sums(by):
-            values = labels(one)
-            if one.lag_seconds is not None and values is not None:
-                yield Sample(one.lag_seconds, values)
-
-    return samples
+_offsets = partial(_sums, lambda one: one.lag)
+_seconds = partial(_sums, lambda one: one.lag_seconds)
 
 
 def _key(one: LagSum) -> tuple[str, ...]:
@@ -131,7 +128,6 @@ def _lost(scrape: LagScrape) -> Iterator[Sample]:
 LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     Metric(
         "streams_group_lag_offsets",
-        "gauge",
         "Lag of the group, of any type: offsets between its commits and the ends of the logs. Not records: "
         "transactions and compaction leave gaps.",
         _offsets("group", _key),
@@ -139,123 +135,105 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(
         "streams_group_lag_seconds",
-        "gauge",
         "Age of the oldest record that the group has not committed; at least that old where the job has not seen more.",
         _seconds("group", _key),
         ("group",),
     ),
     Metric(
         "streams_group_topic_lag_offsets",
-        "gauge",
         "Lag of the group in one topic.",
         _offsets("topic", _key),
         ("group", "topic"),
     ),
     Metric(
         "streams_group_topic_lag_seconds",
-        "gauge",
         "Age of the oldest record of one topic that the group has not committed.",
         _seconds("topic", _key),
         ("group", "topic"),
     ),
     Metric(
         "streams_group_subtopology_lag_offsets",
-        "gauge",
         "Lag of the tasks of one subtopology.",
         _offsets("subtopology", _key),
         ("group", "subtopology"),
     ),
     Metric(
         "streams_group_process_lag_offsets",
-        "gauge",
         "Lag of the tasks that the members of one process have as active.",
         _offsets("process", _process),
         ("group", "process", "host"),
     ),
     Metric(
         "streams_group_process_lag_seconds",
-        "gauge",
         "Age of the oldest record that the tasks of one process have not committed.",
         _seconds("process", _process),
         ("group", "process", "host"),
     ),
     Metric(
         "streams_group_task_lag_offsets",
-        "gauge",
         "Lag of one task; only if `metrics.lag_by` includes `task`.",
         _offsets("task", _task),
         ("group", "subtopology", "partition"),
     ),
     Metric(
         "streams_group_partition_lag_offsets",
-        "gauge",
         "Lag of the group in one partition; only if `metrics.lag_by` includes `partition`.",
         _offsets("partition", _key),
         ("group", "topic", "partition"),
     ),
     Metric(
         "streams_group_unowned_lag_offsets",
-        "gauge",
         "Lag of the tasks of a streams group that no member has as active.",
         _unowned,
         ("group",),
     ),
     Metric(
         "streams_group_lost_offsets",
-        "gauge",
         "Offsets that were deleted from the log before the group read them.",
         _lost,
         ("group",),
     ),
     Metric(
         "streams_group_partitions",
-        "gauge",
         "Partitions that the group has committed, by status; statuses without any have no series.",
         _partitions,
         ("group", "status"),
     ),
     Metric(
         "streams_group_partitions_without_commit",
-        "gauge",
         "Partitions that the tasks of a streams group read and have not committed yet.",
         _without_commit,
         ("group",),
     ),
     Metric(
         "streams_groups_lag_observed_timestamp_seconds",
-        "gauge",
         "When the ends of the logs were last asked for.",
-        single_value(lambda scrape: scrape.status.at),
+        lambda scrape: scrape.status.at,
     ),
     Metric(
         "streams_groups_lag_pass_seconds",
-        "gauge",
         "How long the newest pass over the lag took.",
-        single_value(lambda scrape: scrape.status.seconds),
+        lambda scrape: scrape.status.seconds,
     ),
     Metric(
         "streams_groups_lag_partitions",
-        "gauge",
         "Partitions that the newest pass asked for.",
-        single_value(lambda scrape: scrape.status.partitions),
+        lambda scrape: scrape.status.partitions,
     ),
     Metric(
         "streams_groups_lag_requests",
-        "gauge",
         "ListOffsets requests of the newest pass.",
-        single_value(lambda scrape: scrape.status.requests),
+        lambda scrape: scrape.status.requests,
     ),
     Metric(
         "streams_groups_lag_failures_total",
-        "counter",
         "Passes over the lag that failed as a whole since the job started.",
-        single_value(lambda scrape: scrape.status.failures),
+        lambda scrape: scrape.status.failures,
     ),
     Metric(  # the last one: by then all sums are made
         "streams_groups_lag_series_dropped",
-        "gauge",
         "Series that were left out because of `metrics.max_lag_series`.",
-        single_value(lambda scrape: scrape.dropped),
+        lambda scrape: scrape.dropped,
     ),
 )
 
@@ -268,66 +246,55 @@ def compatible_series(
 ) -> Iterator[tuple[str, str, list[tuple[Mapping[str, str], float]]]]:
     """Yield name, help and series."""
     rows = [row for row in scrape.rows if row.committed_offset is not None]
-    partitions: dict[tuple[str, int], LagRow] = {(row.topic, row.partition): row for row in rows}
-    for name, text, value in _OF_PARTITION:
-        yield name, text, [(_consumer_labels(cluster, row), v) for row in rows if (v := value(row)) is not None]
-    for name, text, value in _OF_LOG:
-        labelled = (
-            ({"cluster_name": cluster, "topic": topic, "partition": str(partition)}, value(row))
-            for (topic, partition), row in partitions.items()
-        )
-        yield name, text, [(labels, v) for labels, v in labelled if v is not None]
-    sums = lag_sums(rows, "group")
-    for name, text, of_group in _OF_GROUP:
-        yield (
-            name,
-            text,
-            [
-                ({"cluster_name": cluster, "group": str(one.key[0])}, v)
-                for one in sums
-                if (v := of_group(one)) is not None
-            ],
-        )
-    topics = lag_sums(rows, "topic")
-    yield (
-        "kafka_consumergroup_group_topic_sum_lag",
-        "Sum of the lag of a group in a topic, in offsets.",
-        [
-            ({"cluster_name": cluster, "group": str(one.key[0]), "topic": str(one.key[1])}, float(one.lag))
-            for one in topics
-            if one.lag is not None
-        ],
-    )
+    logs = {(row.topic, row.partition): row for row in rows}.values()
+    sources: dict[str, Iterable[LagRow | LagSum]] = {
+        "partition": rows,
+        "log": logs,
+        "group": lag_sums(rows, "group"),
+        "topic": lag_sums(rows, "topic"),
+    }
+    for of, name, text, value in _COMPATIBLE:
+        labelled = (({"cluster_name": cluster} | _LABELS[of](one), value(one)) for one in sources[of])
+        yield name, text, [(labels, found) for labels, found in labelled if found is not None]
 
 
-_Value = Callable[[LagRow], float | None]
-_OF_PARTITION: tuple[tuple[str, str, _Value], ...] = (
-    ("kafka_consumergroup_group_offset", "Committed offset.", lambda row: row.committed_offset),
-    ("kafka_consumergroup_group_lag", "Lag in offsets.", lambda row: row.lag),
-    ("kafka_consumergroup_group_lag_seconds", "Lag in seconds.", lambda row: row.lag_seconds),
-)
-_OF_LOG: tuple[tuple[str, str, _Value], ...] = (
-    ("kafka_partition_latest_offset", "End of the log.", lambda row: row.log_end_offset),
-    ("kafka_partition_earliest_offset", "Start of the log.", lambda row: row.log_start_offset),
-)
-_OF_GROUP: tuple[tuple[str, str, Callable[[LagSum], float | None]], ...] = (
-    ("kafka_consumergroup_group_max_lag", "Largest lag of a partition, in offsets.", lambda one: one.max_lag),
+_COMPATIBLE: tuple[tuple[str, str, str, Callable[[Any], float | None]], ...] = (
+    ("partition", "kafka_consumergroup_group_offset", "Committed offset.", lambda row: row.committed_offset),
+    ("partition", "kafka_consumergroup_group_lag", "Lag in offsets.", lambda row: row.lag),
+    ("partition", "kafka_consumergroup_group_lag_seconds", "Lag in seconds.", lambda row: row.lag_seconds),
+    ("log", "kafka_partition_latest_offset", "End of the log.", lambda row: row.log_end_offset),
+    ("log", "kafka_partition_earliest_offset", "Start of the log.", lambda row: row.log_start_offset),
     (
+        "group",
+        "kafka_consumergroup_group_max_lag",
+        "Largest lag of a partition, in offsets.",
+        lambda one: one.max_lag,
+    ),
+    (
+        "group",
         "kafka_consumergroup_group_max_lag_seconds",
         "Oldest lag of a partition, in seconds.",
         lambda one: one.lag_seconds,
     ),
-    ("kafka_consumergroup_group_sum_lag", "Sum of the lag, in offsets.", lambda one: one.lag),
+    ("group", "kafka_consumergroup_group_sum_lag", "Sum of the lag, in offsets.", lambda one: one.lag),
+    (
+        "topic",
+        "kafka_consumergroup_group_topic_sum_lag",
+        "Sum of the lag of a group in a topic, in offsets.",
+        lambda one: one.lag,
+    ),
 )
-
-
-def _consumer_labels(cluster: str, row: LagRow) -> dict[str, str]:
-    return {
-        "cluster_name": cluster,
+"""What a value is of, a key of `_LABELS`; its name and help; and the value, of a `LagRow` or a `LagSum`."""
+_LABELS: Mapping[str, Callable[[Any], dict[str, str]]] = {
+    "partition": lambda row: {
         "group": row.group_id,
         "topic": row.topic,
         "partition": str(row.partition),
         "member_host": row.client_host or "",
         "consumer_id": row.member_id or "",
         "client_id": "",
-    }
+    },
+    "log": lambda row: {"topic": row.topic, "partition": str(row.partition)},
+    "group": lambda one: {"group": str(one.key[0])},
+    "topic": lambda one: {"group": str(one.key[0]), "topic": str(one.key[1])},
+}

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 ScrapeT = TypeVar("ScrapeT")
+SUFFIXES = {"counter": "_total", "info": "_info"}
+"""By type, of the samples; the name of the family has none."""
 
 
 class Sample(NamedTuple):
@@ -23,31 +25,38 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric(Generic[ScrapeT]):
-    """A metric: `samples` reads its values at each scrape; `labels` are those besides `cluster` and `group`."""
+    """A metric. Its type follows from its name, unless it is a summary.
+
+    `read` gives at each scrape its value, None for no series, or its samples; `labels` are those besides `cluster` and
+    `group`.
+    """
 
     name: str
-    type: Literal["gauge", "counter", "summary", "info"]
     help: str
-    samples: Callable[[ScrapeT], Iterable[Sample]]
+    read: Callable[[ScrapeT], float | Iterable[Sample] | None]
     labels: tuple[str, ...] = ()
+    is_summary: bool = False
     replaced_by: str | None = None
     """The name that it has now; under this one it is served for one more release."""
+
+    @property
+    def type(self) -> str:
+        """The type, as Prometheus calls it."""
+        by_name = (kind for kind, suffix in SUFFIXES.items() if self.name.endswith(suffix))
+        return "summary" if self.is_summary else next(by_name, "gauge")
+
+    def samples(self, scrape: ScrapeT) -> Iterable[Sample]:
+        """Return its samples at a scrape."""
+        found = self.read(scrape)
+        if found is None:
+            return ()
+        return (Sample(found),) if isinstance(found, int | float) else found
 
 
 def renamed(metric: Metric[ScrapeT], old_name: str) -> tuple[Metric[ScrapeT], Metric[ScrapeT]]:
     """Return a metric under its name, and under the one that it had before."""
     text = f"The same as `{metric.name}`, under the name that it had in 0.2.0, for one more release."
     return metric, replace(metric, name=old_name, help=text, replaced_by=metric.name)
-
-
-def single_value(read: Callable[[ScrapeT], float | None]) -> Callable[[ScrapeT], Iterable[Sample]]:
-    """Return a function that gives one sample without labels, or none if `read` returns None."""
-
-    def samples(scrape: ScrapeT) -> Iterable[Sample]:
-        value = read(scrape)
-        return () if value is None else (Sample(value),)
-
-    return samples
 
 
 def unix_seconds(time: datetime | None) -> float | None:

@@ -1,5 +1,8 @@
 """The definitions of the records, as data classes, loaded from `schemas/records/*.toml`. No record is named here.
 
+They are among the data files of `schemas/`: `schemas` in this package is a link to the folder next to it, and a wheel
+has a copy. A package `schemas` of its own would hide a user's module of that name, or be hidden by it.
+
 A definition file is named after its type and contains `type`, `name`, `since`, `kip` and `about` of a record, and
 
 * `[key]` and `[value]`: `fields`, and for values `versions` ("0", "0-4") and `flexible` ("0+", "none"),
@@ -18,10 +21,9 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-from offsets_decoder.data import schemas
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -159,6 +161,12 @@ class RecordDefinition:
 
 
 _NO_BODY = Body((), Versions.parse("none"), Versions.parse("none"))
+
+
+@cache
+def schemas(folder: str) -> Traversable:
+    """Return the folder "records", "tables" or "messages" of `schemas/`."""
+    return files("offsets_decoder") / "schemas" / folder
 
 
 def records() -> Mapping[int, RecordDefinition]:

@@ -55,7 +55,7 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.kafka.properties import SecurityError  # noqa: PLC0415 - not loaded by --help
     from streaming_app.web.access import PageAccess  # noqa: PLC0415
     from streaming_app.web.descriptions import brokers_of  # noqa: PLC0415
-    from streaming_app.web.page_server import serve  # noqa: PLC0415
+    from streaming_app.web.page import serve  # noqa: PLC0415
 
     page = page or PageSettings()
     try:

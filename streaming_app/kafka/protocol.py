@@ -14,7 +14,7 @@ from kafka.protocol.api_data import SlotsBuilder, StructField
 from kafka.protocol.api_message import ApiMessage, ApiMessageData
 from kafka.protocol.schemas.load_json import _resolve_common_structs
 
-from offsets_decoder.data import schemas
+from offsets_decoder.definitions import schemas
 
 UNKNOWN_SERVER_ERROR = -1
 TOPIC_AUTHORIZATION_FAILED = 29

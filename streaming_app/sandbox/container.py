@@ -7,10 +7,7 @@ an image of Kafka that was made from the jars. Every figure of this project was 
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
-
-from typing_extensions import Self
+from typing import Any
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jars import KAFKA_VERSION
@@ -25,44 +22,6 @@ from streaming_app.sandbox.process import HOST, Startable, reserve_port
 
 BROKER_VARIABLE = "STREAMS_GROUPS_BROKER"
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
-
-
-class Broker(Protocol):
-    """A broker of either kind."""
-
-    @property
-    def bootstrap_server(self) -> str: ...  # noqa: D102 - see LocalBroker
-
-    @property
-    def log_file(self) -> Path: ...  # noqa: D102 - see LocalBroker
-
-    def start(self) -> None: ...  # noqa: D102 - see LocalBroker
-
-    def stop(self) -> None: ...  # noqa: D102 - see LocalBroker
-
-    def restart(self) -> None: ...  # noqa: D102 - see LocalBroker
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def select_broker(
-    directory: Path,
-    *,
-    version: str = KAFKA_VERSION,
-    properties: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> Broker:
-    """Prepare the kind of broker that STREAMS_GROUPS_BROKER names. Raises SetupError for an unknown kind."""
-    choice = os.environ.get(BROKER_VARIABLE) or "jars"
-    if choice == "jars":
-        return LocalBroker(directory, version=version, properties=properties, progress=progress)
-    if choice == "docker":
-        return ContainerBroker(directory, version=version, properties=properties)
-    raise SetupError(f"{BROKER_VARIABLE} is {choice!r}: set it to jars or docker")
 
 
 class ContainerBroker(Startable):
@@ -145,3 +104,23 @@ class ContainerBroker(Startable):
             raise SetupError(
                 f"Kafka {self.version} in Docker did not answer within {START_SECONDS:.0f} s (log: {self.log_file})"
             ) from None
+
+
+Broker = LocalBroker | ContainerBroker
+"""A broker of either kind."""
+
+
+def select_broker(
+    directory: Path,
+    *,
+    version: str = KAFKA_VERSION,
+    properties: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Broker:
+    """Prepare the kind of broker that STREAMS_GROUPS_BROKER names. Raises SetupError for an unknown kind."""
+    choice = os.environ.get(BROKER_VARIABLE) or "jars"
+    if choice == "jars":
+        return LocalBroker(directory, version=version, properties=properties, progress=progress)
+    if choice == "docker":
+        return ContainerBroker(directory, version=version, properties=properties)
+    raise SetupError(f"{BROKER_VARIABLE} is {choice!r}: set it to jars or docker")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from offsets_decoder.data import schemas
+from offsets_decoder.definitions import schemas
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -26,7 +26,7 @@ from streaming_app.web.timeline import (
     timeline,
 )
 from streaming_app.web.window import Window
-from streaming_app.web.words import STATES, Meaning, description_meaning, state_meaning
+from streaming_app.web.words import Meaning, description_meaning, state_meaning
 
 Row = Mapping[str, Any]
 Then = tuple[GroupAt, Sequence[Row]]
@@ -196,8 +196,3 @@ def _members(row: Row) -> Iterable[MemberRow]:
         active = sum(task["role"] == "active" for task in held)
         moving = sum(task["current"] != task["target"] or task["pending_revocation"] for task in own)
         yield MemberRow(member, active, len(held) - active, moving)
-
-
-def state_order() -> tuple[str, ...]:
-    """Return the states in the order of the page."""
-    return tuple(STATES)

@@ -34,17 +34,17 @@ class GroupSummary:
     """A key of `TYPES`."""
     state: str | None
     """None for a classic group with members: the log does not have its state."""
-    state_since: datetime | None
-    reason: str | None
-    """Why it is NotReady, or why it needs an assignment."""
-    topology_epoch: int | None
-    description_status: str | None
     members: int
-    stale_members: int
-    tasks: int
-    moving: int
-    """Copies of tasks that members give up or take over, whichever are more: most do both."""
     updated_at: datetime | None
+    state_since: datetime | None = None
+    reason: str | None = None
+    """Why it is NotReady, or why it needs an assignment."""
+    topology_epoch: int | None = None
+    description_status: str | None = None
+    stale_members: int = 0
+    tasks: int = 0
+    moving: int = 0
+    """Copies of tasks that members give up or take over, whichever are more: most do both."""
     alerts: tuple[Alert, ...] = ()
     """Those that fire, the most severe first."""
     lag: int | None = None
@@ -94,14 +94,7 @@ def other_summary(row: Row, labels: Labels) -> GroupSummary:
         group_id=row["group_id"],
         group_type=row["group_type"],
         state=row["state"],
-        state_since=None,
-        reason=None,
-        topology_epoch=None,
-        description_status=None,
         members=row["member_count"] or 0,
-        stale_members=0,
-        tasks=0,
-        moving=0,
         updated_at=row["updated_at"],
         labels=labels.of(row["group_id"]),
         protocol=" ".join(filter(None, (row["protocol_type"], row["protocol"]))) or None,

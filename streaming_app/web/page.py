@@ -1,4 +1,4 @@
-"""The ASGI application of the page: its paths, and what is rendered for each.
+"""The page: the ASGI application with its paths, what is rendered for each, and the server at an address.
 
 All links are relative, and all pages are at one level, so a proxy may serve the page under any path.
 """
@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -27,13 +27,15 @@ from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError
 from streaming_app.report import Report, ReportOnce
+from streaming_app.tables.location import Location
 from streaming_app.text import escape
 from streaming_app.web.access import AccessMiddleware, PageAccess
-from streaming_app.web.descriptions import Described, Descriptions, description_graph
+from streaming_app.web.descriptions import Described, Descriptions, broker_descriptions, description_graph
 from streaming_app.web.group_page import group_view, hosts_of, other_group_view, rule_text
-from streaming_app.web.live import LiveUpdates
+from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import STREAMS, GroupSummary, Query, overview
 from streaming_app.web.render import Renderer
+from streaming_app.web.server import HttpServer, Limits
 from streaming_app.web.snapshot import Row, Snapshot
 from streaming_app.web.source import SnapshotSource, utc_now
 from streaming_app.web.topology_map import Graph, topology_map
@@ -44,6 +46,8 @@ STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # for so long the ages in a page may be old; the browser counts on by itself
 _MAX_RENDERED = 64
 _MAX_PARAMETERS = 30
+_LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
+_END_SECONDS = 1
 _NO_GROUP = "There is no such group in the tables of this cluster."
 
 
@@ -262,6 +266,52 @@ class Page:
         snapshot = await asyncio.to_thread(self._source.current)
         title = HTTPStatus(status).phrase
         return self._html("error.html", snapshot, self._clock(), status, title=title, text=text)
+
+
+class PageServer(HttpServer):
+    """The page, at an address that it listens at from its creation on."""
+
+    def __init__(
+        self, warehouse: Location | Path, cluster: str, settings: PageAccess, report: Report = lambda _line: None
+    ) -> None:
+        """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
+        self._settings = settings
+        descriptions = broker_descriptions(settings.brokers) if settings.brokers else None
+        source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels))
+        page = Page(source, settings, descriptions, report=report)
+        super().__init__(
+            settings.listen,
+            page.app,
+            what="the page",
+            advice="choose another address (--listen, page.listen)",
+            limits=_LIMITS,
+            has_lifespan=True,
+            end_seconds=_END_SECONDS,
+            on_end=page.live.close,  # the streams of events: their ends would be waited for
+        )
+
+    @property
+    def url(self) -> str:
+        """The address of the page, for this machine."""
+        return f"{super().url}{self._settings.base_path}/"
+
+    def lines(self) -> Iterator[str]:
+        """Yield what the user must know: where it is, and who can read it."""
+        yield f"The page is at {self.url}"
+        if self._settings.is_open:
+            yield (
+                f"Anyone who can connect to {self._settings.listen} can read the page: use a file of users "
+                "(--auth-file, page.auth_file), or a proxy with passwords"
+            )
+
+
+def serve(warehouse: Location | Path, cluster: str, settings: PageAccess, progress: Report) -> None:
+    """Serve the page until it is interrupted. `progress` gets lines for the user. Raises SetupError."""
+    server = PageServer(warehouse, cluster, settings, progress)
+    where, *others = server.lines()
+    for line in (f"{where} (Ctrl-C ends it)", *others):
+        progress(line)
+    server.run()
 
 
 def _group_id(request: Request, snapshot: Snapshot) -> str:

@@ -20,7 +20,7 @@ from streaming_app.section import Address, Section
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
-    from streaming_app.web.page_server import PageServer
+    from streaming_app.web.page import PageServer
 
 SAYS, FAILS = "says: ", "fails: "
 """What the child has to say to whoever runs the job, and why it cannot serve the page."""
@@ -62,7 +62,7 @@ def serve_for_job() -> None:
 def _server_of(served: ServedPage) -> PageServer:
     from streaming_app.web.access import PageAccess  # noqa: PLC0415 - the job loads this module, and none of these
     from streaming_app.web.descriptions import brokers_of  # noqa: PLC0415
-    from streaming_app.web.page_server import PageServer  # noqa: PLC0415
+    from streaming_app.web.page import PageServer  # noqa: PLC0415
 
     brokers = brokers_of(served.bootstrap_server, served.command_config) if served.bootstrap_server else None
     settings = PageAccess.of(served.page, served.listen, brokers)

@@ -43,7 +43,6 @@ DESCRIPTIONS = {
     "NO_TOPOLOGY": Meaning("idle", "The group has no topology."),
 }
 _NO_MEANING = Meaning("unknown", "")
-SEVERITIES = ("critical", "warning", "info")
 
 
 def state_meaning(state: str | None) -> Meaning:

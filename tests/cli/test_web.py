@@ -21,7 +21,7 @@ from streaming_app.cli.main import main
 from streaming_app.config.sections import check_base_path
 from streaming_app.web import live
 from streaming_app.web.access import PageAccess, PageError, read_credentials
-from streaming_app.web.page_server import PageServer
+from streaming_app.web.page import PageServer
 from tests.web.sample import group, replace_group, write_sample
 
 
@@ -124,7 +124,7 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[PageAccess] = []
-    monkeypatch.setattr("streaming_app.web.page_server.serve", lambda *arguments: served.append(arguments[2]))
+    monkeypatch.setattr("streaming_app.web.page.serve", lambda *arguments: served.append(arguments[2]))
     properties = tmp_path / "client.properties"
     properties.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
@@ -158,7 +158,7 @@ def test_it_needs_no_broker_and_says_what_is_wrong_with_a_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[PageAccess] = []
-    monkeypatch.setattr("streaming_app.web.page_server.serve", lambda *arguments: served.append(arguments[2]))
+    monkeypatch.setattr("streaming_app.web.page.serve", lambda *arguments: served.append(arguments[2]))
     assert CliRunner().invoke(main, ["web"]).exit_code == 0
     assert served[0].brokers is None
     monkeypatch.setenv("STREAMS_GROUPS_BOOTSTRAP_SERVER", "b:1")

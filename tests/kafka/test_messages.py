@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from offsets_decoder.data import schemas
+from offsets_decoder.definitions import schemas
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka import protocol

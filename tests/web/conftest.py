@@ -13,8 +13,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from streaming_app.web.access import PageAccess
-from streaming_app.web.page import Page
-from streaming_app.web.page_server import PageServer
+from streaming_app.web.page import Page, PageServer
 from streaming_app.web.source import SnapshotSource
 from tests.web.browser import find_chromium
 from tests.web.sample import write_sample

@@ -59,7 +59,7 @@ def main() -> None:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     from streaming_app.web.access import PageAccess  # noqa: PLC0415
-    from streaming_app.web.page_server import PageServer  # noqa: PLC0415
+    from streaming_app.web.page import PageServer  # noqa: PLC0415
     from tests.web.browser import find_chromium  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:

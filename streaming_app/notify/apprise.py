@@ -23,19 +23,11 @@ from typing_extensions import Self
 
 from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, WARNING, Alert
 from streaming_app.notify import apprise_program
+from streaming_app.notify import message as texts
 from streaming_app.notify.connection import CaSettings
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
 from streaming_app.notify.http_post import SUCCESS, status_error
-from streaming_app.notify.message import (
-    AlertGroup,
-    disarm,
-    format_group_message,
-    format_group_title,
-    format_message,
-    format_title,
-    notification_id,
-    one_line,
-)
+from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.sink import Sink, SinkError, TextSettings, TextSink, check_setting
 from streaming_app.section import Duration
 from streaming_app.text import shorten
@@ -140,13 +132,18 @@ class MessageSink(TextSink):
 
     def send(self, alert: Alert, event: str) -> None:
         """Send a message about one alert. Raises SinkError."""
-        _send(self._settings, format_title(alert, event), _message(alert, event, self._settings), _kind(alert, event))
+        _send(
+            self._settings,
+            texts.format_title(alert, event),
+            _message(alert, event, self._settings),
+            _kind(alert, event),
+        )
 
     def send_group(self, group: AlertGroup) -> None:
         """Send one message about several alerts. Raises SinkError."""
         links = self._settings.runbook_link(group.first), self._settings.page_link
-        text = format_group_message(group, *links, max_characters=self._most)
-        _send(self._settings, format_group_title(group), text, _kind(group, group.event))
+        text = texts.format_group_message(group, *links, max_characters=self._most)
+        _send(self._settings, texts.format_group_title(group), text, _kind(group, group.event))
 
     def send_summary(self, summary: DailySummary) -> None:
         """Send the daily summary. Raises SinkError."""
@@ -162,15 +159,15 @@ class IncidentSink(Sink):
 
     def send(self, alert: Alert, event: str) -> None:
         """Open the incident of an alert, or resolve it. Raises SinkError."""
-        own = notification_id(alert, FIRING)
+        own = texts.notification_id(alert, FIRING)
         incident = {self._key: own, "action": "map"}  # resolved by a success, else opened
         close = own if event == RESOLVED else None
         text = _message(alert, event, self._settings)
-        _send(self._settings, format_title(alert, event), text, _kind(alert, event), incident, close)
+        _send(self._settings, texts.format_title(alert, event), text, _kind(alert, event), incident, close)
 
 
 def _message(alert: Alert, event: str, settings: AppriseSettings) -> str:
-    return format_message(alert, event, settings.runbook_link(alert), settings.page_link(alert))
+    return texts.format_message(alert, event, settings.runbook_link(alert), settings.page_link(alert))
 
 
 def _kind(about: Alert | AlertGroup, event: str) -> str:
@@ -189,7 +186,7 @@ def _send(  # noqa: PLR0913, PLR0917 - what a notification has
     url = settings.read_url()
     seconds = f"{settings.timeout:g}"  # apprise's own limits are 4 s, and each byte begins them again
     added = urlencode({"cto": seconds, "rto": seconds, "retry": "0", **(parameters or {})})
-    notification = {"title": disarm(title), "text": disarm(text), "kind": kind, "close": close}
+    notification = {"title": texts.disarm(title), "text": texts.disarm(text), "kind": kind, "close": close}
     answer = _ask(settings, f"{url}{'&' if '?' in url else '?'}{added}", notification, settings.timeout)
     if not answer["sent"]:
         raise _failure(answer, url)
@@ -231,7 +228,7 @@ def _environment(settings: AppriseSettings) -> dict[str, str]:
 
 
 def _scheme(url: str) -> str:
-    return one_line(url.partition("://")[0])
+    return texts.one_line(url.partition("://")[0])
 
 
 def _refusal(answer: Mapping[str, Any], url: str, settings: AppriseSettings) -> SinkError:
@@ -264,4 +261,4 @@ def _without_secrets(text: str, url: str) -> str:
     parts = [part for part in re.split(r"[/:@?&=#+,;\s]+", url.partition("://")[2]) if len(part) >= _MIN_SECRET]
     known = sorted({url, *parts, *map(unquote, parts)}, key=len, reverse=True)
     hidden = re.sub("|".join(map(re.escape, known)), "***", text, flags=re.IGNORECASE)
-    return shorten(one_line(hidden), _MAX_WHY).rstrip(".")
+    return shorten(texts.one_line(hidden), _MAX_WHY).rstrip(".")

@@ -7,7 +7,6 @@ import socket
 import ssl
 import threading
 from pathlib import Path
-from types import TracebackType
 
 from pydantic import model_validator
 from typing_extensions import Self
@@ -48,7 +47,7 @@ class Deadline:
         self._timer.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._timer.cancel()
         with self._lock:
             for watched in self._sockets:

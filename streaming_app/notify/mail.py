@@ -19,18 +19,10 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
+from streaming_app.notify import message as texts
 from streaming_app.notify.connection import Deadline, TlsSettings, tls_error
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
-from streaming_app.notify.message import (
-    AlertGroup,
-    format_group_message,
-    format_group_title,
-    format_message,
-    format_title,
-    notification_id,
-    one_line,
-    repeat_number,
-)
+from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.sink import SinkError, TextSettings, TextSink
 from streaming_app.section import Duration
 
@@ -139,20 +131,20 @@ class MailSink(TextSink):
 
 def compose(alert: Alert, event: str, settings: MailSettings) -> EmailMessage:
     """Return the message. Its id identifies duplicates, and threads both messages of an alert in mail programs."""
-    first = notification_id(alert, FIRING)
-    own = notification_id(alert, event, repeat_number(alert, event, settings.name))
+    first = texts.notification_id(alert, FIRING)
+    own = texts.notification_id(alert, event, texts.repeat_number(alert, event, settings.name))
     at = alert.resolved_at if event == RESOLVED else alert.opened_at
-    mail = _new_message(settings, format_title(alert, event), at or alert.pending_since, own, first)
+    mail = _new_message(settings, texts.format_title(alert, event), at or alert.pending_since, own, first)
     links = settings.runbook_link(alert), settings.page_link(alert)
-    mail.set_content(format_message(alert, event, *links) + "\n")
+    mail.set_content(texts.format_message(alert, event, *links) + "\n")
     return mail
 
 
 def compose_group(group: AlertGroup, settings: MailSettings) -> EmailMessage:
     """Return the message about several alerts. Its id is the same for each attempt to send the same alerts."""
     own, first = group.notification_id(group.event), group.notification_id(FIRING)
-    mail = _new_message(settings, format_group_title(group), group.at, own, first)
-    mail.set_content(format_group_message(group, settings.runbook_link(group.first), settings.page_link) + "\n")
+    mail = _new_message(settings, texts.format_group_title(group), group.at, own, first)
+    mail.set_content(texts.format_group_message(group, settings.runbook_link(group.first), settings.page_link) + "\n")
     return mail
 
 
@@ -214,4 +206,4 @@ def _smtp_error(server: str, error: Exception) -> SinkError:
 
 
 def _reply_text(text: bytes | str) -> str:
-    return one_line(text if isinstance(text, str) else text.decode("utf-8", "replace"))[:_MAX_REPLY_CHARACTERS]
+    return texts.one_line(text if isinstance(text, str) else text.decode("utf-8", "replace"))[:_MAX_REPLY_CHARACTERS]

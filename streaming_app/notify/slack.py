@@ -7,20 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
+from streaming_app.notify import message as texts
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
 from streaming_app.notify.http_post import SecretUrlSettings, post
-from streaming_app.notify.message import (
-    AlertGroup,
-    dump_json,
-    escape_chat,
-    format_code,
-    format_code_block,
-    format_group_message,
-    format_group_title,
-    format_message,
-    format_summary,
-    format_title,
-)
+from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.sink import TextSettings, TextSink
 from streaming_app.text import shorten
 
@@ -53,20 +43,20 @@ class SlackSink(TextSink):
         """Post a message about one alert. Raises SinkError."""
         self._post(
             _mark(alert.severity, event),
-            format_title(alert, event, format_code),
-            format_message(alert, event, None),
+            texts.format_title(alert, event, texts.format_code),
+            texts.format_message(alert, event, None),
             {"runbook": [self._settings.runbook_link(alert)], "page": [self._settings.page_link(alert)]},
-            format_summary(alert),
+            texts.format_summary(alert),
         )
 
     def send_group(self, group: AlertGroup) -> None:
         """Post one message about several alerts. Raises SinkError."""
-        title = format_group_title(group)
+        title = texts.format_group_title(group)
         pages = dict.fromkeys(self._settings.page_link(alert) for alert in group.alerts[: group.max_named])
         self._post(
             _mark(group.severity, group.event),
             title,
-            format_group_message(group, max_characters=_MAX_CHARACTERS),
+            texts.format_group_message(group, max_characters=_MAX_CHARACTERS),
             {"runbook": [self._settings.runbook_link(group.first)], "page": [*pages][:_PAGES]},
             title,
         )
@@ -79,11 +69,11 @@ class SlackSink(TextSink):
     def _post(
         self, mark: _Mark, title: str, text: str, links: Mapping[str, Sequence[str | None]], fallback: str
     ) -> None:
-        lines = [format_code_block(shorten(text, _MAX_CHARACTERS))]
-        lines += [f"{name}: {escape_chat(url)}" for name, urls in links.items() for url in urls if url]
+        lines = [texts.format_code_block(shorten(text, _MAX_CHARACTERS))]
+        lines += [f"{name}: {texts.escape_chat(url)}" for name, urls in links.items() for url in urls if url]
         attachment = {
             "color": mark.colour,
-            "fallback": escape_chat(fallback),
+            "fallback": texts.escape_chat(fallback),
             "text": "\n".join(lines),
             "mrkdwn_in": ["text"],
         }
@@ -93,7 +83,7 @@ class SlackSink(TextSink):
             "unfurl_links": False,
             "unfurl_media": False,
         }
-        post(self._settings.read_url(), dump_json(body).encode(), {}, self._settings, quotable=_ERROR_CODE)
+        post(self._settings.read_url(), texts.dump_json(body).encode(), {}, self._settings, quotable=_ERROR_CODE)
 
 
 class _Mark(NamedTuple):

@@ -19,18 +19,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
 from streaming_app.text import split_address
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TRUSTED_TYPES_POLICY = "streams-groups"
 """The only policy of Trusted Types that page.js creates: it passes the URL of the worker, and no HTML."""

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from streaming_app.groups.topology_description import AVAILABLE
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.security import security_settings
 from streaming_app.web.source import utc_now
@@ -27,12 +28,11 @@ from streaming_app.web.words import short_name
 Fields = Mapping[str, Any]
 _TITLE = 40
 _NODE_KINDS = {1: "source", 2: "processor", 3: "sink"}
-AVAILABLE = 3
 STATUSES = {
     0: "The broker was not asked for the description.",
     1: "The broker stores no description of this topology: no member has sent one, or the brokers have no plugin.",
     2: "The broker could not read the description that its plugin stores.",
-    3: "The broker returned the description.",
+    AVAILABLE: "The broker returned the description.",
 }
 
 
@@ -179,23 +179,19 @@ _GROUP_LOCKS = 64
 _MAX_IN_FLIGHT = 4  # requests about different groups
 
 
-class AskBroker(Protocol):
-    """Returns the group's part of a StreamsGroupDescribe response. May raise what kafka-python raises."""
-
-    def __call__(self, group_id: str) -> Fields:
-        """Ask."""
-
-
 class Descriptions:
     """The descriptions that were asked for. Safe to use from several threads."""
 
     def __init__(
         self,
-        ask: AskBroker,
+        ask: Callable[[str], Fields],
         explain: Callable[[Exception], str],
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """Use `ask` to ask a broker, and `explain` to say in one line why it could not be."""
+        """Use `ask` to ask a broker, and `explain` to say in one line why it could not be.
+
+        `ask` returns the group's part of a StreamsGroupDescribe response. It may raise what kafka-python raises.
+        """
         self._ask, self._explain, self._clock = ask, explain, clock
         self._kept: OrderedDict[tuple[str, int | None], tuple[Described, float]] = OrderedDict()
         self._group_locks = [threading.Lock() for _ in range(_GROUP_LOCKS)]  # a group always has the same one

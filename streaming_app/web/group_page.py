@@ -13,7 +13,7 @@ from streaming_app.queries.history import GroupAt
 from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
 from streaming_app.web.overview import GroupSummary
-from streaming_app.web.task_matrix import Instant, Matrix, instant_view, task_matrix, tasks_by_partition
+from streaming_app.web.task_matrix import Instant, Matrix, instant_view, lag_by_task, task_matrix, tasks_by_partition
 from streaming_app.web.timeline import (
     Events,
     LagLine,
@@ -168,15 +168,6 @@ def rule_text(alert: Alert) -> RuleText | None:
         return None
     queries = rule.queries_for(alert.group_id) if alert.group_id is not None else rule.queries
     return RuleText(rule.meaning, rule.steps, queries)
-
-
-def lag_by_task(rows: Iterable[Row]) -> dict[str, int]:
-    """Return the lag in offsets by task id, for the partitions of which both are known."""
-    lag: dict[str, int] = {}
-    for row in rows:
-        if row["task_id"] is not None and row["lag"] is not None:
-            lag[row["task_id"]] = lag.get(row["task_id"], 0) + row["lag"]
-    return lag
 
 
 def hosts_of(row: Row) -> list[Row]:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from starlette.applications import Starlette
@@ -15,13 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from streaming_app.job_status import Probe, check_liveness, check_readiness
 from streaming_app.stream.health import Health
 from streaming_app.web.server import HttpServer, ResponseThreads
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
 
 _LINKS = {
     "/metrics": "metrics for Prometheus",

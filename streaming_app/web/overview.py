@@ -13,16 +13,15 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlencode
 
-from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.alert import MOST_SEVERE_FIRST, Alert
 from streaming_app.lag.status import BY_RANK, UNKNOWN
+from streaming_app.queries.groups import TYPES
 from streaming_app.web.words import Label, Labels, label_text
 
 # --- A group: of a streams group what `groups` has, of others what their records show ---------------------------------
 
 Row = Mapping[str, Any]
 STREAMS = "streams"
-TYPES = {STREAMS: "Streams", "consumer": "Consumer", "classic": "Classic", "share": "Share"}
-"""The types of groups as the tables have them, and as Kafka's tools print them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,6 @@ def all_summaries(streams: Iterable[GroupSummary], others: Iterable[GroupSummary
 PAGE_SIZE = 100
 FIRING_ONLY, MOVING_ONLY, BEHIND_ONLY = "alerts", "moving", "behind"
 SHOW = {"": "all groups", FIRING_ONLY: "with alerts", MOVING_ONLY: "with tasks on the move", BEHIND_ONLY: "with lag"}
-_SEVERITY_RANK = {"critical": 0, "warning": 1, "info": 2}
 NOT_IN_LOG = "none"
 """What stands for the state of a classic group with members."""
 _STATE_RANK = {
@@ -255,7 +253,7 @@ class Overview:
 def trouble(group: GroupSummary) -> tuple[Any, ...]:
     """Return the sort key: trouble first."""
     by_state = _STATE_RANK.get(_state(group), 4)
-    rank = _SEVERITY_RANK.get(group.alerts[0].severity, 2) if group.alerts else by_state
+    rank = MOST_SEVERE_FIRST.index(group.alerts[0].severity) if group.alerts else by_state
     lag = -(group.lag_seconds or 0), -(group.lag or 0)
     return rank, *lag, by_state, group.group_type != STREAMS, group.group_id
 

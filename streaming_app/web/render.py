@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from streaming_app.queries.groups import format_tasks
+from streaming_app.queries.groups import TYPES, format_tasks
 from streaming_app.text import count, duration, utc, utc_iso
 from streaming_app.web import overview, timeline, window, words
 from streaming_app.web.group_page import SHOWN_LAG, SHOWN_MEMBERS
@@ -52,7 +52,7 @@ class Renderer:
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
             "RANGES": window.RANGES,
-            "TYPES": overview.TYPES,
+            "TYPES": TYPES,
             "NOT_IN_LOG": overview.NOT_IN_LOG,
             "url_time": window.url_time,
             "label_text": words.label_text,

@@ -24,20 +24,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import FrameType
+from typing import Any, TypeVar
 
 import h11
 import uvicorn
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.text import split_address
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 T = TypeVar("T")
 _BACKLOG = 64  # so many connections are accepted at a time, before those that are too many are closed

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from streaming_app.groups.task_copies import format_task
 from streaming_app.queries.history import GroupAt, MemberAt, parse_tasks
 
 Row = Mapping[str, Any]
@@ -68,8 +69,8 @@ class Matrix:
     """Tasks that have a copy, or are to get one, and that no member has as active now."""
 
 
-def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag_by_task: Mapping[str, int]) -> Matrix:
-    """Return the matrix of the members and assignments of a group; `lag_by_task` is in offsets, by task id."""
+def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, int]) -> Matrix:
+    """Return the matrix of the members and assignments of a group; `lag` is in offsets, by task id."""
     processes: dict[str, list[Row]] = {}
     process_of: dict[str, str] = {}
     for member in members:
@@ -79,13 +80,12 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag_by_task:
     rows = list(assignments)
     tasks = sorted({(row["subtopology_id"], row["partition"]) for row in rows}, key=task_order)
     columns = tasks[:MAX_COLUMNS]
-    largest = max(lag_by_task.values(), default=0)
+    largest = max(lag.values(), default=0)
     cells: dict[str, dict[tuple[str, int], list[Cell]]] = {}
     for row in rows:
         process = str(process_of.get(row["member_id"]) or row["member_id"])
         task = (row["subtopology_id"], row["partition"])
-        lag = lag_by_task.get(task_id(*task), 0)
-        cells.setdefault(process, {}).setdefault(task, []).append(_cell(row, lag, largest))
+        cells.setdefault(process, {}).setdefault(task, []).append(_cell(row, lag.get(format_task(task), 0), largest))
     lines = [_process(name, those, cells.get(name, {})) for name, those in processes.items()]
     lines.sort(key=lambda line: (line.host, line.process_id))
     active = {(row["subtopology_id"], row["partition"]) for row in rows if row["role"] == "active" and row["current"]}
@@ -95,13 +95,17 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag_by_task:
         processes=lines[:MAX_ROWS],
         hidden_columns=len(tasks) - len(columns),
         hidden_processes=max(0, len(lines) - MAX_ROWS),
-        unowned=[task_id(*task) for task in tasks if task not in active],
+        unowned=[format_task(task) for task in tasks if task not in active],
     )
 
 
-def task_id(subtopology_id: str, partition: int) -> str:
-    """Return the id of a task as Kafka Streams writes it."""
-    return f"{subtopology_id}_{partition}"
+def lag_by_task(rows: Iterable[Row]) -> dict[str, int]:
+    """Return the lag in offsets by task id, for the partitions of which both are known."""
+    lag: dict[str, int] = {}
+    for row in rows:
+        if row["task_id"] is not None and row["lag"] is not None:
+            lag[row["task_id"]] = lag.get(row["task_id"], 0) + row["lag"]
+    return lag
 
 
 def task_order(task: tuple[str, int]) -> tuple[bool, int, str, int]:
@@ -133,7 +137,7 @@ def _cell(row: Row, lag: int, largest: int) -> Cell:
     else:
         movement = _TAKES
     role = {"warmup": "warm-up"}.get(row["role"], row["role"])
-    task = task_id(row["subtopology_id"], row["partition"])
+    task = format_task((row["subtopology_id"], row["partition"]))
     text = f"{task}: {_TEXTS[movement].format(role=role)}"
     is_active = row["role"] == "active" and movement != _TAKES
     level = -(-4 * lag // largest) if is_active and largest > 0 and lag > 0 else 0
@@ -184,17 +188,13 @@ def instant_view(
     rows = [task for member in group.members.values() for task in _tasks(member)]
     known = [one["lag"] for one in samples if one["lag"] is not None]
     seconds = [one["lag_seconds"] for one in samples if one["lag_seconds"] is not None]
-    lag: dict[str, int] = {}
-    for one in samples:
-        task = task_of.get((one["topic"], one["partition"]))
-        if task is not None and one["lag"] is not None:
-            lag[task] = lag.get(task, 0) + one["lag"]
+    of_tasks = ({**one, "task_id": task_of.get((one["topic"], one["partition"]))} for one in samples)
     return Instant(
         at=at,
         values=group.values,
         deleted_at=group.deleted_at,
         members=len(group.members),
-        matrix=task_matrix(map(_member, group.members.values()), rows, lag),
+        matrix=task_matrix(map(_member, group.members.values()), rows, lag_by_task(of_tasks)),
         lag=sum(known) if known else None,
         lag_seconds=max(seconds, default=None),
         moved=_moved(rows, current),
@@ -233,7 +233,7 @@ def _moved(then: Iterable[Row], now: Iterable[Row]) -> list[str]:
         {(row["subtopology_id"], row["partition"]): row["member_id"] for row in rows if _is_active(row)}
         for rows in (then, now)
     ]
-    return [task_id(*task) for task in sorted(owners[0], key=task_order) if owners[0][task] != owners[1].get(task)]
+    return [format_task(task) for task in sorted(owners[0], key=task_order) if owners[0][task] != owners[1].get(task)]
 
 
 def _is_active(row: Row) -> bool:

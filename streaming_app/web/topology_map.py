@@ -190,7 +190,7 @@ def _task_lines(tasks: list[Row]) -> list[str]:
     copies = sum(task["role"] != "active" for task in held)
     moving = len({(task["role"], task["partition"]) for task in tasks if _moves(task)})
     active = sum(task["role"] == "active" for task in held)
-    line = f"{active} active" + (f" · {count(copies, 'copy').replace('copys', 'copies')}" if copies else "")
+    line = f"{active} active" + (f" · {count(copies, 'copy', 'copies')}" if copies else "")
     hosts = len(_hosts(tasks))
     return [line, f"{moving} on the move" if moving else f"on {count(hosts, 'host')}"]
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from streaming_app.groups.topology_description import AVAILABLE
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from streaming_app.web.descriptions import AVAILABLE, broker_descriptions, description_graph
+from streaming_app.web.descriptions import broker_descriptions, description_graph
 
 
 def test_a_description_is_fetched_and_drawn_once_it_is_stored(

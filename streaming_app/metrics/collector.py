@@ -35,10 +35,6 @@ from streaming_app.stream.health import Health
 _DEAD, _STABLE = "Dead", "Stable"
 
 
-def _unknown() -> None:
-    return None
-
-
 class GroupSource(Protocol):
     """Gives the groups to the collector: `streaming_app.job.group_cache.GroupCache`."""
 
@@ -59,7 +55,7 @@ class MetricSources:
     alerts: Callable[[], Iterable[Alert]] = tuple
     """Returns the open alerts."""
     sinks: Callable[[], Sequence[SinkStatus]] = tuple
-    lag: Callable[[], LagStatus | None] = _unknown
+    lag: Callable[[], LagStatus | None] = lambda: None
     """Returns the newest pass over the lag; None before the first one, and without."""
     copies: Callable[[], Mapping[str, CopiesSum]] = dict
     """Returns the sums of the copies of tasks, by group."""

@@ -21,16 +21,12 @@ class Live:
     def __init__(self, current: Callable[[], Snapshot]) -> None:
         """Watch what `current` returns; it is called in a thread, and only while there are viewers."""
         self._current = current
-        self._viewers = 0
+        self.viewers = 0
+        """How many there are."""
         self._message = ""
         self._changed = asyncio.Event()
         self._has_viewers = asyncio.Event()
         self._closed = False
-
-    @property
-    def viewers(self) -> int:
-        """How many there are."""
-        return self._viewers
 
     async def watch(self) -> None:
         """Check for changes until cancelled."""
@@ -53,7 +49,7 @@ class Live:
 
     async def events(self) -> AsyncIterator[str]:
         """Yield the text of server-sent events for one viewer: the state now, and after each change."""
-        self._viewers += 1
+        self.viewers += 1
         self._has_viewers.set()
         sent = ""
         try:
@@ -69,8 +65,8 @@ class Live:
                 except asyncio.TimeoutError:
                     yield ": \n\n"
         finally:
-            self._viewers -= 1
-            if not self._viewers:
+            self.viewers -= 1
+            if not self.viewers:
                 self._has_viewers.clear()
 
 

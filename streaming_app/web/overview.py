@@ -250,10 +250,16 @@ class Overview:
     """The number of the first row, from 1."""
 
 
+def severity_rank(alert: Alert) -> int:
+    """Return the place of an alert, the most severe first; a severity that only a later release has is the last."""
+    known = MOST_SEVERE_FIRST
+    return known.index(alert.severity) if alert.severity in known else len(known) - 1
+
+
 def trouble(group: GroupSummary) -> tuple[Any, ...]:
     """Return the sort key: trouble first."""
     by_state = _STATE_RANK.get(_state(group), 4)
-    rank = MOST_SEVERE_FIRST.index(group.alerts[0].severity) if group.alerts else by_state
+    rank = severity_rank(group.alerts[0]) if group.alerts else by_state
     lag = -(group.lag_seconds or 0), -(group.lag or 0)
     return rank, *lag, by_state, group.group_type != STREAMS, group.group_id
 

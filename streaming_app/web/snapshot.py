@@ -28,6 +28,7 @@ from streaming_app.web.overview import (
     GroupSummary,
     all_summaries,
     other_summary,
+    severity_rank,
     streams_summary,
     with_lag,
 )
@@ -290,7 +291,7 @@ def read_streams_groups(  # noqa: PLR0913 - what a snapshot has
         lag = _by_group(reader.rows(_LAG.replace("{cluster}", literal)))
     tasks = _by_group(reader.rows(_TASKS.replace("{cluster}", literal)))
     firing: dict[str, list[Alert]] = {}
-    for alert in sorted(alerts, key=_severity):
+    for alert in sorted(alerts, key=severity_rank):
         if alert.state == FIRING and alert.group_id is not None:
             firing.setdefault(alert.group_id, []).append(alert)
     groups = tuple(
@@ -321,7 +322,3 @@ def read_other_groups(warehouse: Location, cluster: str, labels: Labels) -> tupl
 
 def _by_group(rows: list[dict[str, Any]]) -> dict[str, Row]:
     return {row["group_id"]: row for row in rows}
-
-
-def _severity(alert: Alert) -> int:
-    return {"critical": 0, "warning": 1}.get(alert.severity, 2)

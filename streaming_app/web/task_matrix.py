@@ -230,11 +230,11 @@ def _tasks(member: MemberAt) -> Iterable[Row]:
 
 def _moved(then: Iterable[Row], now: Iterable[Row]) -> list[str]:
     owners = [
-        {(row["subtopology_id"], row["partition"]): row["member_id"] for row in rows if _is_active(row)}
+        {
+            (row["subtopology_id"], row["partition"]): row["member_id"]
+            for row in rows
+            if row["role"] == "active" and row["current"]
+        }
         for rows in (then, now)
     ]
     return [format_task(task) for task in sorted(owners[0], key=task_order) if owners[0][task] != owners[1].get(task)]
-
-
-def _is_active(row: Row) -> bool:
-    return bool(row["role"] == "active" and row["current"])

@@ -11,7 +11,7 @@ from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.queries.history import group_at, parse_tasks
 from streaming_app.web.descriptions import described_of, description_graph, node_rows
 from streaming_app.web.group_page import hosts_of
-from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview
+from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
 from streaming_app.web.task_matrix import instant_view, task_matrix, task_order
 from streaming_app.web.timeline import Events, lag_line, timeline
 from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
@@ -45,6 +45,11 @@ def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> Grou
 
 def alert(severity: str) -> Alert:
     return Alert("default", "g", "R", severity, FIRING, NOW, NOW, None, "wrong", {})
+
+
+def test_a_severity_of_a_later_release_counts_as_the_least() -> None:
+    groups = [summary(one, alerts=(alert(one),)) for one in ("page", "warning", "critical")]
+    assert [one.group_id for one in sorted(groups, key=trouble)] == ["critical", "warning", "page"]
 
 
 def test_trouble_comes_first_then_lag_then_the_name() -> None:

@@ -6,11 +6,11 @@ A value that several sections have, such as a duration or an address, has its ty
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator
 
+from streaming_app.regex import Regex
 from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, split_address
 
 
@@ -33,15 +33,12 @@ def _parse_days(given: Any) -> float:  # noqa: ANN401 - any YAML value
     return parse_duration(given, LONGEST_RETENTION, unit=DAY) / DAY
 
 
-def _compile(given: Any) -> re.Pattern[str]:  # noqa: ANN401 - any YAML value
-    if isinstance(given, re.Pattern):
+def _compile(given: Any) -> Regex:  # noqa: ANN401 - any YAML value
+    if isinstance(given, Regex):
         return given
     if not isinstance(given, str):
         raise ValueError(f'must be a regular expression, in quotes, not "{given}"')  # noqa: TRY004 - pydantic's way
-    try:
-        return re.compile(given)
-    except re.error as error:
-        raise ValueError(f'is not a valid regular expression: {error} of "{given}"') from None
+    return Regex(given)
 
 
 def _check_regex(text: str) -> str:
@@ -62,10 +59,10 @@ PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Days = Annotated[float, BeforeValidator(_parse_days), AfterValidator(_positive)]
 """In days; given as a number of them, or as text such as `12h`, `30d` or `P30D`."""
 
-Regex = Annotated[re.Pattern[str], BeforeValidator(_compile)]
-"""A Python regular expression; its users match the whole text with it, as Prometheus does."""
+Pattern = Annotated[Regex, PlainValidator(_compile), PlainSerializer(lambda regex: regex.pattern, return_type=str)]
+"""A regular expression of RE2's syntax that a whole text matches, as Prometheus does."""
 
-RegexText = Annotated[str, AfterValidator(_check_regex)]
+PatternText = Annotated[str, AfterValidator(_check_regex)]
 """The same, kept as its text: for settings that are shown or passed on as they were given."""
 
 Address = Annotated[str, AfterValidator(_check_address)]

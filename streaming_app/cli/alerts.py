@@ -202,6 +202,6 @@ def _matches(warehouse: Location, cluster: str, new: Silence) -> str:
     reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"
     groups = reader.query(f"SELECT group_id FROM groups WHERE {own} AND deleted_at IS NULL")["group_id"].to_pylist()  # noqa: S608 - quoted
     firing = read_alerts(reader, f"{own} AND state = {quote(FIRING)}")
-    matching = sum(1 for group_id in groups if new.group.fullmatch(group_id))
+    matching = sum(1 for group_id in groups if new.group.matches(group_id))
     silenced = sum(1 for alert in firing if new.matches(alert))
     return f"{matching:,} of {len(groups):,} groups match, {silenced:,} of {len(firing):,} firing alerts are silenced"

@@ -28,7 +28,7 @@ from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.rule import RuleSettings
 from streaming_app.alerts.survey import DescriptionMode
-from streaming_app.section import Duration, PositiveDuration, Regex, Section
+from streaming_app.section import Duration, Pattern, PositiveDuration, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]
 _CACHED_GROUPS = 1 << 18
@@ -72,7 +72,7 @@ else:
 class Override(Section):
     """Different settings for the groups whose whole id matches."""
 
-    groups: Regex
+    groups: Pattern
     rules: OverrideSections
 
 
@@ -85,9 +85,9 @@ class AlertSettings(Section):
 
     interval: PositiveDuration = 5.0
     """Time between two evaluations."""
-    groups: Regex | None = None
+    groups: Pattern | None = None
     """Only groups whose whole id matches; default all."""
-    ignore_groups: Annotated[tuple[Regex, ...], BeforeValidator(_as_list)] = ()
+    ignore_groups: Annotated[tuple[Pattern, ...], BeforeValidator(_as_list)] = ()
     """Except groups whose whole id matches one of these; a single one needs no list."""
     descriptions: DescriptionMode = "auto"
     """Whether the cluster keeps topology descriptions: `auto` detects it from the groups, or the brokers' config."""
@@ -138,7 +138,7 @@ class AlertSettings(Section):
             matching = tuple(
                 index
                 for index, override in enumerate(self.overrides)
-                if group_id is not None and override.groups.fullmatch(group_id)
+                if group_id is not None and override.groups.matches(group_id)
             )
             if matching not in profiles:
                 profiles[matching] = self._make_profile(matching)
@@ -147,9 +147,9 @@ class AlertSettings(Section):
         return rule_settings_of
 
     def _includes(self, group_id: str) -> bool:
-        if self.groups is not None and not self.groups.fullmatch(group_id):
+        if self.groups is not None and not self.groups.matches(group_id):
             return False
-        return not any(pattern.fullmatch(group_id) for pattern in self.ignore_groups)
+        return not any(pattern.matches(group_id) for pattern in self.ignore_groups)
 
     def _make_profile(self, overrides: Iterable[int]) -> Mapping[str, RuleSettings]:
         layers = [self.rules, *(self.overrides[index].rules for index in overrides)]

@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from streaming_app.section import Address, Days, Duration, PositiveDuration, RegexText, Section
+from streaming_app.regex import compiled
+from streaming_app.section import Address, Days, Duration, PatternText, PositiveDuration, Section
 
 MAX_GROUPS = 1_000
 MAX_LAG_SERIES = 10_000
@@ -57,12 +58,12 @@ class LagSettings(Section):
     """How many days `lag_history` is kept."""
     allowed: _Offsets = 0
     """A lag of at most so many offsets is OK."""
-    allowed_by_group: Mapping[RegexText, _Offsets] = {}
+    allowed_by_group: Mapping[PatternText, _Offsets] = {}
     """The same for groups whose whole id matches a regular expression; the first one that matches counts."""
 
     def allowed_for(self, group_id: str) -> int:
         """Return the lag that is allowed for a group, in offsets."""
-        matching = (value for regex, value in self.allowed_by_group.items() if re.fullmatch(regex, group_id, re.DOTALL))
+        matching = (value for regex, value in self.allowed_by_group.items() if compiled(regex).matches(group_id))
         return next(matching, self.allowed)
 
 
@@ -98,7 +99,7 @@ class MetricsSettings(Section):
 
     listen: Address | None = None
     """The address of `/metrics`, `/health` and `/ready`: `HOST:PORT`; None: not served."""
-    groups: RegexText = ".*"
+    groups: PatternText = ".*"
     """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: groups that are not Stable first, then by id."""
@@ -121,5 +122,5 @@ class PageSettings(Section):
     """Names under which the page is reached, in addition to `localhost` and every IP address."""
     auth_file: Path | None = None
     """Who may read it: lines `USER:PASSWORD` or `Bearer TOKEN`; None: everybody who reaches the address."""
-    labels: Mapping[_Name, Mapping[_Value, RegexText]] = {}
+    labels: Mapping[_Name, Mapping[_Value, PatternText]] = {}
     """Labels of groups: by name and value, the regular expression that the whole group id matches."""

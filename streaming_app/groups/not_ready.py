@@ -21,11 +21,11 @@ in alphabetical order.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streaming_app.groups.state_rules import NONE
+from streaming_app.regex import compiled
 
 Subtopology = Mapping[str, Any]
 """As in the column `subtopologies` of `groups`."""
@@ -131,10 +131,10 @@ def _with_patterns(part: Subtopology, topics: PartitionCounts) -> Subtopology:
 
 def _matches(pattern: str, topics: Iterable[str]) -> list[str]:
     try:
-        compiled = re.compile(pattern)
-    except re.error:  # not every Java pattern is valid in Python
+        regex = compiled(pattern)
+    except ValueError:  # not every Java pattern is valid in RE2
         return []
-    return [topic for topic in topics if compiled.fullmatch(topic)]
+    return [topic for topic in topics if regex.matches(topic)]
 
 
 def _check_source_topics(parts: Sequence[Subtopology], topics: PartitionCounts) -> None:

@@ -15,7 +15,6 @@ class that chooses the topic of a sink (its topic is `null` then). Kafka's own c
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,7 @@ Neighbours = Mapping[str, "_JavaTreeSet"]
 _SOURCE, _SINK = 1, 3  # node types; 2 is a processor
 _LOAD_FACTOR = 0.75
 _SMALLEST_TABLE = 16
-_NUMBER_AT_END = re.compile(r"[0-9]{1,18}$")
+_DIGITS, _MOST_DIGITS = "0123456789", 18
 
 AVAILABLE = 3
 STATUSES = {
@@ -128,8 +127,8 @@ def _creation(name: str) -> tuple[float, bytes]:
 
     It matters only for names that are in one bucket of a hash table.
     """
-    number = _NUMBER_AT_END.search(name)
-    return float(number[0]) if number else math.inf, _utf_16(name)
+    digits = name[len(name.rstrip(_DIGITS)) :][-_MOST_DIGITS:]
+    return float(digits) if digits else math.inf, _utf_16(name)
 
 
 def _grow(name: str, by: int, predecessors: Neighbours, sizes: dict[str, int]) -> None:

@@ -9,7 +9,6 @@ range must not expect a 0.
 from __future__ import annotations
 
 import heapq
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus, compatible_series
 from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT
+from streaming_app.regex import compiled
 from streaming_app.stream.health import Health
 
 _DEAD, _STABLE = "Dead", "Stable"
@@ -71,7 +71,7 @@ def make_registry(sources: MetricSources, settings: MetricsSettings) -> Collecto
 class _StreamsGroupsCollector(Collector):
     def __init__(self, sources: MetricSources, settings: MetricsSettings) -> None:
         self._sources = sources
-        self._group_pattern = re.compile(settings.groups, re.DOTALL)  # an id may hold any character
+        self._wanted = compiled(settings.groups)
         self._max_groups = settings.max_groups
         self._settings = settings
         self._lag: LagScrape | None = None
@@ -85,7 +85,7 @@ class _StreamsGroupsCollector(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         sources, now = self._sources, time.time()
         existing = [group for group in sources.groups.groups().values() if group.state != _DEAD]
-        matching = [group for group in existing if self._group_pattern.fullmatch(group.group_id)]
+        matching = [group for group in existing if self._wanted.matches(group.group_id)]
         selected = heapq.nsmallest(self._max_groups, matching, key=_priority)
         job = JobScrape(
             status=sources.health.status,

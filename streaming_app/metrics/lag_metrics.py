@@ -6,7 +6,6 @@ so are the series under the names of kafka-lag-exporter.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from streaming_app.config.sections import LagSubject, MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.sums import LagSum, lag_sums
 from streaming_app.metrics.metric import Metric, Sample
+from streaming_app.regex import compiled
 
 
 class LagStatus(NamedTuple):
@@ -41,8 +41,8 @@ class LagScrape:
     @cached_property
     def rows(self) -> list[LagRow]:
         """The rows of groups that have series of their own."""
-        pattern = re.compile(self.settings.groups, re.DOTALL)
-        matching = {group_id for group_id in {row.group_id for row in self.status.rows} if pattern.fullmatch(group_id)}
+        wanted = compiled(self.settings.groups)
+        matching = {group_id for group_id in {row.group_id for row in self.status.rows} if wanted.matches(group_id)}
         return [row for row in self.status.rows if row.group_id in matching]
 
     @cached_property

@@ -19,8 +19,9 @@ from typing_extensions import Self
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.regex import Regex
 from streaming_app.report import Report, ReportOnce
-from streaming_app.section import Regex
+from streaming_app.section import Pattern
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
 from streaming_app.text import format_duration, parse_duration, utc
@@ -41,7 +42,7 @@ class Silence(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     id: str = Field(pattern=_ID.pattern)
-    group: Regex
+    group: Pattern
     """The whole id of a group must match it."""
     rule: str | None = None
     """Only alerts of this rule; None: of every rule about groups."""
@@ -63,7 +64,7 @@ class Silence(BaseModel):
             return False
         if alert.group_id is None:
             return self.rule is not None
-        return self.group.fullmatch(alert.group_id) is not None
+        return self.group.matches(alert.group_id)
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
@@ -85,14 +86,14 @@ def new_silence(  # noqa: PLR0913 - what a silence consists of
     if len(group) > _MAX_REGEX:
         raise ValueError(f"--group must have at most {_MAX_REGEX:,} characters")
     try:
-        re.compile(group)
-    except re.error as error:
-        raise ValueError(f"--group is not a valid regular expression: {error}") from None
+        regex = Regex(group)
+    except ValueError as error:
+        raise ValueError(f"--group {error}") from None
     if not comment.strip() or len(comment) > _MAX_COMMENT:
         raise ValueError(f"--comment must say why, in at most {_MAX_COMMENT} characters")
     return Silence(
         id=secrets.token_hex(4),
-        group=re.compile(group),
+        group=regex,
         rule=rule,
         starts_at=now,
         ends_at=now + timedelta(seconds=seconds),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from streaming_app.regex import compiled
 from streaming_app.text import escape
 
 _MAX_SHOWN = 96  # characters of a name in a table
@@ -94,15 +94,14 @@ class Labels:
     def __init__(self, rules: Mapping[str, Mapping[str, str]]) -> None:
         """Take the section `page.labels`: the regular expression by value by name."""
         self._rules = {
-            name: [(value, re.compile(regex, re.DOTALL)) for value, regex in values.items()]
-            for name, values in rules.items()
+            name: [(value, compiled(regex)) for value, regex in values.items()] for name, values in rules.items()
         }
 
     def of(self, group_id: str) -> tuple[Label, ...]:
         """Return the labels of a group: of each name the first value whose expression matches the whole id."""
         found = []
         for name, values in self._rules.items():
-            value = next((value for value, regex in values if regex.fullmatch(group_id)), None)
+            value = next((value for value, regex in values if regex.matches(group_id)), None)
             if value is not None:
                 found.append((name, value))
         return tuple(found)

@@ -116,7 +116,7 @@ def test_check_notices_a_dead_job_whatever_is_silenced(warehouse: Path) -> None:
     [
         (ADD[:2] + ADD[4:], "Give --for, such as --for 2h: every silence ends, after 30d at the latest."),
         ((*ADD, "--for", "31d"), '--for must be at most 30d, not "31d"'),
-        ((*ADD, "--group", "pay("), "--group is not a valid regular expression: missing ), unterminated subpattern"),
+        ((*ADD, "--group", "pay("), "--group is not a valid regular expression: missing ): pay("),
         (
             (*ADD, "--rule", "StreamGroupEmpty"),
             "--rule 'StreamGroupEmpty' is not a rule; did you mean StreamsGroupEmpty?",

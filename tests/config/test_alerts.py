@@ -96,12 +96,11 @@ def test_an_invalid_duration_is_in_the_error(given: object) -> None:
         ),
         (
             {"groups": "pay(ments"},
-            "alerts.groups: is not a valid regular expression: missing ), unterminated subpattern at position 3 of "
-            '"pay(ments"',
+            "alerts.groups: is not a valid regular expression: missing ): pay(ments",
         ),
         (
             {"ignore_groups": ["ok", "*"]},
-            'alerts.ignore_groups[1]: is not a valid regular expression: nothing to repeat at position 0 of "*"',
+            "alerts.ignore_groups[1]: is not a valid regular expression: no argument for repetition operator: *",
         ),
         ({"groups": 5}, 'alerts.groups: must be a regular expression, in quotes, not "5"'),
         ({"descriptions": "maybe"}, "alerts.descriptions: must be 'auto', 'always' or 'never', not \"maybe\""),

@@ -47,7 +47,7 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         ("alerts: 5", ['alerts: must contain keys and values, not "5"']),
         (
             "alerts: {groups: '[a'}",
-            ['alerts.groups: is not a valid regular expression: unterminated character set at position 0 of "[a"']
+            ["alerts.groups: is not a valid regular expression: missing ]: [a"]
         ),
         ("trigger: soon", ['trigger: must be seconds, or a duration such as 90s, 5m or 1h30m, not "soon"']),
         ("trigger: -1", ['trigger: must not be negative, not "-1"']),

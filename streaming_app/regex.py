@@ -1,0 +1,55 @@
+"""Regular expressions that meet text which tenants of the cluster choose, such as group ids and names of topics: RE2.
+
+RE2 takes time linear in the text, whatever the expression and the text are; Python's `re` may take for ever. It has no
+look-around and no back-references. `.` matches every character, since an id may hold any.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import re2
+
+_KEPT = 1_000
+_OPTIONS = re2.Options()
+_OPTIONS.dot_nl = True
+_OPTIONS.log_errors = False
+
+
+class Regex:
+    """An expression of RE2's syntax that the whole text has to match, as in Prometheus."""
+
+    def __init__(self, pattern: str) -> None:
+        """Compile it. Raises ValueError, whose text says why it is none."""
+        self.pattern = pattern
+        try:
+            self._compiled = re2.compile(pattern, _OPTIONS)
+        except re2.error as error:
+            raise ValueError(f"is not a valid regular expression: {_text(error)}") from None
+        except UnicodeEncodeError:
+            raise ValueError("is not a valid regular expression: it has a lone surrogate") from None
+
+    def matches(self, text: str) -> bool:
+        """Return whether the whole text matches."""
+        return self._compiled.fullmatch(text.encode("utf-8", "replace")) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Regex) and self.pattern == other.pattern
+
+    def __hash__(self) -> int:
+        return hash(self.pattern)
+
+    def __repr__(self) -> str:
+        return f"Regex({self.pattern!r})"
+
+
+@lru_cache(_KEPT)
+def compiled(pattern: str) -> Regex:
+    """Return the expression, compiled once. Raises ValueError."""
+    return Regex(pattern)
+
+
+def _text(error: Exception) -> str:
+    """Return what RE2 says, which its Python module has as bytes."""
+    (said,) = error.args or ("",)
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)

@@ -1,0 +1,64 @@
+"""Expressions of users and of the log, and texts that tenants choose."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming_app.config.settings import Settings
+from streaming_app.groups.not_ready import reason_from_topics
+from streaming_app.regex import Regex, compiled
+
+SLOW_WITH_BACKTRACKING = "(a+)+b"
+
+
+@pytest.mark.timeout(60)
+def test_no_expression_is_slow_with_any_text() -> None:
+    assert not Regex(SLOW_WITH_BACKTRACKING).matches("a" * 32_000)
+    assert Regex(SLOW_WITH_BACKTRACKING).matches("a" * 32_000 + "b")
+
+
+@pytest.mark.timeout(60)
+def test_a_pattern_of_a_topology_is_not_slow_either() -> None:
+    part = {
+        "subtopology_id": "0",
+        "source_topics": [],
+        "source_topic_regex": [SLOW_WITH_BACKTRACKING],
+        "repartition_sink_topics": [],
+        "repartition_source_topics": [],
+        "state_changelog_topics": [],
+        "copartition_groups": [],
+    }
+    reason = reason_from_topics([part], {"a" * 249: 1})
+    assert reason is not None
+    assert SLOW_WITH_BACKTRACKING in reason.detail
+
+
+@pytest.mark.parametrize("text", ["x\ny", "é", "\U0001f600", "\ud800", ""])
+def test_a_dot_matches_every_character(text: str) -> None:
+    assert Regex(".*").matches(text)
+
+
+def test_the_whole_text_matches() -> None:
+    assert not Regex("pay").matches("payments")
+    assert not Regex("pay|orders").matches("payments")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("(?=x)", "invalid perl operator: (?="),
+        ("((a{1000}){1000}){1000}", "invalid repetition size: {1000}"),
+        ("a\ud800", "it has a lone surrogate"),
+    ],
+)
+def test_what_is_no_expression_says_why(pattern: str, reason: str) -> None:
+    with pytest.raises(ValueError, match="is not a valid regular expression") as caught:
+        Regex(pattern)
+    assert reason in str(caught.value)
+
+
+def test_an_expression_is_shown_as_it_was_given() -> None:
+    settings = Settings.model_validate({"alerts": {"groups": "pay.*", "ignore_groups": "x"}})
+    shown = settings.model_dump(mode="json")["alerts"]
+    assert (shown["groups"], shown["ignore_groups"]) == ("pay.*", ["x"])
+    assert settings.alerts.groups == compiled("pay.*")

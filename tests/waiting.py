@@ -1,7 +1,8 @@
-"""Waiting for a condition that can only be polled."""
+"""Waiting for a condition that can only be polled, and which threads run."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +17,11 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20, *, interval: 
     while not condition() and time.monotonic() < deadline:
         time.sleep(interval)
     return condition()
+
+
+def thread_names() -> list[str]:
+    """Return the names of the threads that run."""
+    return [thread.name for thread in threading.enumerate()]
 
 
 def await_topics(client: StreamsGroupClient, group_id: str, described: Mapping[str, Any]) -> None:

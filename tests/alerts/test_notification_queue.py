@@ -69,6 +69,17 @@ def test_alerts_after_a_notification_wait_for_the_interval(queue: NotificationQu
     assert groups_of(take(queue, 70)) == ["b", "c"]
 
 
+def test_alerts_that_fire_one_after_the_other_are_a_notification_in_each_interval(queue: NotificationQueue) -> None:
+    sent = []
+    for now in range(200):
+        add(queue, str(now), now=now)
+        if queue.next_at() <= now:
+            attempt = take(queue, now)
+            sent.append((now, len(attempt.items)))
+            queue.sent(attempt, now)
+    assert sent == [(10, 11), (70, 60), (130, 60), (190, 60)]
+
+
 def test_an_alert_that_comes_while_others_are_sent_is_in_the_next_notification(queue: NotificationQueue) -> None:
     add(queue, "a", now=0)
     attempt = take(queue, 10)

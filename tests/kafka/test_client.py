@@ -115,5 +115,7 @@ def test_an_error_has_kafkas_name_for_the_code_and_the_coordinators_message(code
     assert str(GroupError(code)) == name
 
 
-def test_error_code_0_raises_nothing() -> None:
+def test_error_code_0_raises_nothing_whatever_the_message() -> None:
+    with pytest.raises(GroupError):
+        raise_for_code(1, "ignored")
     raise_for_code(0, "ignored")

@@ -185,6 +185,7 @@ def test_several_alerts_are_one_message_that_ends_with_how_many_more_there_are(
         sink = make_sink(url, ca_file=certificates.authority, page_url="https://page/{group}")
         assert isinstance(sink, TextSink)
         sink.send_group(AlertGroup(alerts, FIRING))
+    assert len(services.requests) == 2
     for request in services.requests:
         shown = request.body.decode().replace("\\\\", "")
         assert "[FIRING] not-ready: 300 groups (cluster prod)" in shown

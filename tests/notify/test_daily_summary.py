@@ -31,6 +31,8 @@ class Schedule:
     """Summaries at 08:00 for the sink `chat`, with the file that survives a restart, and a clock."""
 
     now: datetime = DAY
+    times: dict[str, time] = field(default_factory=lambda: {"chat": time(8)})
+    readings: int = 0
     text: str | None = None
     sent: list[datetime] = field(default_factory=list)
     accepts: bool = True
@@ -42,10 +44,11 @@ class Schedule:
 
     def restart(self) -> None:
         self.summaries = DailySummaries(
-            {"chat": time(8)}, self, lambda at: replace(SUMMARY, at=at), self._send, lambda: self.now
+            self.times, self, lambda at: replace(SUMMARY, at=at), self._send, lambda: self.now
         )
 
     def read(self) -> str | None:
+        self.readings += 1
         return self.text
 
     def write(self, text: str) -> None:
@@ -124,7 +127,10 @@ def test_a_file_that_something_else_wrote_is_replaced(text: str) -> None:
 
 
 def test_without_a_time_nothing_is_read_or_sent() -> None:
-    DailySummaries({}, None, None, None).send_due()  # type: ignore[arg-type] # none of them is used
+    schedule = Schedule(times={})
+    for hours in (7, 9, 33):
+        schedule.evaluate(hours)
+    assert (schedule.readings, schedule.text, schedule.sent) == (0, None, [])
 
 
 class Group:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, timezone
@@ -18,7 +17,7 @@ from streaming_app.notify.webhook import WebhookSettings
 from tests.alerts.examples import make_alert
 from tests.notify.receivers import HttpReceiver, Response
 from tests.notify.sending import SHORT_BACKOFF, Sending
-from tests.waiting import wait_until
+from tests.waiting import thread_names, wait_until
 
 
 class DispatcherHarness:
@@ -84,10 +83,6 @@ class PickySink(Sink):
 
 def hook(receiver: HttpReceiver, name: str, timeout: float = 10) -> Sink:
     return WebhookSettings(type="webhook", name=name, url=receiver.url, timeout=timeout).sink()  # type: ignore[arg-type]
-
-
-def thread_names() -> list[str]:
-    return [thread.name for thread in threading.enumerate()]
 
 
 def unavailable() -> SinkError:
@@ -278,17 +273,20 @@ def test_firing_alerts_are_resent_to_the_sinks_that_need_it_until_they_are_resol
     dispatcher.offer([make_alert("script", group_id="b", resolved=True)])
     assert dispatcher.flush(10)
     count = len(script.resent)
-    time.sleep(0.2)
-    assert len(script.resent) == count
+    dispatcher.offer([make_alert(group_id="c", deliveries=sent)])  # whose turns would be those of the others, too
+    assert wait_until(lambda: len(script.resent) > count + 2)
+    assert script.resent[count:] == [["c"]] * len(script.resent[count:])
     assert plain.resent == []
     assert dispatcher.status()[0].sent == 3  # b fired; a and b were resolved
 
 
 def test_a_pending_alert_is_not_sent(harness: DispatcherHarness) -> None:
     script = ScriptedSink(resend=0.01)
-    harness.start(script).offer([make_alert(state="pending", opened_at=None, deliveries=())])
-    time.sleep(0.05)
-    assert (script.sent, script.resent) == ([], [])
+    dispatcher = harness.start(script)
+    dispatcher.offer([make_alert(group_id="pending", state="pending", opened_at=None, deliveries=())])
+    dispatcher.offer([make_alert("script", group_id="open")])
+    assert wait_until(lambda: len(script.resent) > 2)
+    assert (script.sent, script.resent) == ([("open", FIRING)], [["open"]] * len(script.resent))
 
 
 def test_pauses_double_up_to_the_maximum_with_jitter() -> None:

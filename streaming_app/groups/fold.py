@@ -310,7 +310,7 @@ def _update_times(group_state: GroupState) -> None:
     """Take over the state and the status of the description, after an operation, and since when the new ones hold."""
     group = group_state.group
     was_known = group_state.state not in (None, UNKNOWN_STATE) or group_state.first_seen_at == group_state.updated_at
-    at = group_state.updated_at if was_known else None
+    at = group_state.updated_at if was_known and group.state != UNKNOWN_STATE else None
     if group_state.state != group.state:
         group_state.state, group_state.state_since = group.state, at
     if group_state.description_status != group.description_status:

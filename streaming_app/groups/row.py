@@ -22,6 +22,12 @@ _MEMBER_SCALARS = tuple(
     f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation")
 )
 _EPOCH_STEPS = ("first_seen_at", "validated_at", "description_stored_at", "description_failed_at")
+_REACHED = {
+    "validated_at": "validated_topology_epoch",
+    "description_stored_at": "stored_description_epoch",
+    "description_failed_at": "failed_description_epoch",
+}
+"""The field of the group that says which topology epoch has reached a step, also where its time is unknown."""
 
 
 def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
@@ -65,8 +71,10 @@ def from_row(row: dict[str, Any]) -> GroupState:
     for task in row["assignments"]:
         _add_task(group, task)
     for step in row["topology_epochs"]:
-        times = {name: step[name] for name in _EPOCH_STEPS if step[name] is not None}
-        group.topology_epochs[step["topology_epoch"]] = times
+        epoch = step["topology_epoch"]
+        reached = {"first_seen_at", *(name for name, field in _REACHED.items() if getattr(group, field) == epoch)}
+        times = {name: step[name] for name in _EPOCH_STEPS if step[name] is not None or name in reached}
+        group.topology_epochs[epoch] = times
     state = GroupState(group, **_present(row, _STATE_SCALARS))
     state.last_changes = [Change(**change) for change in row["last_changes"]]
     return state

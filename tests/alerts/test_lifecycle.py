@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, AlertKey, Delivery, Finding
@@ -233,7 +233,6 @@ NOTIFY_POLICIES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(EVALUATIONS, NOTIFY_POLICIES, st.sets(st.integers(0, 25)))
 def test_in_any_sequence_each_alert_is_notified_once_and_restarts_change_nothing(
     evaluations: list[tuple[int, dict[AlertKey, tuple[int, str]], str, bool]],

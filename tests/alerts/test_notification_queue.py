@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
 from streaming_app.alerts.notification_queue import Attempt, Grouping, NotificationQueue
@@ -120,6 +123,44 @@ def test_one_alert_that_the_sink_refuses_does_not_keep_the_others_from_being_sen
             sent += groups_of(attempt)
     assert sorted(map(str, sent)) == list("abdefgh")
     assert (refused, len(queue), queue.next_at()) == (7, 1, 5000)
+
+
+@given(
+    alerts=st.lists(
+        st.tuples(st.integers(0, 90), st.sampled_from("abcdefgh"), st.sampled_from(["stuck", "lag"]), st.booleans()),
+        max_size=30,
+    ),
+    outcomes=st.lists(st.sampled_from(["sent", "sent", "failed", "refused"]), max_size=60),
+)
+def test_each_notification_is_sent_once_firing_before_resolved_and_those_of_a_rule_an_interval_apart(
+    alerts: list[tuple[int, str, str, bool]], outcomes: list[str]
+) -> None:
+    queue, now, offered, sent = NotificationQueue("chat", GROUPING), 0.0, set(), list[tuple[float, Attempt]]()
+    was_refused = False
+    for pause, group, rule, resolved in [*alerts, *[(600, "end", "end", False)] * 20]:
+        until = now + pause
+        while queue.next_at() <= until:
+            now = max(now, queue.next_at())
+            attempt = take(queue, now)
+            outcome = outcomes.pop() if outcomes else "sent"
+            was_refused = was_refused or outcome == "refused"
+            if outcome == "sent":
+                queue.sent(attempt, now)
+                sent.append((now, attempt))
+            else:
+                fail(queue, attempt, retry_alone_at=now + 300 if outcome == "refused" else None)
+        now = until
+        add(queue, group, now=now, rule=rule, resolved=resolved)
+        offered.update((rule, group, event) for event in ((FIRING, RESOLVED) if resolved else (FIRING,)))
+    each = [(alert.rule, alert.group_id, attempt.event) for _, attempt in sent for alert in attempt.alerts]
+    assert len(each) == len(set(each))
+    assert set(each) == {one for one in offered if one[0] != "end"} | {("end", "end", FIRING)}
+    for rule, group, event in each:
+        if event == RESOLVED:
+            assert each.index((rule, group, FIRING)) < each.index((rule, group, RESOLVED))
+    for key in {(one[0], one[2]) for one in each}:
+        times = [at for at, attempt in sent if (attempt.alerts[0].rule, attempt.event) == key]
+        assert was_refused or all(later - earlier >= GROUPING.group_interval for earlier, later in pairwise(times))
 
 
 def test_after_an_error_of_the_sink_itself_was_fixed_the_rest_is_sent_together(queue: NotificationQueue) -> None:

@@ -44,6 +44,25 @@ def test_an_empty_group_whose_old_topology_record_comes_first_is_empty_since_an_
     assert (epoch["validated_at"], epoch["description_stored_at"]) == (None, None)
 
 
+def test_times_that_the_log_does_not_prove_stay_unknown_in_later_batches() -> None:
+    first = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(MONTHS), 17, GROUP, metadata(9, stored=0, failed=0))))
+    later = fold(log((at(MONTHS + 60), 17, GROUP, metadata(10, stored=0, failed=0)), first=2), from_row(row_of(first)))
+    (epoch,) = row_of(later)["topology_epochs"]
+    assert epoch == {
+        "topology_epoch": 0,
+        "first_seen_at": at(0),
+        "validated_at": None,
+        "description_stored_at": None,
+        "description_failed_at": None,
+    }
+
+
+def test_the_description_of_a_group_without_record_17_has_its_status_since_an_unknown_time() -> None:
+    folded = fold(log((at(0), 20, GROUP, {"assignment_epoch": 2, "assignment_timestamp": 0})))
+    assert (row_of(folded)["state"], row_of(folded)["description_status"]) == ("Unknown", "NO_TOPOLOGY")
+    assert (row_of(folded)["state_since"], row_of(folded)["description_since"]) == (None, None)
+
+
 def test_a_healthy_group_was_never_empty_because_its_topology_is_older_than_its_members() -> None:
     folded = fold(
         log(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.notification_queue import Grouping
@@ -90,6 +93,26 @@ def offer(dispatcher: Sending, *alerts: Alert) -> tuple[Alert, ...]:
     dispatcher.offer(settled)
     assert dispatcher.flush(10)
     return settled
+
+
+@given(
+    group=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40),
+    other=st.text(max_size=40),
+    rule=st.sampled_from([None, "not-ready", "stuck"]),
+    seconds=st.integers(1, 30 * 86_400),
+    at=st.integers(-301, 30 * 86_400),
+)
+def test_a_silence_of_a_group_by_its_id_is_of_no_other_group_and_ends_when_it_says(
+    group: str, other: str, rule: str | None, seconds: int, at: int
+) -> None:
+    made = new_silence(
+        group=re.escape(group), rule=rule, duration=f"{seconds}s", comment="why", created_by="me", now=NOW
+    )
+    silence = Silence.model_validate_json(made.model_dump_json())
+    assert silence == made
+    found = {one: silence.matches(make_alert(group_id=one)) for one in (group, other, f"{group}x", f"x{group}", None)}
+    assert found == {one: rule != "stuck" and (one == group or (one is None and rule is not None)) for one in found}
+    assert silence.is_active(NOW + timedelta(seconds=at)) == (-300 <= at < seconds)
 
 
 def test_a_silenced_alert_sends_nothing_and_is_sent_if_it_still_fires_at_the_end(silenced: Silenced) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.stream.slices import (
@@ -82,7 +82,6 @@ def index_of(slices: tuple[Slice, ...], place: Boundary) -> int:
     return next(n for n, one in enumerate(slices) if one.end is None or place < one.end)
 
 
-@settings(deadline=None)  # a machine may be slow
 @given(
     records=st.dictionaries(PLACES, st.sampled_from([1, MB, 5 * MB, 40 * MB]), min_size=1, max_size=60),
     halvings=st.integers(0, 12),

@@ -142,7 +142,7 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
 
         def start(**settings: object) -> LocalBroker:
             directory = tmp_path / f"broker-{next(_numbers)}"
-            return running.enter_context(LocalBroker(directory, **settings))  # type: ignore[arg-type]
+            return running.enter_context(LocalBroker(directory, **settings))
 
         yield start
 

@@ -110,7 +110,7 @@ class FoldedLog:
                 stored = self.rows.get(group_id)
                 if stored is None and raw.record_type == CLASSIC_GROUP:
                     continue
-                folds[group_id] = Fold.of(group_id, raw.partition, stored and from_row(stored))  # type: ignore[arg-type]
+                folds[group_id] = Fold.of(group_id, raw.partition, stored and from_row(stored))
             folds[group_id].add([_decode(raw)])
         for group_id, fold in folds.items():
             if fold.touched:

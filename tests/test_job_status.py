@@ -17,7 +17,7 @@ ALL_READ = Batch(seen=1, seconds=0.5, by_type={}, quarantined=0, drifted=0, behi
 
 
 def status(**fields: datetime | None) -> JobStatus:
-    return JobStatus(started_at=NOW, **fields)  # type: ignore[arg-type]
+    return JobStatus(started_at=NOW, **fields)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
+from streaming_app.tables.files import Files, warehouse_files
+from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SCALARS = {
     "string": pa.string(),
@@ -31,6 +36,11 @@ def make_warehouse(path: Path) -> Path:
         # create() takes only properties that delta-rs knows
         created.alter.set_table_properties({FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}, raise_if_not_exists=False)
     return path
+
+
+def local_files() -> Files:
+    """Return the operations on the files beside the tables of this machine, which need no session."""
+    return warehouse_files(Location.of(Path()), cast("SparkSession", None))
 
 
 def append(warehouse: Path, name: str, *rows: Mapping[str, Any]) -> None:

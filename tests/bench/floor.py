@@ -105,7 +105,7 @@ def _floor(harness: Harness, topic: str, table: Path) -> Iterator[None]:
         batch.selectExpr("count(*) AS records").coalesce(1).write.format("delta").mode("append").save(str(table))
 
     records = read_stream(harness.spark, properties, described, config.max_offsets_per_trigger)
-    query = StreamQuery(f"{table}-checkpoint", stop).start(records, write, config.trigger)  # type: ignore[arg-type]
+    query = StreamQuery(f"{table}-checkpoint", stop).start(records, write, config.trigger)
     try:
         yield
     finally:

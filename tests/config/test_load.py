@@ -84,7 +84,7 @@ KEYS = [
 def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
     for part in reversed(path):
         value = {part: value}
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def effective_value(loaded: Any, path: tuple[str, ...]) -> str:
@@ -97,9 +97,7 @@ def effective_value(loaded: Any, path: tuple[str, ...]) -> str:
 def test_the_table_of_keys_is_complete() -> None:
     sections = {"alerts", "metrics", "page"}
     known = {(name,) for name in Settings.model_fields if name not in sections} | {
-        (name, key)
-        for name in sections
-        for key in Settings.model_fields[name].annotation.model_fields  # type: ignore[union-attr]
+        (name, key) for name in sections for key in Settings.model_fields[name].annotation.model_fields
     }
 
     assert {key.path[:2] if key.path[0] in sections else key.path[:1] for key in KEYS} == known

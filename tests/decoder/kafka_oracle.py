@@ -12,6 +12,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 
 from streaming_app.jvm.java import find_java
+from tests.jvm_options import FAST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +84,7 @@ def _launch(py4j_jar: Path, jars: Sequence[Path]) -> tuple[int, str, Popen[bytes
         jarpath=str(py4j_jar),
         classpath=os.pathsep.join(map(str, jars)),
         java_path=str(find_java()),
-        javaopts=["-Xmx256m"],
+        javaopts=["-Xmx256m", *FAST.split()],
         die_on_exit=True,
         enable_auth=True,
         return_proc=True,

@@ -7,7 +7,10 @@ number of random messages for each version of each record (in 4.4.0; a fifth of 
 # ruff: noqa: S311 - a seeded Random is what makes a failure reproducible
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -27,27 +30,27 @@ OLDER_ONLY = 9  # its classes were removed in 4.1
 EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
 
 
+def jars_of(release: str) -> list[Path]:
+    return resolve(f"org.apache.kafka:kafka-group-coordinator:{release}")
+
+
 @pytest.fixture(scope="module")
-def oracles() -> Iterator[dict[str, Oracle]]:
-    """The classes of the newest release, and of the release that wrote the layouts that the newest does not have."""
-    by_release = {
-        name: Oracle(resolve(f"org.apache.kafka:kafka-group-coordinator:{name}")) for name in (OLDEST, NEWEST)
-    }
-    yield by_release
-    for oracle in by_release.values():
-        oracle.close()
+def oracles() -> Iterator[Callable[[str], Oracle]]:
+    """Returns the classes of a release, in a JVM that all tests of them share."""
+    with ExitStack() as running:
+        yield cache(lambda release: running.enter_context(closing(Oracle(jars_of(release)))))
 
 
 @pytest.fixture
-def kafka(oracles: dict[str, Oracle]) -> Oracle:
+def kafka(oracles: Callable[[str], Oracle]) -> Oracle:
     """The classes of the newest release."""
-    return oracles[NEWEST]
+    return oracles(NEWEST)
 
 
 @pytest.fixture
-def writer(oracles: dict[str, Oracle], variant: Variant) -> Oracle:
-    """The newest classes that write the variant."""
-    return oracles[OLDEST if is_older(variant) else NEWEST]
+def writer(oracles: Callable[[str], Oracle], variant: Variant) -> Oracle:
+    """The newest classes that write the variant: the newest release does not have all layouts."""
+    return oracles(OLDEST if is_older(variant) else NEWEST)
 
 
 def is_older(variant: Variant) -> bool:
@@ -55,13 +58,10 @@ def is_older(variant: Variant) -> bool:
 
 
 @pytest.fixture(scope="module", params=RELEASES)
-def release(request: pytest.FixtureRequest) -> Iterator[Release]:
-    """A release: its version, its schemas, and its classes in a separate JVM."""
-    jars = resolve(f"org.apache.kafka:kafka-group-coordinator:{request.param}")
-    oracle = Oracle(jars)
-    jar = next(jar for jar in jars if jar.name.startswith("kafka-group-coordinator-4"))
-    yield request.param, read_schemas(jar), oracle
-    oracle.close()
+def release(request: pytest.FixtureRequest, oracles: Callable[[str], Oracle]) -> Release:
+    """A release: its version, its schemas, and its classes."""
+    jar = next(jar for jar in jars_of(request.param) if jar.name.startswith("kafka-group-coordinator-4"))
+    return request.param, read_schemas(jar), oracles(request.param)
 
 
 def kafka_version(key_schema: dict[str, Any], record_type: int) -> int:

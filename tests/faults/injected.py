@@ -14,16 +14,17 @@ from streaming_app.job import supervisor
 from streaming_app.job.background_stream import BackgroundStream
 from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.few_rows import FewRowsWriter
-from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.newest_tables import NewestTables
+from tests.warehouses import local_files
 
+_FILES = type(local_files())
 _WRITES = (
     *((DeltaWriter, name) for name in ("append", "rewrite_events", "add_groups", "replace_groups", "merge_groups")),
     (DeltaWriter, "delete_groups"),
     *((FewRowsWriter, name) for name in ("append", "rewrite_events", "add_groups", "replace_groups")),
     *((NewestTables, name) for name in ("append", "append_many", "delete", "compact")),
-    (_LocalFiles, "write"),
-    (_LocalFiles, "remove"),
+    (_FILES, "write"),
+    (_FILES, "remove"),
 )
 
 
@@ -74,7 +75,7 @@ def _intercept(intercept: Callable[..., Any]) -> None:
         def intercepted(*args: Any, **kwargs: Any) -> Any:
             nonlocal count
             count += 1
-            counts = not isinstance(args[0], _LocalFiles) or "_checkpoints" in str(args[1])
+            counts = not isinstance(args[0], _FILES) or "_checkpoints" in str(args[1])
             return intercept(count, lambda: original(*args, **kwargs), counts=counts)
 
         return intercepted

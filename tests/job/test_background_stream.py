@@ -50,12 +50,12 @@ class Harness:
     def begin(self, stream: Stream, *, once: bool = False) -> BackgroundStream:
         self.background = BackgroundStream(
             Supervisor(
-                stream,  # type: ignore[arg-type]
+                stream,
                 LinkedEvent(self.stop),
                 self.lines.append,
                 Path("spark.log"),
                 self.health,
-                stream,  # type: ignore[arg-type]
+                stream,
                 once,
             )
         )

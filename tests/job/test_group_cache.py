@@ -131,7 +131,7 @@ def test_a_mapping_that_was_returned_does_not_change(cache: GroupCache) -> None:
     cache.refresh()
     assert returned == {}
     with pytest.raises(TypeError):
-        returned["b"] = cache.groups()["a"]  # type: ignore[index]
+        returned["b"] = cache.groups()["a"]
 
 
 def test_a_row_with_a_lower_offset_is_ignored_and_one_with_the_same_offset_is_used(cache: GroupCache) -> None:

@@ -11,20 +11,20 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.stream.health import Health
-from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
+from tests.warehouses import local_files
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 
 
-class FullDisk(_LocalFiles):
+class FullDisk:
     def write(self, *_: Any) -> None:
         raise OSError(28, "No space left on device")
 
 
 def heartbeat(warehouse: Path, files: Any = None, *, known_since: datetime | None = None) -> Heartbeat:
     config = JobConfig.model_validate({"bootstrap_server": "h:1", "warehouse": warehouse})
-    return Heartbeat(config, files or _LocalFiles(), Health(), DescriptionSupport("auto", known_since=known_since))
+    return Heartbeat(config, files or local_files(), Health(), DescriptionSupport("auto", known_since=known_since))
 
 
 def last_heartbeat(warehouse: Path) -> HeartbeatRecord:

@@ -22,10 +22,17 @@ NO_BROKER = "127.0.0.1:1"
 _HDFS = """\
 <configuration><property><name>fs.defaultFS</name><value>hdfs://unknown.invalid:9000</value></property></configuration>
 """
+_SPARK_DEFAULTS = """\
+spark.master yarn
+spark.sql.timestampType TIMESTAMP_NTZ
+spark.sql.catalogImplementation hive
+spark.databricks.delta.properties.defaults.enableRowTracking true
+spark.databricks.delta.properties.defaults.columnMapping.mode name
+"""
 
 
 @pytest.mark.broker
-def test_a_job_runs_where_the_environment_is_of_another_spark(
+def test_a_job_runs_where_the_environment_is_of_another_spark_whose_defaults_do_not_change_the_tables(
     broker: Broker,
     client: StreamsGroupClient,
     unique: Callable[[str], str],
@@ -34,15 +41,19 @@ def test_a_job_runs_where_the_environment_is_of_another_spark(
 ) -> None:
     group = unique("app")
     SimulatedMember(client, group, topology(subtopology("0", source_topics=["missing"]))).join()
-    other = tmp_path / "spark-3.5"
-    (other / "jars").mkdir(parents=True)
-    (other / "jars" / "spark-core_2.12-3.5.1.jar").touch()
-    hadoop = tmp_path / "hadoop"
-    hadoop.mkdir()
-    (hadoop / "core-site.xml").write_text(_HDFS, "utf-8")
+    other, here, warehouse = tmp_path / "spark-3.5", tmp_path / "here", tmp_path / "Größe #1" / "wärehouse"
+    for file, text in (
+        (other / "jars" / "spark-core_2.12-3.5.1.jar", ""),
+        (other / "conf" / "spark-defaults.conf", _SPARK_DEFAULTS),
+        (other / "hadoop" / "core-site.xml", _HDFS),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+    here.mkdir()
     for name, value in (
         ("SPARK_HOME", other),
-        ("HADOOP_CONF_DIR", hadoop),
+        ("SPARK_CONF_DIR", other / "conf"),
+        ("HADOOP_CONF_DIR", other / "hadoop"),
         ("SPARK_REMOTE", "sc://unknown.invalid:15002"),
         ("SPARK_API_MODE", "connect"),
         ("SPARK_CONNECT_MODE_ENABLED", "1"),
@@ -51,11 +62,16 @@ def test_a_job_runs_where_the_environment_is_of_another_spark(
         ("LC_ALL", "C"),  # in which Java opens no file whose name is not ASCII
     ):
         monkeypatch.setenv(name, str(value))
-    ran = run_job(broker.bootstrap_server, tmp_path / "wärehouse")
+    ran = run_job(broker.bootstrap_server, warehouse, cwd=here)
     assert ran.returncode == 0, ran
     assert f"Warning: SPARK_HOME ({other}) has no Spark " in ran.stdout + ran.stderr
-    rows = WarehouseReader(tmp_path / "wärehouse").rows(f"SELECT state FROM groups WHERE group_id = {quote(group)}")
+    rows = WarehouseReader(warehouse).rows(f"SELECT state FROM groups WHERE group_id = {quote(group)}")
     assert rows == [{"state": "NotReady"}]
+    table = DeltaTable(str(warehouse / "groups"))
+    assert set(table.protocol().writer_features or ()) <= {"deletionVectors", "invariants", "appendOnly"}
+    assert not any("rowTracking" in name or "columnMapping" in name for name in table.metadata().configuration)
+    left = {one.name for place in (tmp_path, here, warehouse.parent) for one in place.iterdir()}
+    assert left == {other.name, here.name, warehouse.parent.name, warehouse.name}
 
 
 @pytest.mark.broker
@@ -122,36 +138,6 @@ def test_what_spark_submit_says_before_it_ends_is_in_the_line_about_it(
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--no-such-option pyspark-shell")
     line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
     assert line.startswith("Error: Spark did not start: Error: Unrecognized option: --no-such-option")
-
-
-@pytest.mark.broker
-def test_defaults_of_another_spark_do_not_change_the_tables(
-    broker: Broker,
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    group = unique("app")
-    SimulatedMember(client, group, topology(subtopology("0", source_topics=["missing"]))).join()
-    settings = {
-        "spark.master": "yarn",
-        "spark.sql.timestampType": "TIMESTAMP_NTZ",
-        "spark.sql.catalogImplementation": "hive",
-        "spark.databricks.delta.properties.defaults.enableRowTracking": "true",
-        "spark.databricks.delta.properties.defaults.columnMapping.mode": "name",
-    }
-    (tmp_path / "spark-defaults.conf").write_text("".join(f"{n} {v}\n" for n, v in settings.items()), "utf-8")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    place = tmp_path / "Größe #1"
-    ran = run_job(broker.bootstrap_server, place / "warehouse", cwd=tmp_path)
-    assert ran.returncode == 0, ran
-    table = DeltaTable(str(place / "warehouse" / "groups"))
-    assert set(table.protocol().writer_features or ()) <= {"deletionVectors", "invariants", "appendOnly"}
-    assert not any("rowTracking" in name or "columnMapping" in name for name in table.metadata().configuration)
-    rows = WarehouseReader(place / "warehouse").rows(f"SELECT state FROM groups WHERE group_id = {quote(group)}")
-    assert rows == [{"state": "NotReady"}]
-    assert {one.name for one in tmp_path.iterdir()} == {"spark-defaults.conf", place.name}, "nothing was left elsewhere"
 
 
 def test_without_assertions_a_command_says_that_it_does_not_work() -> None:

@@ -145,7 +145,7 @@ def test_a_difference_that_is_gone_a_minute_later_is_not_reported(harness: SelfC
             harness.rows_by_id["b"] = 1
         return original(topic)
 
-    harness.end_offsets = heal_after_the_first_comparison  # type: ignore[method-assign]
+    harness.end_offsets = heal_after_the_first_comparison
     harness.health.nothing_new()
     harness.start()
     assert wait_until(lambda: harness.rows_by_id["b"] == 1)
@@ -236,7 +236,7 @@ def test_an_error_of_the_repair_is_reported_and_the_alert_stays(harness: SelfChe
     def fail(*_: object) -> dict[str, RepairResult]:
         raise JobError("A batch has been running for more than 300 s")
 
-    harness.repair = fail  # type: ignore[method-assign, assignment]
+    harness.repair = fail
     harness.rows_by_id["b"] = 7
     harness.health.nothing_new()
     harness.start()
@@ -246,7 +246,7 @@ def test_an_error_of_the_repair_is_reported_and_the_alert_stays(harness: SelfChe
 
 
 def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(harness: SelfCheckHarness) -> None:
-    harness.checkpoint_offsets = lambda: CheckpointOffsets("topic", 0, {0: 4})  # type: ignore[method-assign]
+    harness.checkpoint_offsets = lambda: CheckpointOffsets("topic", 0, {0: 4})
     harness.health.nothing_new()
     harness.start()
     assert wait_until(lambda: harness.described != [])

@@ -120,7 +120,7 @@ def test_no_tick_begins_before_the_service_is_ready(running: Start) -> None:
     asked = threading.Event()
     service = Ticks()
     service.ready = False
-    service.is_ready = lambda: asked.set() or service.ready  # type: ignore[method-assign, func-returns-value]
+    service.is_ready = lambda: asked.set() or service.ready
     running(service)
     assert asked.wait(10)
     assert service.count == 0
@@ -130,7 +130,7 @@ def test_no_tick_begins_before_the_service_is_ready(running: Start) -> None:
 
 def test_an_error_while_it_is_asked_whether_it_is_ready_is_a_failure_too(running: Start) -> None:
     service = Ticks()
-    service.is_ready = failing(OSError("broken"))  # type: ignore[method-assign, assignment]
+    service.is_ready = failing(OSError("broken"))
     running(service)
     assert wait_until(lambda: service.health.failures > 1, 10)
     assert (service.lines, service.count) == (["ticks: broken"], 0)
@@ -150,7 +150,7 @@ def test_a_service_that_is_closed_before_its_first_tick_is_due_makes_none(runnin
 
 def test_a_thread_that_ends_by_a_defect_is_noticed(running: Start) -> None:
     service = Ticks()
-    service.pause = failing(TypeError("a defect"))  # type: ignore[method-assign, assignment]
+    service.pause = failing(TypeError("a defect"))
     running(service)
     assert wait_until(lambda: bool(service.lines) and not service.health.is_running, 10)
     assert service.lines == ["ticks: TypeError: a defect"]
@@ -159,7 +159,7 @@ def test_a_thread_that_ends_by_a_defect_is_noticed(running: Start) -> None:
 
 def test_an_output_that_nobody_reads_does_not_end_the_service(running: Start) -> None:
     service = Ticks(failing(OSError("broken")))
-    service.report_failure = failing(BrokenPipeError("nobody reads"))  # type: ignore[assignment]
+    service.report_failure = failing(BrokenPipeError("nobody reads"))
     running(service)
     assert service.next_ticks()
 
@@ -189,8 +189,8 @@ def test_an_error_of_a_job_that_ends_is_none(running: Start) -> None:
 def test_all_are_asked_to_end_before_one_is_waited_for_and_a_tick_that_hangs_is_left_behind() -> None:
     services, release = Services(), threading.Event()
     first, second, third = Ticks(), Ticks(lambda: release.wait(60)), Ticks()
-    second.close_seconds = 0.1  # type: ignore[misc]
-    third.interrupt = failing(OSError("cannot be interrupted"))  # type: ignore[method-assign]
+    second.close_seconds = 0.1
+    third.interrupt = failing(OSError("cannot be interrupted"))
     first.name, second.name, third.name = "first", "second", "third"
     try:
         for service in (first, second, third):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,13 +14,9 @@ from streaming_app.job import services
 from streaming_app.job.service import Service
 from streaming_app.job.services import BackgroundServices, background_services, wanted_services
 from streaming_app.stream.health import Health
-from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.waiting import wait_until
-from tests.warehouses import make_warehouse
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.warehouses import local_files, make_warehouse
 
 ALL = {"lag", "task copies", "broker facts", "page", "self-check", "class archive"}
 
@@ -66,9 +62,7 @@ def running(warehouse: Path, **settings: Any) -> Iterator[tuple[BackgroundServic
     """Run the services of a job whose brokers do not answer."""
     lines: list[str] = []
     known = config(make_warehouse(warehouse), page={}, **settings)
-    with background_services(
-        known, warehouse_files(known.warehouse, cast("SparkSession", None)), Health(), lines.append
-    ) as started:
+    with background_services(known, local_files(), Health(), lines.append) as started:
         yield started, lines
 
 
@@ -76,7 +70,7 @@ def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_pa
     check = Check("check", print, interval=None)
     with running(tmp_path / "w") as (started, lines):
         assert wait_until(lambda: read_heartbeat(tmp_path / "w", "default") is not None)
-        started.start_self_check(lambda: check)  # type: ignore[arg-type, return-value]
+        started.start_self_check(lambda: check)
         assert check.health.is_running
     assert not check.health.is_running
     heartbeat = read_heartbeat(tmp_path / "w", "default")
@@ -88,15 +82,15 @@ def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_pa
 def test_the_self_check_of_a_query_ends_before_the_next_one_begins(tmp_path: Path) -> None:
     first, second = (Check("check", print, interval=None) for _ in range(2))
     with running(tmp_path / "w") as (started, _):
-        started.start_self_check(lambda: first)  # type: ignore[arg-type, return-value]
+        started.start_self_check(lambda: first)
         started.stop_self_check()
         assert not first.health.is_running
-        started.start_self_check(lambda: second)  # type: ignore[arg-type, return-value]
+        started.start_self_check(lambda: second)
         assert second.health.is_running
 
 
 def test_no_self_check_is_made_for_a_job_that_has_none(tmp_path: Path) -> None:
     made: list[Check] = []
     with running(tmp_path / "w", topic="copy-of-another-cluster") as (started, _):
-        started.start_self_check(lambda: made.append(Check("check", print, interval=None)))  # type: ignore[arg-type]
+        started.start_self_check(lambda: made.append(Check("check", print, interval=None)))
     assert made == []

@@ -99,12 +99,12 @@ class SupervisorHarness:
     def _run(self) -> None:
         try:
             Supervisor(
-                self,  # type: ignore[arg-type]
+                self,
                 self.stop,
                 self.lines.append,
                 Path("spark.log"),
                 self.health,
-                self,  # type: ignore[arg-type]
+                self,
                 self._once,
             ).run()
         except Exception as error:  # noqa: BLE001 - the test looks at it
@@ -180,7 +180,7 @@ def test_an_acl_that_is_missing_twice_in_a_row_ends_the_job_and_once_does_not(jo
     missing = NotAuthorizedError("no ACL")
     job.begin()
     assert job.runs()
-    job.checks = [missing, None]  # type: ignore[list-item]  # a step
+    job.checks = [missing, None]  # a step
     assert wait_until(lambda: not job.checks)
     assert job.runs()
     job.checks = [missing, missing]

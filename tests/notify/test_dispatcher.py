@@ -82,7 +82,7 @@ class PickySink(Sink):
 
 
 def hook(receiver: HttpReceiver, name: str, timeout: float = 10) -> Sink:
-    return WebhookSettings(type="webhook", name=name, url=receiver.url, timeout=timeout).sink()  # type: ignore[arg-type]
+    return WebhookSettings(type="webhook", name=name, url=receiver.url, timeout=timeout).sink()
 
 
 def unavailable() -> SinkError:

@@ -91,7 +91,7 @@ def test_openssl_confirms_the_signatures_with_the_old_and_the_new_secret(
     receiver: HttpReceiver, tmp_path: Path
 ) -> None:
     old, new = KEY, "whsec_" + base64.b64encode(bytes(range(32))).decode()
-    settings = WebhookSettings(type="webhook", url=receiver.url, secret=f"{new} {old}")  # type: ignore[arg-type]
+    settings = WebhookSettings(type="webhook", url=receiver.url, secret=f"{new} {old}")
     WebhookSink(settings, lambda: NOW).send(make_alert(group_id="größer.\n"), FIRING)
     [request] = receiver.requests
     assert request.headers["webhook-timestamp"] == str(int(NOW.timestamp()))
@@ -295,7 +295,7 @@ def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(receiver:
     settings = AlertmanagerSettings(
         type="alertmanager",
         urls=(receiver.url,),
-        resend="30s",  # type: ignore[arg-type]
+        resend="30s",
         labels={"team": "payments", "severity": "no"},
         runbook_url="https://wiki#{rule}",
         generator_url="https://us",

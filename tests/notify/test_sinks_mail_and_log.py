@@ -40,7 +40,7 @@ def error_of(sink: Sink) -> SinkError:
 def received_mails(server: SmtpReceiver) -> list[EmailMessage]:
     mails = [email.message_from_bytes(envelope.content, policy=email.policy.default) for envelope in server.envelopes]
     assert all(isinstance(mail, EmailMessage) for mail in mails)
-    return mails  # type: ignore[return-value]
+    return mails
 
 
 def test_a_mail_describes_the_alert_and_the_resolved_mail_is_a_reply_to_it() -> None:

@@ -297,7 +297,7 @@ def test_a_description_of_another_epoch_member_or_group_is_rejected(
         "description": {"subtopologies": [], "global_stores": []},
     }
     with pytest.raises(GroupError) as rejected:
-        client.push_description(**{**push, **changes})  # type: ignore[arg-type]
+        client.push_description(**{**push, **changes})
     assert rejected.value.name == error
 
 

@@ -8,7 +8,7 @@ CALM = Batch(seen=5, seconds=0.5, by_type={17: 2}, quarantined=0, drifted=0, beh
 
 
 def batch(**other: object) -> Batch:
-    return Batch(**{**CALM.__dict__, **other})  # type: ignore[arg-type]
+    return Batch(**{**CALM.__dict__, **other})
 
 
 def test_a_job_has_caught_up_once_a_batch_left_nothing_and_stays_so() -> None:

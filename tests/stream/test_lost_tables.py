@@ -11,9 +11,8 @@ import pytest
 from deltalake import write_deltalake
 
 from streaming_app.stream.table_versions import KnownTables, LostTableError
-from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.location import Location
-from tests.warehouses import make_warehouse
+from tests.warehouses import local_files, make_warehouse
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def known(warehouse: Path) -> Iterator[KnownTables]:
-    tables = KnownTables(Location.of(warehouse), _LocalFiles())
+    tables = KnownTables(Location.of(warehouse), local_files())
     tables.remember()
     yield tables
     tables.close()
@@ -67,7 +66,7 @@ def test_a_log_of_which_only_the_end_is_left_is_removed(known: KnownTables, ware
 
 
 def test_no_descriptor_stays_open(warehouse: Path) -> None:
-    tables = KnownTables(Location.of(warehouse), _LocalFiles())
+    tables = KnownTables(Location.of(warehouse), local_files())
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         tables.remember()

@@ -22,8 +22,8 @@ from streaming_app.stream.slices import (
     divide,
     next_attempt,
 )
-from streaming_app.tables.files import _LocalFiles
 from streaming_app.tables.location import Location
+from tests.warehouses import local_files
 
 MB = 1 << 20
 HALF = Slice((0, 5), 1 << 31)
@@ -104,7 +104,7 @@ def test_slices_keep_the_order_of_each_partition_and_halves_keep_the_versions_of
         following = replace(attempt(n + 1, n), slices=slices)
         finer = divide(following, current, offsets, large)
         assert set(slices) <= set(finer)  # a slice that was written is skipped as all of its parts
-        assert all(a.position < b.position and (b.end is None or a.end < b.end) for a, b in pairwise(finer))  # type: ignore[operator]
+        assert all(a.position < b.position and (b.end is None or a.end < b.end) for a, b in pairwise(finer))
         assert [index_of(finer, place) for place in places] == sorted(index_of(finer, place) for place in places)
         slices, current = finer, following
     if halvings == 12:
@@ -120,13 +120,13 @@ def test_versions_increase_with_each_slice_and_batch() -> None:
 def test_slices_that_were_stored_are_used_again_after_a_restart(tmp_path: Path) -> None:
     checkpoint = Location.of(tmp_path / "default")
     large = [LargeRecord(0, n, 20 * MB) for n in range(3)]
-    first = SlicePlans(_LocalFiles(), checkpoint)
+    first = SlicePlans(local_files(), checkpoint)
     first.begin("w", 4)
     slices = first.divide({0: Offsets(0, 3)}, large)
     assert len(slices) == 3
 
     after_compaction = [large[0], large[2]]
-    second = SlicePlans(_LocalFiles(), checkpoint)
+    second = SlicePlans(local_files(), checkpoint)
     second.begin("w", 4)
     assert not second.is_whole
     assert second.divide({0: Offsets(0, 3)}, after_compaction) == slices
@@ -135,7 +135,7 @@ def test_slices_that_were_stored_are_used_again_after_a_restart(tmp_path: Path) 
 def test_a_batch_that_ends_the_process_twice_is_halved_at_the_third_start(tmp_path: Path) -> None:
     checkpoint, sizes = Location.of(tmp_path / "default"), []
     for _ in range(5):
-        plans = SlicePlans(_LocalFiles(), checkpoint)
+        plans = SlicePlans(local_files(), checkpoint)
         plans.begin("w", 0)
         slices = plans.keep_whole(large=True) if plans.is_whole else plans.divide({0: Offsets(0, 100)}, [])
         sizes.append(len(slices))
@@ -148,7 +148,7 @@ def test_a_batch_that_ends_the_process_twice_is_halved_at_the_third_start(tmp_pa
 
 
 def test_small_batches_write_no_file_after_the_first_one(tmp_path: Path) -> None:
-    plans = SlicePlans(_LocalFiles(), Location.of(tmp_path / "default"))
+    plans = SlicePlans(local_files(), Location.of(tmp_path / "default"))
     plans.begin("w", 0)
     (written,) = tmp_path.iterdir()
     written.unlink()
@@ -162,6 +162,6 @@ def test_small_batches_write_no_file_after_the_first_one(tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"slices": 3}', '{"writer": "w"}'])
 def test_a_damaged_file_is_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "default.slices.json").write_text(text, "utf-8")
-    plans = SlicePlans(_LocalFiles(), Location.of(tmp_path / "default"))
+    plans = SlicePlans(local_files(), Location.of(tmp_path / "default"))
     plans.begin("w", 3)
     assert plans.is_whole

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming_app.errors import JobError
-from streaming_app.tables.files import Files, _HadoopFiles, _LocalFiles
+from streaming_app.tables.files import Files, warehouse_files
 from streaming_app.tables.location import Location
+from tests.warehouses import local_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["local", "Hadoop"])
 def files(request: pytest.FixtureRequest, spark: SparkSession) -> Files:
-    return _LocalFiles() if request.param == "local" else _HadoopFiles(spark)
+    return local_files() if request.param == "local" else files_of_a_store(spark)
+
+
+def files_of_a_store(spark: SparkSession) -> Files:
+    """Return the operations on the files of a store; they take the paths of this machine, too."""
+    return warehouse_files(Location.of("s3a://bucket/warehouse"), spark)
 
 
 def test_the_text_that_was_written_last_is_read(files: Files, tmp_path: Path) -> None:
@@ -43,4 +49,4 @@ def test_an_error_of_hadoop_is_one_line(spark: SparkSession, tmp_path: Path) -> 
     (tmp_path / "file").touch()
     below = Location.of(tmp_path) / "file" / "directory" / "a.json"
     with pytest.raises(JobError, match=f"Cannot read or write {below}: .*(?i:not a directory)"):
-        _HadoopFiles(spark).write(below, "text")
+        files_of_a_store(spark).write(below, "text")

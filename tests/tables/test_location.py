@@ -123,7 +123,7 @@ def test_an_error_of_a_store_is_one_line(message: str, line: str) -> None:
 class OverDeltaRs(Location):
     """A local directory that is written and read as that of a store."""
 
-    is_local = False  # type: ignore[assignment]
+    is_local = False
 
 
 def test_a_file_in_a_store_is_written_as_a_whole_listed_read_and_removed(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_session_without_delta_is_told_what_it_lacks(
     spark: SparkSession, warehouse: Path, missing: tuple[str, ...]
 ) -> None:
     with pytest.raises(WarehouseError) as raised:
-        streaming_app.open_warehouse(SessionWithout(spark, *missing), str(warehouse))  # type: ignore[arg-type]
+        streaming_app.open_warehouse(SessionWithout(spark, *missing), str(warehouse))
     line = str(raised.value)
     assert "\n" not in line
     assert [name for name in (EXTENSIONS, CATALOG) if f"{name} = " in line] == list(missing)

@@ -43,7 +43,7 @@ def serve_page() -> Iterator[Callable[..., str]]:
     servers: list[tuple[PageServer, threading.Thread]] = []
 
     def serve(warehouse: Path, **settings: object) -> str:
-        server = PageServer(warehouse, "default", PageAccess(**{"listen": "127.0.0.1:0", **settings}))  # type: ignore[arg-type]
+        server = PageServer(warehouse, "default", PageAccess(**{"listen": "127.0.0.1:0", **settings}))
         thread = threading.Thread(target=server.run, name="page", daemon=True)
         thread.start()
         deadline = time.monotonic() + 10

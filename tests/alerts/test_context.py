@@ -171,6 +171,18 @@ def test_crashes_are_an_outage_or_else_flapping_and_never_both(
     assert found_rules(crashes(number, up, down)) == expected
 
 
+def test_an_outage_names_the_newest_reason_since_it_began() -> None:
+    history = crashes(3, 20, 300)
+    history.reasons += [Reason(ago(hours=2), 1, "an older one"), Reason(ago(minutes=4), 2, "MISSING_SOURCE_TOPICS: a")]
+    key = AlertKey(UNAVAILABLE, HEALTHY.group_id)
+    finding = evaluate_groups(HEALTHY, histories={HEALTHY.group_id: history})[key]
+    assert finding.summary.endswith(" (MISSING_SOURCE_TOPICS: a)")
+    assert (finding.details["reason"], finding.details["starts"]) == ("MISSING_SOURCE_TOPICS: a", 3)
+    assert finding.details["newest_start"] == "2026-11-21T03:11:40+00:00"
+    del history.reasons[1]
+    assert "reason" not in evaluate_groups(HEALTHY, histories={HEALTHY.group_id: history})[key].details
+
+
 # Descriptions
 
 
@@ -229,6 +241,7 @@ def test_from_five_groups_on_the_descriptions_are_one_alert_and_fire_when_the_fi
     assert found[MANY].summary == "5 groups have no current topology description: g0, g1, g2 and 2 more"
     assert found[MANY].details["findings"] == {"StreamsGroupDescriptionUncertain": 5}
     assert evaluate_groups(*many(5, 19)) == {}
+    assert evaluate_groups(*many(5, 20))[MANY].since == NOW
 
 
 def test_the_alert_for_the_cluster_stays_until_the_last_group_has_recovered() -> None:

@@ -148,6 +148,18 @@ def test_tasks_are_compared_by_member_and_process(tasks: dict[str, int], is_foun
         assert "active tasks are on host-a, process a" in found.summary
 
 
+def test_of_a_skew_the_process_with_most_tasks_and_the_one_with_fewest_are_named() -> None:
+    tasks = spread(a=12, b=3, c=1)
+    found = find(follow(tasks, tasks), SKEW)
+    assert found
+    assert "12 of 16 active tasks are on host-a, process a, and 1 on host-c, process c" in found.summary
+    assert [(one["process_id"], one["host"], one["active_tasks"]) for one in found.details["processes"]] == [
+        ("a", "host-a", 12),
+        ("b", "host-b", 3),
+        ("c", "host-c", 1),
+    ]
+
+
 def test_skew_is_timed_from_the_last_assignment_and_can_be_set_by_group() -> None:
     status = follow(spread(a=6, b=6), spread(a=12, b=2, c=2))
     assert since(status, SKEW) == at(1)

@@ -41,14 +41,14 @@ def test_the_place_of_a_member_is_its_instance_or_else_its_host_or_else_its_clie
     joined = event("member_joined", -1, 1, None, "client", member_id="a", client_host="/10.0.0.1", instance_id="i")
     left = {**joined, "kind": "member_left", "old": "client", "new": None, "offset": 2}
     places = [
-        one.place
+        (one.place, one.joined)
         for one in history(
             joined,
             {**joined, "offset": 3, "instance_id": None},
             {**left, "offset": 4, "instance_id": None, "client_host": None},
         ).members
     ]
-    assert places == ["i", "10.0.0.1", "client"]
+    assert places == [("i", True), ("10.0.0.1", True), ("client", False)]
 
 
 def test_an_event_that_comes_twice_is_kept_once_and_those_of_one_operation_are_kept_apart() -> None:
@@ -68,6 +68,16 @@ def test_a_clock_that_goes_back_gives_no_spell_of_negative_length() -> None:
         history(event("state", -3, 1, "Stable", "Empty"), event("state", -50, 2, "Empty", "Stable")).states
     )
     assert spell[0] == spell[1]
+    later = [
+        event("state", -90, 1, "A", "B"),
+        event("state", -3, 2, "Stable", "Empty"),
+        event("state", -50, 3, "C", "D"),
+    ]
+    assert [one.at for one in history(*later[1:], later[0] | {"at": NOW - HOUR}).states] == [
+        NOW - HOUR,
+        NOW - timedelta(minutes=3),
+        NOW - timedelta(minutes=3),
+    ]
 
 
 def test_an_event_that_is_retracted_is_removed_and_one_that_was_never_added_is_ignored() -> None:
@@ -85,6 +95,24 @@ def test_what_is_older_than_the_window_is_removed(age: timedelta) -> None:
     kept = histories(event("assignment_epoch", 0, 1, "1", "2"), event("state", 0, 2, "Assigning", "Stable"))
     kept.prune({"g"}, NOW + age)
     assert ("g" in kept.groups()) == (age < HOUR)
+
+
+@pytest.mark.parametrize(
+    ("one", "is_kept"),
+    [
+        (event("state", -61, 1, "Assigning", "Stable"), False),
+        (event("state", -61, 1, "Stable", "Empty"), True),
+        (event("state", -61, 1, "Empty", "Assigning"), True),
+        (event("assignment_epoch", -61, 1, "1", "2"), False),
+        (event("assignment_epoch", -59, 1, "1", "2"), True),
+        (event("member_left", -59, 1, "client"), True),
+        (event("not_ready_reason", -61, 1, None, "why"), True),
+        (event("unsolicited_push", -59, 1, None, "0"), True),
+    ],
+    ids=lambda one: one if isinstance(one, bool) else f"{one['kind']} {one['at']:%H:%M}",
+)
+def test_an_event_is_added_if_it_would_be_kept(one: dict[str, Any], is_kept: bool) -> None:
+    assert history(one).is_empty != is_kept
 
 
 def test_spells_of_being_empty_and_reasons_are_kept_for_days() -> None:

@@ -20,7 +20,7 @@ from streaming_app.alerts.evaluate import (
     RULES_FOR_LAG,
     evaluate,
 )
-from streaming_app.alerts.history import Assignment, GroupHistory
+from streaming_app.alerts.history import Assignment, GroupHistory, MemberChange
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
 from streaming_app.groups.snapshot import AWAY, BEHIND, NOT_REVOKING, WAITING, GroupSnapshot, UnsettledMember
 from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus
@@ -30,6 +30,7 @@ NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=30)
 CONTEXT = EvaluationContext(NOW, descriptions_since=LONG_AGO)
 HEALTHY = healthy_group(LONG_AGO)
+GROUP = HEALTHY.group_id
 RUNNING = JobStatus(started_at=LONG_AGO, caught_up=True, last_success_at=NOW)
 
 
@@ -200,6 +201,7 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             "its stream fails: disk full",
         ),
         ({"offsets": OffsetsStatus(last_success_at=ago(minutes=25))}, ago(minutes=15), "has completed no batch"),
+        ({"offsets": OffsetsStatus(last_success_at=ago(minutes=10))}, NOW, "has completed no batch"),
         ({"offsets": OffsetsStatus(), "started_at": ago(minutes=25)}, ago(minutes=15), "has completed no batch"),
         (
             {"lag_failing_since": ago(minutes=11), "lag_failure": "no broker answered"},
@@ -226,6 +228,38 @@ def test_every_rule_has_a_case() -> None:
     kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS)
     kinds = (*kinds, RULES_FOR_COPIES, RULES_FOR_LAG)
     assert len(RULES) == sum(map(len, kinds))
+
+
+@pytest.mark.parametrize("hours", [23, 25])
+def test_what_happened_more_than_a_day_ago_is_no_finding(hours: float) -> None:
+    job = replace(RUNNING, quarantined=1, quarantined_at=ago(hours=hours), drifted=1, drifted_at=ago(hours=hours))
+    assert len(find_in_job(job)) == (2 if hours < 24 else 0)
+
+
+def test_a_finding_about_a_description_has_what_is_known_of_it() -> None:
+    failed = {"description_status": "FAILED", "failed_description_epoch": 0, "stored_description_epoch": None}
+    finding = find(replace(HEALTHY, **failed, description_since=ago(hours=2)))["StreamsGroupDescriptionFailed"]
+    assert finding.details == {
+        "description_status": "FAILED",
+        "topology_epoch": 0,
+        "failed_description_epoch": 0,
+        "members": 3,
+        "stale_members": 0,
+    }
+
+
+def test_members_that_have_stopped_leaving_are_no_storm_however_often_they_did() -> None:
+    changes = [
+        MemberChange(ago(minutes=minutes), 100 - minutes, f"m{minutes // 2}", minutes % 2 == 1, "host")
+        for minutes in range(57, 33, -1)
+    ]
+    history = GroupHistory(members=[*changes, MemberChange(ago(minutes=1), 100, "last", joined=True, place="host")])
+    context = replace(CONTEXT, histories={GROUP: history})
+    assert find(HEALTHY, context) == {}
+    again = [*history.members, MemberChange(ago(seconds=30), 101, "last", joined=False, place="host")]
+    assert find(HEALTHY, replace(CONTEXT, histories={GROUP: GroupHistory(members=again)})).keys() == {
+        "StreamsGroupRebalanceStorm"
+    }
 
 
 def test_a_healthy_group_and_a_running_job_have_no_findings() -> None:

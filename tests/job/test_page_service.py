@@ -177,11 +177,11 @@ def test_modules_of_the_working_directory_do_not_stand_for_those_of_the_page(
     assert lines == [f"The page is at http://{address}/"]
 
 
-def running(program: str, report: Callable[[str], None]) -> PageService:
+def running(program: str, report: Callable[[str], None], retry_seconds: float = 0.01) -> PageService:
     """Return a service whose child runs a Python program instead of the page."""
     command = [sys.executable, "-c", program]
     served = make_page_service(config(Path("w"), "127.0.0.1:0"), print)._served
-    return PageService(served, report, retry_seconds=0.01, command=command)
+    return PageService(served, report, retry_seconds=retry_seconds, command=command)
 
 
 def test_a_process_that_ends_again_and_again_is_started_again_and_reported_once() -> None:
@@ -205,12 +205,13 @@ def test_what_else_the_process_prints_is_reported_as_lines_of_the_page() -> None
 
 
 def test_pauses_between_starts_grow_until_the_page_was_served_for_a_while() -> None:
-    service = running("", print)
-    service._retry_seconds, service._is_serving = 30.0, True
+    lines: list[str] = []
+    service = running("print('says: serving'); raise SystemExit(3)", lines.append, retry_seconds=30.0)
+    assert service.pause(100.0) == 30.0
+    service.attempt()
+    assert lines[0] == "serving"
     assert [service.pause(1.0) for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
     assert service.pause(100.0) == 0.5
-    service._is_serving = False
-    assert service.pause(100.0) == 30.0
 
 
 def test_a_process_that_does_not_end_is_killed() -> None:

@@ -1,0 +1,28 @@
+"""What the job asks brokers through Spark's JVM: with the client properties that its stream has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streaming_app.kafka.offsets_topic import has_description_plugin
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.container import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PLUGIN = "group.streams.topology.description.plugin.class"
+
+
+def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
+    spark: SparkSession, broker: Broker, start_broker: Callable[..., LocalBroker]
+) -> None:
+    def has_plugin(address: str) -> bool | None:
+        return has_description_plugin(spark, {"bootstrap.servers": address, "default.api.timeout.ms": "5000"})
+
+    assert has_plugin(broker.bootstrap_server) is True
+    without = start_broker(properties={_PLUGIN: ""})
+    assert has_plugin(without.bootstrap_server) is False
+    without.stop()
+    assert has_plugin(without.bootstrap_server) is None

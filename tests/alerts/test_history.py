@@ -56,6 +56,7 @@ def test_an_event_that_comes_twice_is_kept_once_and_those_of_one_operation_are_k
     kept = histories(*left, *left)
     assert [one.member_id for one in kept.groups()["g"].members] == ["a", "b"]
     assert not kept.add("g", left[0], NOW)
+    assert kept.add("g", left[0] | {"offset": 8}, NOW)
 
 
 def test_events_are_in_the_order_of_the_log_whatever_the_order_of_reading() -> None:

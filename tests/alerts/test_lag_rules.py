@@ -99,6 +99,10 @@ def test_partitions_without_progress_are_named_with_task_process_and_host(status
     assert "in 5 partitions since 2026-11-22 09:46:00 UTC: orders-0, task 0_0 at 10.0.0.1, process p; " in found.summary
     assert found.summary.endswith("; and 2 more")
     assert (found.details["partition_count"], found.details["lag_at_least"]) == (5, 20_000)
+    first = found.details["partitions"][0]
+    assert (first["task"], first["host"], first["committed_offset"]) == ("0_0", "10.0.0.1", 90)
+    (without,) = find(follow([owned(status, 50, committed_offset=None)]), NO_PROGRESS).details["partitions"]
+    assert "committed_offset" not in without
 
 
 def test_a_finding_does_not_change_while_nothing_happens() -> None:

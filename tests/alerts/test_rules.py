@@ -76,6 +76,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             ago(minutes=1),
             "the reason is not in",
         ),
+        ({"state": "NotReady", "state_since": None, "updated_at": None}, LONG_AGO, "NotReady"),
         ({"state": "NotReady", "state_since": None, "updated_at": None, "first_seen_at": None}, NOW, "NotReady"),
     ],
     "StreamsGroupRebalanceStuck": [
@@ -234,6 +235,16 @@ def test_every_rule_has_a_case() -> None:
 def test_what_happened_more_than_a_day_ago_is_no_finding(hours: float) -> None:
     job = replace(RUNNING, quarantined=1, quarantined_at=ago(hours=hours), drifted=1, drifted_at=ago(hours=hours))
     assert len(find_in_job(job)) == (2 if hours < 24 else 0)
+
+
+def test_a_finding_about_a_group_that_is_not_ready_has_what_is_known_of_it() -> None:
+    finding = find(replace(HEALTHY, state="NotReady", not_ready_reason="why", topology_epoch=None))
+    assert finding["StreamsGroupNotReady"].details == {"reason": "why", "members": 3}
+
+
+def test_nobody_knows_whether_a_group_ever_had_members_if_it_is_not_known_when_it_was_first_seen() -> None:
+    found = find(replace(HEALTHY, **EMPTY, state_since=ago(days=1), first_seen_at=None))
+    assert "StreamsGroupEmpty" not in found
 
 
 def test_a_finding_about_a_description_has_what_is_known_of_it() -> None:

@@ -74,7 +74,7 @@ def test_a_clock_that_goes_back_gives_no_spell_of_negative_length() -> None:
         event("state", -3, 2, "Stable", "Empty"),
         event("state", -50, 3, "C", "D"),
     ]
-    assert [one.at for one in history(*later[1:], later[0] | {"at": NOW - HOUR}).states] == [
+    assert [one.at for one in history(later[0] | {"at": NOW - HOUR}, *later[1:]).states] == [
         NOW - HOUR,
         NOW - timedelta(minutes=3),
         NOW - timedelta(minutes=3),

@@ -261,8 +261,7 @@ def test_a_finding_about_a_description_has_what_is_known_of_it() -> None:
 
 def test_members_that_have_stopped_leaving_are_no_storm_however_often_they_did() -> None:
     changes = [
-        MemberChange(ago(minutes=minutes), 100 - minutes, f"m{minutes // 2}", minutes % 2 == 1, "host")
-        for minutes in range(57, 33, -1)
+        MemberChange(ago(minutes=58 - n / 2), n, f"m{n // 2}", joined=n % 2 == 0, place="host") for n in range(40)
     ]
     history = GroupHistory(members=[*changes, MemberChange(ago(minutes=1), 100, "last", joined=True, place="host")])
     context = replace(CONTEXT, histories={GROUP: history})

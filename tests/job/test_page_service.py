@@ -26,6 +26,8 @@ from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
 from tests.web.http_client import request
 
+pytestmark = pytest.mark.slow
+
 
 def free_address() -> str:
     with socket.socket() as probe:

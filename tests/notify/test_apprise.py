@@ -39,6 +39,7 @@ from tests.notify.receivers import (
     serve_connections,
 )
 
+pytestmark = pytest.mark.slow  # each URL is judged by a process of its own
 SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
 PAGERDUTY = f"pagerduty://{SECRET}@token"
 OPSGENIE = "opsgenie://12345678-aaaa-bbbb/%23on-call?priority=p1"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming_app.tables.definitions import tables
-from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.spark_writer import SparkWriter
 from tests import warehouse_template
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def created(table: Path) -> dict[str, Any]:
 def test_the_template_has_the_tables_that_the_job_creates(
     spark: SparkSession, tmp_path: Path, empty_warehouse: Path
 ) -> None:
-    DeltaWriter(spark, str(tmp_path / "now"), "default").prepare()
+    SparkWriter(spark, str(tmp_path / "now"), "default").prepare()
     for definition in tables():
         found = created(empty_warehouse / definition.name)
         assert found == created(tmp_path / "now" / definition.name), definition.name
@@ -50,7 +50,7 @@ def test_a_template_is_made_once_and_replaces_those_of_other_code(
 
     sessions: list[Path] = []
     monkeypatch.setattr(warehouse_template, "DIRECTORY", tmp_path)
-    monkeypatch.setattr(warehouse_template, "DeltaWriter", Writer)
+    monkeypatch.setattr(warehouse_template, "SparkWriter", Writer)
     first, again = (warehouse_template.warehouse_template(lambda: None) for _ in range(2))
     assert (first, len(sessions)) == (again, 1)
     monkeypatch.setattr(warehouse_template, "version", lambda _name: "0.0.1")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from streaming_app.tables import delta_writer
+from streaming_app.tables import spark_writer
 from streaming_app.tables.definitions import tables
-from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.spark_writer import SparkWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def warehouse_template(spark: Callable[[], SparkSession]) -> Path:
                 shutil.rmtree(old)
             with TemporaryDirectory(dir=DIRECTORY) as directory:
                 created = Path(directory, "warehouse")
-                DeltaWriter(spark(), str(created), "default").prepare()
+                SparkWriter(spark(), str(created), "default").prepare()
                 created.rename(path)
     return path
 
@@ -48,6 +48,6 @@ def copy_template(template: Path, directory: Path) -> Path:
 
 
 def _fingerprint() -> str:
-    code = (file.read_text("utf-8") for file in sorted(Path(delta_writer.__file__).parent.glob("*.py")))
+    code = (file.read_text("utf-8") for file in sorted(Path(spark_writer.__file__).parent.glob("*.py")))
     parts = [*map(version, _DECIDING), *map(repr, tables()), *code]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -17,7 +17,7 @@ from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
-from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.table_creation import missing_tables
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def run_with(
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
-    writer = DeltaWriter(spark, config.warehouse, config.cluster)
-    writer.prepare()  # what follows reads the tables
+    writer = SparkWriter(spark, config.warehouse, config.cluster)
+    writer.prepare(report)  # what follows reads the tables
     health = Health(Health() if config.offsets.enabled else None)
 
     parts = StreamParts(spark, config, properties, writer, health, report, stop)

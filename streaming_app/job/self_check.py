@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streaming_app.stream.fold_stage import TopicLookup
     from streaming_app.stream.groups_batch import GroupsBatchWriter
     from streaming_app.stream.health import Health
-    from streaming_app.tables.delta_writer import DeltaWriter
+    from streaming_app.tables.spark_writer import SparkWriter
 
 _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
 _NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
@@ -207,7 +207,7 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
     *,
     properties: Mapping[str, str],
     topic: OffsetsTopic,
-    writer: DeltaWriter,
+    writer: SparkWriter,
     write_batch: GroupsBatchWriter,
     topics: TopicLookup,
     listener: GroupListener,

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.kafka.topic_metadata import TopicMetadata
     from streaming_app.stream.health import Health
-    from streaming_app.tables.delta_writer import DeltaWriter
     from streaming_app.tables.location import Location
+    from streaming_app.tables.spark_writer import SparkWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
 
@@ -59,7 +59,7 @@ class StreamParts:
     config: JobConfig
     properties: Mapping[str, str]
     """Kafka client properties."""
-    writer: DeltaWriter
+    writer: SparkWriter
     health: Health
     report: Report
     stop: threading.Event
@@ -95,7 +95,7 @@ class TopicStream(ABC):
         self._wait_for_last()
         topic = self._describe_topic()
         self._before_start()
-        self._writer.prepare()
+        self._writer.prepare(self._report)
         position = prepare_start(
             self._writer,
             self._checkpoint,

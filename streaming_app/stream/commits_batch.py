@@ -34,13 +34,14 @@ from streaming_app.stream.newest_records import (
     to_rows,
     wanted_records,
 )
-from streaming_app.stream.source import FEW_BYTES, SIZE, read_few
+from streaming_app.stream.source import SIZE, read_few
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
+from streaming_app.tables.which_writer import NEWEST, by_delta_rs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,12 +49,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_app.stream.outcome import FoldOptions
-    from streaming_app.tables.delta_writer import DeltaWriter
     from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.newest_tables import NewestTables
+    from streaming_app.tables.spark_writer import SparkWriter
 
 
-_FEW_RECORDS = 100_000  # newest records that this process decodes: 50,000 take it less time than starting workers
 _ARROW_BYTES = 8 << 20
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 _FEW_GROUPS = 2_000  # of which the stored records are looked up by name
@@ -73,7 +73,7 @@ class CommitsBatchWriter:
 
     def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
         self,
-        writer: DeltaWriter,
+        writer: SparkWriter,
         tables: NewestTables,
         options: FoldOptions,
         on_done: Callable[[int, CommitsOutcome], None],
@@ -126,7 +126,7 @@ class CommitsBatchWriter:
             if not found["valid"]:
                 return None
             newest = newest.select(*COLUMNS)
-            if found["records"] <= _FEW_RECORDS and found["bytes"] <= FEW_BYTES:
+            if by_delta_rs(NEWEST, records=found["records"], size=found["bytes"]):
                 return self._write_few(newest.toArrow(), written_by)
             return self._write_many(newest, written_by)
         finally:

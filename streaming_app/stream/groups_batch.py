@@ -5,8 +5,9 @@ groups are written last. A crash in between repeats the batch from the checkpoin
 twice, and rows that were written already skip the records that they contain.
 
 A batch of few records is folded in this process and written by delta-rs, one of many by Spark and its workers. The fold
-is the same code: starting workers, a shuffle and a merge takes seconds whatever the size, and most batches of a running
-cluster are small. A batch with large records, or one that failed repeatedly, is written slice by slice, see `slices`.
+is the same code: starting workers and a shuffle takes seconds whatever the size, and most batches of a running cluster
+are small, see `which_writer`. A batch with large records, or one that failed repeatedly, is written slice by slice, see
+`slices`.
 """
 
 from __future__ import annotations
@@ -61,17 +62,17 @@ from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.definitions import history_tables
-from streaming_app.tables.few_rows import FewRowsWriter
+from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.which_writer import GROUPS, by_delta_rs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
-    from streaming_app.tables.delta_writer import DeltaWriter
     from streaming_app.tables.maintenance import Maintenance
+    from streaming_app.tables.spark_writer import SparkWriter
 
-_FEW_GROUPS = 2_000  # a small batch names its groups to Delta one by one
 _ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits the records only, to 10,000
 _STORED_AS_RECORD = (
     "encode(group_id, 'UTF-8') AS group_bytes",
@@ -97,7 +98,7 @@ class GroupsBatchWriter:
 
     def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
         self,
-        writer: DeltaWriter,
+        writer: SparkWriter,
         cluster: str,
         topic: str,
         on_done: Callable[[int, GroupsOutcome], None],
@@ -118,7 +119,7 @@ class GroupsBatchWriter:
         may be of another topic; the rest is as in `FoldOptions`.
         """
         self._writer = writer
-        self._few_rows_writer = FewRowsWriter(writer)
+        self._group_rows = GroupRows(writer)
         self._cluster = cluster
         self._on_done = on_done
         self._check_topic = check_topic
@@ -137,7 +138,7 @@ class GroupsBatchWriter:
         checkpoint = checkpoint_location(writer.location, cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._plans = SlicePlans(writer.files, checkpoint)
-        self._versions = TableVersions(writer, checkpoint, version=self._few_rows_writer.version)
+        self._versions = TableVersions(writer, checkpoint, version=self._group_rows.version)
         self._times = BatchTimes()  # of the batch that is written
         self._lock = Lock()  # held while the tables are read, folded and written
 
@@ -222,7 +223,7 @@ class GroupsBatchWriter:
         if not few.num_rows:
             return {}
         keys = [key for key in pc.unique(few["group_bytes"]).to_pylist() if key is not None]
-        if len(keys) > _FEW_GROUPS:
+        if not by_delta_rs(GROUPS, groups=len(keys)):
             return self._write_many(records, batch)
         return self._write_few(few, [key.decode("utf-8", "replace") for key in keys], batch)
 
@@ -230,14 +231,14 @@ class GroupsBatchWriter:
         stored = None
         if not self._is_first:
             with self._times.measure("stored"):
-                stored = stored_as_records(self._few_rows_writer.find_groups("group_id", group_ids))
+                stored = stored_as_records(self._group_rows.find("group_id", group_ids))
         return self._fold_here(records, stored, batch)
 
     def _refresh_reasons(self, batch: _Batch) -> None:
         """Give the NotReady groups their reasons: workers cannot ask the brokers, so they leave them out."""
         if self._topics:
             with self._times.measure("stored"):
-                stored = stored_as_records(self._few_rows_writer.find_groups("state", ["NotReady"]))
+                stored = stored_as_records(self._group_rows.find("state", ["NotReady"]))
             no_records = stored.drop_columns("stored").slice(0, 0)
             self._fold_here(no_records, stored, batch._replace(writers=batch.writers[1:]))
 
@@ -252,28 +253,26 @@ class GroupsBatchWriter:
             self._append_few(folded, counts, batch)
         with self._times.measure("groups"):
             rows = take_groups(folded)
-            if rows.num_rows and stored is not None and stored.num_rows:
-                self._few_rows_writer.replace_groups(rows, rows["group_id"].to_pylist())
-            elif rows.num_rows:
+            if rows.num_rows:
                 self._is_first = False  # from now on, even if the next line fails
-                self._few_rows_writer.add_groups(rows)
+                self._group_rows.replace(rows, rows["group_id"].to_pylist())
         if self._listener:
             self._listener.on_rows(folded)
         return counts
 
     def _append_few(self, folded: pa.Table, counts: Mapping[str, int], batch: _Batch) -> None:
         for output in APPENDED:
-            if not (counts[output.count_column] or (output is EVENTS and counts["retracted_events"])):
+            if output is EVENTS and counts["retracted_events"]:
+                self._group_rows.delete_history(EVENTS.table, take_rows(folded, EVENTS, RETRACTED))
+            if not counts[output.count_column]:
                 continue
             rows = self._history_ends[output.table].take_beyond(take_rows(folded, output, output.column))
-            if output is EVENTS and counts["retracted_events"]:
-                self._few_rows_writer.rewrite_events(rows, take_rows(folded, EVENTS, RETRACTED))
-            elif rows.num_rows:
+            if rows.num_rows:
                 # With the reasons, so for all writers: where Spark repeats the batch, it must not add them once more.
-                self._few_rows_writer.append(output.table, rows, *batch)
+                self._group_rows.append(output.table, rows, *batch)
 
     def _write_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
-        stored, is_first = self._writer.stored_groups(), self._is_first
+        stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr("*", "NULL AS stored")
         if not is_first:
             touched = raw.select("group_bytes").distinct()
@@ -290,22 +289,21 @@ class GroupsBatchWriter:
             with self._times.measure("history"):
                 self._append_many(folded, counts, batch)
             if counts["groups"]:
-                write = self._writer.add_groups if is_first else self._writer.merge_groups
                 self._is_first = False
                 with self._times.measure("groups"):
-                    write(select_groups(folded))
+                    self._writer.replace_groups(select_groups(folded))
             if self._listener:
                 self._listener.on_bulk_change()
         finally:
             folded.unpersist()
-        self._few_rows_writer.forget_versions()
+        self._group_rows.forget_versions()
         self._refresh_reasons(batch)
         return counts
 
     def _append_many(self, folded: DataFrame, counts: Mapping[str, int], batch: _Batch) -> None:
         for output in APPENDED:
-            rows = self._history_ends[output.table].select_beyond(select_rows(folded, output, output.column))
             if output is EVENTS and counts["retracted_events"]:
-                self._writer.rewrite_events(rows, select_rows(folded, EVENTS, RETRACTED))
-            elif counts[output.count_column]:
+                self._group_rows.delete_history(EVENTS.table, select_rows(folded, EVENTS, RETRACTED).toArrow())
+            if counts[output.count_column]:
+                rows = self._history_ends[output.table].select_beyond(select_rows(folded, output, output.column))
                 self._writer.append(output.table, rows, batch.writers[0], batch.version)

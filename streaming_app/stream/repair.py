@@ -32,7 +32,7 @@ from streaming_app.stream.outputs import FOLDED_DDL
 from streaming_app.stream.source import GROUP_BYTES, WANTED_RECORDS, source_options
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.definitions import table
-from streaming_app.tables.few_rows import FewRowsWriter
+from streaming_app.tables.group_rows import GroupRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.stream.outcome import FoldOptions
     from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
-    from streaming_app.tables.delta_writer import DeltaWriter
+    from streaming_app.tables.spark_writer import SparkWriter
 
 _ATTEMPTS = 3  # for a group whose row a batch writes meanwhile
 _BATCH_SECONDS = 300.0  # to wait for a running batch
@@ -73,7 +73,7 @@ class GroupRepair:
     def __init__(  # noqa: PLR0913 - each is one thing it needs
         self,
         spark: SparkSession,
-        writer: DeltaWriter,
+        writer: SparkWriter,
         read: Callable[[int, int], DataFrame],
         options: FoldOptions,
         *,
@@ -87,7 +87,7 @@ class GroupRepair:
         `between_batches` holds off the batches for a block; `on_change` is called in it, after rows were replaced.
         """
         self._context = spark.sparkContext
-        self._writer = FewRowsWriter(writer)
+        self._writer = GroupRows(writer)
         self._read, self._between_batches, self._processed = read, between_batches, processed
         self._on_change, self._topics = on_change, topics
         self._schema = arrow_schema(FOLDED_DDL)
@@ -181,7 +181,7 @@ class GroupRepair:
         replaced = [group_id for group_id, result in results.items() if result is RepairResult.REPLACED]
         if replaced:
             rows = self._with_reasons(folded.filter(pc.is_in(folded["group_id"], pa.array(replaced, pa.string()))))
-            self._writer.replace_groups(rows, replaced)
+            self._writer.replace(rows, replaced)
             self._on_change()
         return results
 
@@ -196,7 +196,7 @@ class GroupRepair:
         return pa.concat_tables([others, found])
 
     def _stored(self, group_ids: Sequence[str]) -> dict[str, Row]:
-        return _by_id(self._writer.find_groups("group_id", group_ids))
+        return _by_id(self._writer.find("group_id", group_ids))
 
 
 def read_partition(

@@ -19,6 +19,7 @@ from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.kafka import GROUP_PREFIX
 from streaming_app.stream.slices import LARGE_RECORD, Boundary, LargeRecord, Offsets
+from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,8 +93,6 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
     }
 
 
-FEW_RECORDS = 20_000
-FEW_BYTES = 32 << 20  # of a batch that this process folds: it holds them a few times over, and so does the JVM
 SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
 """The bytes of a record, in SQL."""
 _BYTES = {"group_bytes", "key", "value"}
@@ -118,7 +117,7 @@ class Summary(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether this process folds it, unless it is of very many groups."""
-        return self.records <= FEW_RECORDS and self.size <= FEW_BYTES
+        return by_delta_rs(GROUPS, records=self.records, size=self.size)
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
@@ -129,11 +128,11 @@ def wanted_records(batch: DataFrame) -> DataFrame:
 def read_few(records: DataFrame, most: int) -> pa.Table | None:
     """Return records that are `most` at most; None if some of them are too large.
 
-    In one Spark job. A record leaves the JVM unless so many of its size would have more than `FEW_BYTES`.
+    In one Spark job. A record leaves the JVM unless so many of its size would be too large for this process.
     """
-    if most > FEW_RECORDS:
+    if not by_delta_rs(GROUPS, records=most):
         return None
-    largest = FEW_BYTES // max(1, most)
+    largest = MOST[GROUPS].size // max(1, most)
     columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
     table = records.selectExpr("*", f"{SIZE} AS size").selectExpr("size", *columns).toArrow()
     if table.num_rows and pc.max(table["size"]).as_py() > largest:

@@ -40,8 +40,8 @@ from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
-    from streaming_app.tables.delta_writer import DeltaWriter
     from streaming_app.tables.files import Files
+    from streaming_app.tables.spark_writer import SparkWriter
 
 _ROWS = "groups"  # in the record: the identity of the groups table
 _NO_ROWS = ""  # its value while the start is being prepared
@@ -82,7 +82,7 @@ class QueryTables:
     history: tuple[Table, ...] = ()
 
 
-def group_tables(writer: DeltaWriter, checkpoint: Location) -> QueryTables:
+def group_tables(writer: SparkWriter, checkpoint: Location) -> QueryTables:
     """Return the tables of the query that folds streams groups."""
     return QueryTables(
         name="groups",
@@ -94,7 +94,7 @@ def group_tables(writer: DeltaWriter, checkpoint: Location) -> QueryTables:
 
 
 def prepare_start(  # noqa: PLR0913 - each is one thing it needs
-    writer: DeltaWriter,
+    writer: SparkWriter,
     checkpoint: Location,
     topic: OffsetsTopic,
     *,
@@ -201,7 +201,7 @@ def _mismatch(restored: Sequence[str], beyond: Sequence[str]) -> str:
 
 
 def _history(  # noqa: PLR0913 - each is one thing it needs
-    writer: DeltaWriter,
+    writer: SparkWriter,
     tables: Sequence[Table],
     known: Mapping[str, Any] | None,
     topic: OffsetsTopic,

@@ -35,8 +35,8 @@ from streaming_app.tables.location import Location
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from streaming_app.tables.delta_writer import DeltaWriter
     from streaming_app.tables.files import Files
+    from streaming_app.tables.spark_writer import SparkWriter
 
 _RESTORE = "RESTORE"
 
@@ -59,7 +59,7 @@ class TableVersions:
 
     def __init__(
         self,
-        writer: DeltaWriter,
+        writer: SparkWriter,
         checkpoint: Location,
         names: Sequence[str] | None = None,
         version: Callable[[str], int] | None = None,

@@ -138,15 +138,19 @@ class Location:
 
     def write_text(self, text: str) -> None:
         """Write the file, atomically, and create the directories that it needs. Raises OSError."""
+        self.write_bytes(text.encode())
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write the file as `write_text` does."""
         if self.is_local:
             file = self.path
             file.parent.mkdir(parents=True, exist_ok=True)
             new = file.with_name(f"{file.name}.new")
-            new.write_text(text, "utf-8")
+            new.write_bytes(content)
             new.replace(file)  # readers see the old text or the new one
             return
         directory, _, name = self._uri.rpartition("/")
-        object_store.write_file(directory, name, text.encode())
+        object_store.write_file(directory, name, content)
 
     def remove(self) -> None:
         """Remove the file; it may be missing. Raises OSError."""

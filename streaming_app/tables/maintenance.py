@@ -51,7 +51,7 @@ class _Task:
 
 
 class MaintainedTables(Protocol):
-    """Does the work, table by table, for one cluster: `DeltaWriter` and `NewestTables`."""
+    """Does the work, table by table, for one cluster: `SparkWriter` and `NewestTables`."""
 
     @property
     def files(self) -> Files:

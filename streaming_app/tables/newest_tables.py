@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from streaming_app.tables.delta_writer import DeltaWriter
     from streaming_app.tables.files import Files
+    from streaming_app.tables.spark_writer import SparkWriter
 
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
@@ -45,9 +45,9 @@ _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
 
 
 class NewestTables:
-    """The rows of one cluster in these tables. For `Maintenance` it has the methods of `DeltaWriter` that it calls."""
+    """The rows of one cluster in these tables. For `Maintenance` it has the methods of `SparkWriter` that it calls."""
 
-    def __init__(self, writer: DeltaWriter, cluster: str, retention_days: float) -> None:
+    def __init__(self, writer: SparkWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
     @property
@@ -56,7 +56,7 @@ class NewestTables:
         return self._writer.files
 
     def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
-        """Append a few rows exactly once, see `DeltaWriter.append`. Raises OSError."""
+        """Append a few rows exactly once, see `SparkWriter.append`. Raises OSError."""
         self._table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
 
     def append_many(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
@@ -106,7 +106,7 @@ class NewestTables:
 
     def compact(self, name: str) -> None:
         """Replace the rows by the newest of each key."""
-        self._writer.replace_rows(name, self._select_newest(name))
+        self._writer.replace(name, self._select_newest(name))
 
     def clean_up_log(self, name: str) -> None:
         """Remove the log entries of versions that are older than the table's log retention."""

@@ -27,13 +27,14 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import quote, time_literal
 
-_ATTEMPTS, _PAUSE_SECONDS = 5, 0.2
+_ATTEMPTS = 12  # a commit is rejected for what jobs for other clusters change meanwhile, too
+_PAUSE_SECONDS = 0.05, 0.5
 _MAINTAINED_AFTER = 100  # commits, each of which leaves a file or two
 _MAINTAINED_SECONDS = 1_800.0  # or so long, as old versions of some tables are kept
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
@@ -107,6 +108,16 @@ class RustTable:
         where = self._own(condition)
         return self.change(lambda target: target.delete(where))
 
+    def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
+        """Delete the rows of the table that have the key of one of `rows`, null like null; return its version."""
+        same = " AND ".join(f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in key)
+
+        def write(target: DeltaTable) -> None:
+            merge = target.merge(rows.select(key), same, source_alias="s", target_alias="t")
+            merge.when_matched_delete().execute()
+
+        return self.change(write)
+
     def change(self, write: Callable[[DeltaTable], object]) -> int:
         """Call `write` with the table, again after a conflict, and return the version that the table has then."""
         self._commits += 1
@@ -146,7 +157,7 @@ class RustTable:
             return target
 
         again = retry_if_exception_type(CommitFailedError)
-        wait = wait_fixed(_PAUSE_SECONDS)
+        wait = wait_random(*_PAUSE_SECONDS)
         return Retrying(retry=again, stop=stop_after_attempt(_ATTEMPTS), wait=wait, reraise=True)(once)
 
     @contextmanager

@@ -19,8 +19,8 @@ from streaming_app.job.streams import CommitsStream, StreamParts
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.bench import freshness
 from tests.bench.background import repeating
 from tests.bench.bench_harness import PARTITIONS, Harness
@@ -151,7 +151,7 @@ def _timed_count(harness: Harness, name: str, total: int) -> float:
 def _timed_stream(harness: Harness, topic: str, warehouse: str) -> tuple[float, float]:
     """Seconds in batches, and of the whole run."""
     config = harness.config(topic, warehouse, once=True)
-    writer = DeltaWriter(harness.spark, config.warehouse, config.cluster)
+    writer = SparkWriter(harness.spark, config.warehouse, config.cluster)
     writer.prepare()
     lines: list[str] = []
     properties = client_properties(config.bootstrap_server, None)

@@ -14,7 +14,7 @@ import time
 from offsets_decoder import encode
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
-from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.rounds import print_rounds
 from tests.reading import read_once
@@ -66,7 +66,7 @@ def _timed_count(harness: Harness, total: int) -> float:
 
 def _timed_job(harness: Harness, warehouse: str) -> tuple[float, float]:
     """Seconds in batches, and of the whole run."""
-    DeltaWriter(harness.spark, str(harness.directory / warehouse), "default").prepare()
+    SparkWriter(harness.spark, str(harness.directory / warehouse), "default").prepare()
     started = time.monotonic()
     lines = harness.run_once(TOPIC, warehouse, offsets={"enabled": False})
     seconds = time.monotonic() - started

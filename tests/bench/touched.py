@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import count, islice
 
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.bench.bench_harness import PARTITIONS, Harness, group_id
 from tests.groups.encoded import FIRST_EPOCH, group_records
 from tests.stream.frames import Row, batch, write_offset_log
@@ -59,7 +59,7 @@ def _fill(harness: Harness, stored: int) -> GroupsBatchWriter:
     print(f"first catch-up of {stored:,} groups in a warm session: {time.monotonic() - started:.1f} s", flush=True)
     ends = [_FIRST_OFFSET + number * _OFFSETS for number in range(len(TOUCHED) * (WARM_UP + ROUNDS) + 1)]
     write_offset_log(harness.directory / name / "_checkpoints" / "default", ends, _FIRST_BATCH - 1)
-    warehouse = DeltaWriter(harness.spark, str(harness.directory / name), "default")
+    warehouse = SparkWriter(harness.spark, str(harness.directory / name), "default")
     return GroupsBatchWriter(warehouse, "default", name, lambda *_: None)
 
 

@@ -37,8 +37,8 @@ _STOPPED_SECONDS = 12.0
 _QUICKER = """
 import os
 os.environ["STREAMS_GROUPS_OFFSETS__TRIGGER"] = "1"
-from streaming_app.stream import commits_batch, source
-from streaming_app.tables import maintenance, rust_table, table_creation
+from streaming_app.stream import commits_batch
+from streaming_app.tables import maintenance, rust_table, table_creation, which_writer
 seconds = "interval 30 seconds"
 kept = dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), seconds)
 table_creation._PROPERTIES.update(kept, **{"delta.checkpointInterval": "10"})
@@ -47,7 +47,7 @@ maintenance.COMMITS_PER_COMPACTION = 10
 maintenance._VACUUM_SECONDS = 30
 commits_batch._TAIL_ROWS = 2_000
 rust_table._MAINTAINED_AFTER = 20
-source.FEW_RECORDS = 400
+which_writer.MOST["groups"] = which_writer.MOST["groups"]._replace(records=400)
 from streaming_app.cli.main import main
 main(prog_name="streams-groups")
 """

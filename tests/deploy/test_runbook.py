@@ -19,8 +19,8 @@ from streaming_app.alerts.rule import GROUP_ID
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, STATE_RULES, description_status
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
 from tests.stream.frames import batch, expect_few_records
 
@@ -121,7 +121,7 @@ def reader(
 ) -> WarehouseReader:
     """A warehouse with a group whose member has not revoked its task, and a record that could not be decoded."""
     path = create_warehouse(tmp_path_factory.mktemp("runbook"))
-    warehouse = DeltaWriter(spark, str(path), "default")
+    warehouse = SparkWriter(spark, str(path), "default")
     group, member = {"group_id": "payments"}, {"group_id": "payments", "member_id": "m1"}
     revoking = {
         "member_epoch": 2,

@@ -12,16 +12,15 @@ from typing import Any
 
 from streaming_app.job import supervisor
 from streaming_app.job.background_stream import BackgroundStream
-from streaming_app.tables.delta_writer import DeltaWriter
-from streaming_app.tables.few_rows import FewRowsWriter
+from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.newest_tables import NewestTables
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.warehouses import local_files
 
 _FILES = type(local_files())
 _WRITES = (
-    *((DeltaWriter, name) for name in ("append", "rewrite_events", "add_groups", "replace_groups", "merge_groups")),
-    (DeltaWriter, "delete_groups"),
-    *((FewRowsWriter, name) for name in ("append", "rewrite_events", "add_groups", "replace_groups")),
+    *((SparkWriter, name) for name in ("append", "replace", "replace_groups", "delete_groups")),
+    *((GroupRows, name) for name in ("append", "delete_history", "replace")),
     *((NewestTables, name) for name in ("append", "append_many", "delete", "compact")),
     (_FILES, "write"),
     (_FILES, "remove"),

@@ -11,7 +11,9 @@ from streaming_app.sandbox.process import Process
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.processes import process_tree, send_signal, spark_jvms, spark_workers
 
-_NO_SMALL_BATCHES = "from streaming_app.stream import source; source.FEW_RECORDS = 0; "
+_NO_SMALL_BATCHES = (
+    "from streaming_app.tables.which_writer import GROUPS, MOST; MOST[GROUPS] = MOST[GROUPS]._replace(records=0); "
+)
 _EXIT_SECONDS = 600.0
 
 

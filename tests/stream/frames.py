@@ -7,7 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streaming_app.tables.which_writer import GROUPS, MOST
+
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import DataFrame, SparkSession
 
 _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -40,3 +43,8 @@ def expect_few_records(warehouse: Path, batches: int = 100) -> None:
     write_offset_log(
         warehouse / "_checkpoints" / "default", range(_MOST_RECORDS, batches * _MOST_RECORDS, _MOST_RECORDS)
     )
+
+
+def limit_delta_rs(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:
+    """Let delta-rs write less than usual, and Spark the rest; with `records=0` Spark writes all."""
+    monkeypatch.setitem(MOST, kind, MOST[kind]._replace(**most))

@@ -17,10 +17,11 @@ from streaming_app.stream.batch_outcome import CommitsOutcome
 from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.newest_records import find_newest_by_key
 from streaming_app.stream.outcome import FoldOptions
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from tests.stream.frames import Pair, batch, write_offset_log
+from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.which_writer import NEWEST
+from tests.stream.frames import Pair, batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +60,7 @@ def history() -> Iterator[Pair]:
 
 def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[CommitsOutcome]:
     """Write the history in batches that end at `cuts`, and the last of them twice."""
-    writer = DeltaWriter(spark, str(path), "default")
+    writer = SparkWriter(spark, str(path), "default")
     outcomes: list[CommitsOutcome] = []
     tables = NewestTables(writer, "default", 30)
     options = FoldOptions("default", "topic")
@@ -162,8 +163,8 @@ def test_where_batches_end_and_who_decodes_them_makes_no_difference(
     few_records: int,
     cuts: list[int],
 ) -> None:
-    monkeypatch.setattr(commits_batch, "_FEW_RECORDS", few_records)
-    writer = DeltaWriter(spark, str(written), "default")
+    limit_delta_rs(monkeypatch, NEWEST, records=few_records)
+    writer = SparkWriter(spark, str(written), "default")
     NewestTables(writer, "default", 30).delete()
     # As after --reset: events and quarantine are there already.
     outcomes = write(spark, written, cuts, start=100)
@@ -207,7 +208,7 @@ def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_an
 def test_a_compaction_changes_nothing_but_the_number_of_rows(
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path
 ) -> None:
-    tables = NewestTables(DeltaWriter(spark, str(written), "default"), "default", 36_500)
+    tables = NewestTables(SparkWriter(spark, str(written), "default"), "default", 36_500)
     for name in NAMES:
         tables.compact(name)
         tables.clean_up_log(name)
@@ -221,7 +222,7 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
 
 
 def test_a_batch_without_such_records_writes_nothing(spark: SparkSession, empty_warehouse: Path) -> None:
-    writer = DeltaWriter(spark, str(empty_warehouse), "default")
+    writer = SparkWriter(spark, str(empty_warehouse), "default")
     outcomes: list[CommitsOutcome] = []
     tables = NewestTables(writer, "default", 30)
     write_batch = CommitsBatchWriter(writer, tables, FoldOptions("default", "t"), lambda _, one: outcomes.append(one))

@@ -12,16 +12,15 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
-from streaming_app.stream import source
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.fold_stage import TopicLookup
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.definitions import table, tables, views
-from streaming_app.tables.delta_writer import DeltaWriter
-from streaming_app.tables.few_rows import FewRowsWriter
+from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
-from tests.stream.frames import batch, write_offset_log
+from tests.stream.frames import batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +49,7 @@ def history() -> Iterator[tuple[bytes | None, bytes | None]]:
 
 def write_history(spark: SparkSession, path: Path, cuts: list[int]) -> list[GroupsOutcome]:
     """Write the history in batches that end at `cuts`."""
-    warehouse = DeltaWriter(spark, str(path), "default")
+    warehouse = SparkWriter(spark, str(path), "default")
     outcomes: list[GroupsOutcome] = []
     write = GroupsBatchWriter(warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome))
     rows = [
@@ -90,7 +89,7 @@ def few(
 def test_many_records_give_the_same_tables_as_few(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "FEW_RECORDS", 0)
+    limit_delta_rs(monkeypatch, records=0)
     write_history(spark, empty_warehouse, [8, 25])
     assert content(empty_warehouse) == content(few)
 
@@ -116,9 +115,9 @@ def test_batches_that_one_job_reads_give_the_same_tables(
 def test_a_record_that_is_too_large_to_be_read_at_once_is_written_as_well(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "FEW_BYTES", 2_000)
+    limit_delta_rs(monkeypatch, size=2_000)
     write_offset_log(empty_warehouse / "_checkpoints" / "default", [5, 9])
-    write = GroupsBatchWriter(DeltaWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
+    write = GroupsBatchWriter(SparkWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
     small = encode(17, {"group_id": "g"}, {"epoch": 2})
     large = encode(23, {"group_id": "g"}, {"epoch": 0, "subtopologies": [{"source_topics": ["t" * 700]}]})
     write(batch(spark, [(5, START, *small), (6, START, *large)]), 1)
@@ -130,11 +129,11 @@ def test_a_record_that_is_too_large_to_be_read_at_once_is_written_as_well(
 def test_a_batch_of_other_groups_only_changes_nothing(
     spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
-    monkeypatch.setattr(source, "FEW_RECORDS", few_records)
+    limit_delta_rs(monkeypatch, records=few_records)
     before = content(few)
     classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
     gone = encode(17, {"group_id": "never seen"}, None)
-    write = GroupsBatchWriter(DeltaWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)
+    write = GroupsBatchWriter(SparkWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)
     rows = [(500 + n, START, key, value) for n, (key, value) in enumerate([classic, gone])]
     write(batch(spark, rows[:1]), 500)
     write(batch(spark, rows), 501)
@@ -164,7 +163,7 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
     assert [row[0] for row in joined.collect()] == [0, 1, 2]
     key, value = encode(17, {"group_id": "four"}, {"epoch": 2})
     added = batch(spark, [(1000, START, key, value)])
-    GroupsBatchWriter(DeltaWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)(added, 1000)
+    GroupsBatchWriter(SparkWriter(spark, str(few), "default"), "default", "topic", lambda *_: None)(added, 1000)
     assert spark.sql("SELECT group_epoch FROM groups WHERE group_id = 'four'").collect()[0][0] == 2
 
 
@@ -172,8 +171,8 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
 def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
-    monkeypatch.setattr(source, "FEW_RECORDS", few_records)
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    limit_delta_rs(monkeypatch, records=few_records)
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     write = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=lambda _names: {"other": 1})
     rows = [
         (offset, START, key, value)
@@ -197,7 +196,7 @@ def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(topics: TopicLookup) -> None:
-        warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+        warehouse = SparkWriter(spark, str(empty_warehouse), "default")
         writer = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None, topics=topics)
         group = {"group_id": "one"}
         topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]}
@@ -209,10 +208,10 @@ def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
         writer(batch(spark, [(offset, START, *pair) for offset, pair in enumerate(pairs)]), 7)
 
     with monkeypatch.context() as patched:
-        patched.setattr(FewRowsWriter, "add_groups", Mock(side_effect=ConnectionError))
+        patched.setattr(GroupRows, "replace", Mock(side_effect=ConnectionError))
         with pytest.raises(ConnectionError):
             write(lambda _: {"other": 1})
-    monkeypatch.setattr(source, "FEW_RECORDS", 0)
+    limit_delta_rs(monkeypatch, records=0)
     write(lambda _: {"another": 1})
     (event,) = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
     assert event == {"new": "MISSING_SOURCE_TOPICS: Source topics in are missing."}
@@ -223,8 +222,8 @@ def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
 def test_a_large_batch_without_a_group_that_is_not_ready_asks_for_no_topics(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "FEW_RECORDS", 0)
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    limit_delta_rs(monkeypatch, records=0)
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     write = GroupsBatchWriter(
         warehouse, "default", "topic", lambda *_: None, topics=lambda names: pytest.fail(str(names))
     )
@@ -243,7 +242,7 @@ def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
     spark: SparkSession, empty_warehouse: Path, dialect: str, stored: int, failed: int
 ) -> None:
     outcomes: list[GroupsOutcome] = []
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     write = GroupsBatchWriter(
         warehouse, "default", "topic", lambda _, outcome: outcomes.append(outcome), dialect=dialect
     )

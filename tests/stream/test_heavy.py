@@ -12,8 +12,8 @@ from offsets_decoder import decode, encode
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
 from tests.stream.frames import batch
 
@@ -52,7 +52,7 @@ def heartbeat(member: int, epoch: int) -> Pair:
 
 
 def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSession, empty_warehouse: Path) -> None:
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     write = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     first = list(rebalance(MEMBERS, 2))
     write(batch(spark, [(n, START, key, value) for n, (key, value) in enumerate(first)]), 0)
@@ -85,7 +85,7 @@ def test_five_hundred_subtopologies_are_all_there(spark: SparkSession, empty_war
         }
 
     pair = encode(23, GROUP, {"epoch": 0, "subtopologies": [part(number) for number in range(SUBTOPOLOGIES)]})
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     write = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     write(batch(spark, [(0, START, *pair)]), 0)
     later = metadata_record(GROUP, 2)

@@ -14,9 +14,9 @@ from offsets_decoder import encode
 from streaming_app.stream import groups_batch, slices
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.tables.delta_writer import DeltaWriter
-from streaming_app.tables.few_rows import FewRowsWriter
+from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
 from tests.stream.frames import Pair, batch
 
@@ -48,7 +48,7 @@ ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair
 def write_all(spark: SparkSession, path: Path, outcomes: list[GroupsOutcome] | None = None) -> None:
     """Write everything as batch 3, as a job does that has just started."""
     done = [] if outcomes is None else outcomes
-    write = GroupsBatchWriter(DeltaWriter(spark, str(path), "default"), "default", "topic", lambda _, o: done.append(o))
+    write = GroupsBatchWriter(SparkWriter(spark, str(path), "default"), "default", "topic", lambda _, o: done.append(o))
     write(batch(spark, ROWS), 3)
 
 
@@ -89,7 +89,7 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
 
 @pytest.mark.parametrize(
     ("call", "failing"),
-    [(1, "append"), (2, "append"), (2, "rewrite_events"), (1, "add_groups"), (2, "replace_groups")],
+    [(1, "append"), (2, "append"), (2, "delete_history"), (1, "replace"), (2, "replace")],
 )
 def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_once(
     spark: SparkSession,
@@ -101,7 +101,7 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
 ) -> None:
     monkeypatch.setattr(groups_batch, "SLICE_BYTES", 300_000)
     monkeypatch.setattr(slices, "SLICE_BYTES", 300_000)
-    original, calls, kills = getattr(FewRowsWriter, failing), 0, 0
+    original, calls, kills = getattr(GroupRows, failing), 0, 0
 
     def killed_after(*args: Any) -> None:
         nonlocal calls, kills
@@ -112,7 +112,7 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
             raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(FewRowsWriter, failing, killed_after)
+        patched.setattr(GroupRows, failing, killed_after)
         for _ in range(3):
             calls = 0
             with suppress(KilledError):

@@ -15,14 +15,13 @@ from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
-from streaming_app.stream import source
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
 from tests.odd_group_ids import ODD
-from tests.stream.frames import batch
+from tests.stream.frames import batch, limit_delta_rs
 from tests.warehouses import make_warehouse
 
 pytestmark = pytest.mark.slow
@@ -53,7 +52,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, req
     session = spark.newSession()
     for name, value in USERS_CONF.items():
         session.conf.set(name, value)
-    writer = DeltaWriter(session, str(path), CLUSTER)
+    writer = SparkWriter(session, str(path), CLUSTER)
     writer.prepare()
     write = GroupsBatchWriter(writer, CLUSTER, "topic", lambda *_: None, topics=lambda _: {})
     not_utf8 = [(b"\x00\x11" + len(one).to_bytes(2, "big") + one, b"\x00\x00") for one in NOT_UTF8]
@@ -67,7 +66,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, req
     offset = 0
     with pytest.MonkeyPatch.context() as patched:
         if request.param == "many":
-            patched.setattr(source, "FEW_RECORDS", 0)
+            limit_delta_rs(patched, records=0)
         for number, pairs in enumerate(batches):
             rows = [(offset + n, START + timedelta(seconds=number), *pair) for n, pair in enumerate(pairs)]
             write(batch(session, rows), number)

@@ -15,15 +15,14 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.container import Broker
-from streaming_app.stream import source
 from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from tests.stream.frames import batch, write_offset_log
+from streaming_app.tables.spark_writer import SparkWriter
+from tests.stream.frames import batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,11 +39,11 @@ def refuse() -> None:
     raise OtherTopicError("another one")
 
 
-def main_stream(writer: DeltaWriter) -> Callable[[DataFrame, int], None]:
+def main_stream(writer: SparkWriter) -> Callable[[DataFrame, int], None]:
     return GroupsBatchWriter(writer, "default", "topic", lambda *_: pytest.fail("done"), check_topic=refuse)
 
 
-def second_stream(writer: DeltaWriter) -> Callable[[DataFrame, int], None]:
+def second_stream(writer: SparkWriter) -> Callable[[DataFrame, int], None]:
     tables, options = NewestTables(writer, "default", 30), FoldOptions("default", "topic")
     return CommitsBatchWriter(writer, tables, options, lambda *_: pytest.fail("done"), check_topic=refuse)
 
@@ -55,15 +54,15 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
     spark: SparkSession,
     empty_warehouse: Path,
     monkeypatch: pytest.MonkeyPatch,
-    stream: Callable[[DeltaWriter], Callable[[DataFrame, int], None]],
+    stream: Callable[[SparkWriter], Callable[[DataFrame, int], None]],
     is_small: bool,
 ) -> None:
     if is_small:
         for place in (checkpoint_location, commits_checkpoint_location):
             write_offset_log(place(empty_warehouse, "default").path, [2])
     else:
-        monkeypatch.setattr(source, "FEW_RECORDS", 0)
-    write = stream(DeltaWriter(spark, str(empty_warehouse), "default"))
+        limit_delta_rs(monkeypatch, records=0)
+    write = stream(SparkWriter(spark, str(empty_warehouse), "default"))
     with pytest.raises(OtherTopicError):
         write(batch(spark, RECORDS), 0)
     reader = WarehouseReader(empty_warehouse)

@@ -20,8 +20,8 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.repair import GroupRepair, ReadRange, RepairResult, may_replace
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
 from tests.stream.frames import Pair, Row, batch, expect_few_records
 
@@ -103,7 +103,7 @@ class RepairHarness:
         self.changes: list[str] = []
         self.before_read: Callable[[], None] = lambda: None
         expect_few_records(path)
-        tables = DeltaWriter(spark, str(path), "default")
+        tables = SparkWriter(spark, str(path), "default")
         self.write = GroupsBatchWriter(tables, "default", "topic", lambda *_: None, topics=topics)
         self.repair = GroupRepair(
             spark,

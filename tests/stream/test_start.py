@@ -18,9 +18,9 @@ from streaming_app.job.run import run_with
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from streaming_app.tables.delta_writer import DeltaWriter
-from streaming_app.tables.few_rows import FewRowsWriter
+from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.offsets_topic import UNDECODABLE, appending, epoch_records
 from tests.waiting import wait_until
 
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_other_rows_is_not_gone_on_from(
     assert WarehouseReader(tmp_path).rows(counts) == [{"cluster": name, "n": one[1]} for name in ("default", "other")]
 
     elsewhere = tmp_path / "elsewhere"
-    DeltaWriter(spark, str(elsewhere), "default").prepare()
+    SparkWriter(spark, str(elsewhere), "default").prepare()
     shutil.copytree(checkpoints, elsewhere / "_checkpoints")
     assert "reading from the beginning" in run(topic, warehouse=elsewhere)
     assert held(elsewhere) == one
@@ -171,11 +171,11 @@ def test_a_job_killed_while_it_prepares_its_start_leaves_nothing_out(
     topic = read_topic(2)
     before = held(tmp_path)
 
-    def killed(_self: DeltaWriter, *_: object, **_named: object) -> None:
+    def killed(_self: SparkWriter, *_: object, **_named: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(DeltaWriter, killed_at, killed)
+        patched.setattr(SparkWriter, killed_at, killed)
         with pytest.raises(KeyboardInterrupt):
             run(topic, reset=True)
     assert next_start in run(topic)
@@ -234,8 +234,7 @@ def _fail_after(patched: pytest.MonkeyPatch, batches: int) -> None:
 
         return wrapped
 
-    for name in ("add_groups", "replace_groups"):
-        patched.setattr(FewRowsWriter, name, failing(getattr(FewRowsWriter, name)))
+    patched.setattr(GroupRows, "replace", failing(GroupRows.replace))
 
 
 def test_a_reset_for_a_topic_created_again_that_ends_before_it_reads_leaves_out_nothing(

@@ -14,8 +14,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from streaming_app.stream.slices import WHOLE
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.definitions import history_tables
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.location import Location
+from streaming_app.tables.spark_writer import SparkWriter
 
 QUERY = "0a1b"
 HISTORY = tuple(one.name for one in history_tables())
@@ -35,7 +35,7 @@ def versions(tmp_path: Path) -> TableVersions:
             (checkpoint / directory / str(number)).touch()
             (checkpoint / directory / f".{number}.crc").touch()
     (checkpoint / "metadata").write_text(json.dumps({"id": QUERY}), "utf-8")
-    writer = DeltaWriter(Mock(), tmp_path, "default")  # what is read of the tables needs no session
+    writer = SparkWriter(Mock(), tmp_path, "default")  # what is read of the tables needs no session
     for name in ("groups", *HISTORY):
         create(tmp_path, name)
     return TableVersions(writer, Location.of(checkpoint))

@@ -16,9 +16,9 @@ from offsets_decoder import encode
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables import table_creation
 from streaming_app.tables.definitions import table
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.stream.frames import Pair, Row, batch, expect_few_records
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:
     now = datetime.now(timezone.utc)
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
     seconds = [1_000_000.0]
     tables = [table(name) for name in ("groups", "group_events", "quarantine")]
@@ -69,7 +69,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 
 
 def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, empty_warehouse: Path) -> None:
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     expect_few_records(empty_warehouse)
     write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     group = {"group_id": "g"}
@@ -138,7 +138,7 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
         monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
     monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "3")
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse = SparkWriter(spark, str(tmp_path), "default")
     warehouse.prepare()
     expect_few_records(tmp_path)
     write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
@@ -166,7 +166,7 @@ def test_checksums_of_log_entries_that_delta_rs_removed_are_removed_too(
 ) -> None:
     for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
         monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
-    warehouse = DeltaWriter(spark, str(tmp_path), "default")
+    warehouse = SparkWriter(spark, str(tmp_path), "default")
     warehouse.prepare()
     log = tmp_path / "groups" / "_delta_log"
     for number in range(3):
@@ -191,7 +191,7 @@ def test_checksums_of_log_entries_that_delta_rs_removed_are_removed_too(
 def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     expect_few_records(empty_warehouse)
     write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     now = datetime.now(timezone.utc)
@@ -214,7 +214,7 @@ def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
 def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_theirs(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    writer = DeltaWriter(spark, str(empty_warehouse), "default")
+    writer = SparkWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
     failures: list[None] = []
     seconds = [1_000_000.0]
@@ -255,7 +255,7 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
 
 
 def test_no_task_begins_while_the_job_stops(spark: SparkSession, empty_warehouse: Path) -> None:
-    writer = DeltaWriter(spark, str(empty_warehouse), "default")
+    writer = SparkWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
     maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, is_stopping=lambda: True)
     for _ in range(COMMITS_PER_COMPACTION):
@@ -264,7 +264,7 @@ def test_no_task_begins_while_the_job_stops(spark: SparkSession, empty_warehouse
 
 
 def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkSession, empty_warehouse: Path) -> None:
-    writer = DeltaWriter(spark, str(empty_warehouse), "default")
+    writer = SparkWriter(spark, str(empty_warehouse), "default")
     done_at = empty_warehouse / "done"
     done_at.write_text(str(time.time() + 365 * 24 * 3600), "utf-8")
     now = time.time()

@@ -89,6 +89,18 @@ def test_a_write_that_another_process_has_overtaken_is_done_again(
     assert topics(warehouse) == left
 
 
+def test_rows_are_deleted_by_their_key_of_which_a_part_may_be_null(table: RustTable, warehouse: Path) -> None:
+    table.append(rows("a", "b"))
+    nulls = pa.Table.from_pylist([{"cluster": "default", "topic": topic} for topic in "ab"], rows().schema)
+    table.append(nulls)
+    table.delete_rows(pa.concat_tables([rows("a", "other"), nulls.slice(1)]), ["cluster", "topic", "partition"])
+    found = WarehouseReader(warehouse).rows(f"SELECT topic, partition FROM {NAME} ORDER BY topic")
+    assert [tuple(row.values()) for row in found] == [("a", None), ("b", 0)]
+    version = table.delete_rows(rows("a"), ["cluster", "topic", "partition"])
+    assert topics(warehouse) == ["a", "b"]
+    assert version == DeltaTable(warehouse / NAME).version()
+
+
 def test_rows_of_other_clusters_stay(table: RustTable, warehouse: Path) -> None:
     other = RustTable(Location.of(warehouse / NAME), "other")
     table.append(rows("a"))

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from offsets_decoder import encode
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.tables.delta_writer import DeltaWriter
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.stream.frames import batch, expect_few_records
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ QUERY = "SELECT state, group_epoch FROM {} WHERE group_id = 'g'"
 
 
 def test_an_earlier_version_of_groups_has_the_earlier_state(spark: SparkSession, empty_warehouse: Path) -> None:
-    warehouse = DeltaWriter(spark, str(empty_warehouse), "default")
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     expect_few_records(empty_warehouse)
     write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     group = {"group_id": "g"}

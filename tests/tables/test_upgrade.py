@@ -13,8 +13,8 @@ from streaming_app.errors import JobError, WarehouseError
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables import table_creation
 from streaming_app.tables.definitions import Table, tables
-from streaming_app.tables.delta_writer import DeltaWriter
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_writer import SparkWriter
 from tests.stream.frames import batch
 from tests.warehouses import make_warehouse
 
@@ -41,7 +41,7 @@ def write_group(spark: SparkSession, path: Path, group: str, offset: int) -> Non
         encode(17, {"group_id": group}, {"epoch": 2}),
     ]
     rows = [(offset + n, AT, key, value) for n, (key, value) in enumerate(pairs)]
-    GroupsBatchWriter(DeltaWriter(spark, str(path), "default"), "default", "topic", lambda *_: None)(
+    GroupsBatchWriter(SparkWriter(spark, str(path), "default"), "default", "topic", lambda *_: None)(
         batch(spark, rows), offset
     )
 
@@ -52,14 +52,14 @@ def test_tables_of_an_older_release_get_the_missing_columns(
     with monkeypatch.context() as before:
         older = [as_of_older_release(definition) for definition in tables() if definition.name != "topologies"]
         before.setattr(table_creation, "tables", lambda: tuple(older))
-        DeltaWriter(spark, str(tmp_path), "default").prepare()
+        SparkWriter(spark, str(tmp_path), "default").prepare()
     with pytest.raises(WarehouseError, match="created by an older release"):
         WarehouseReader(tmp_path)
     spark.sql(
         f"INSERT INTO delta.`{tmp_path}/groups` (cluster, group_id, state, last_offset, members) "
         "VALUES ('default', 'old', 'Stable', 1, array())"
     )
-    assert DeltaWriter(spark, str(tmp_path), "default").prepare() == {"topologies"}
+    assert SparkWriter(spark, str(tmp_path), "default").prepare() == {"topologies"}
     write_group(spark, tmp_path, "new", 10)
     rows = WarehouseReader(tmp_path).rows("SELECT group_id, not_ready_reason FROM groups ORDER BY group_id")
     assert [row["group_id"] for row in rows] == ["new", "old"]
@@ -83,13 +83,13 @@ def test_tables_of_a_newer_release_are_rejected_and_the_column_is_named(
 ) -> None:
     with monkeypatch.context() as after:
         after.setattr(table_creation, "tables", lambda: tuple(map(as_of_newer_release, tables())))
-        DeltaWriter(spark, str(tmp_path), "default").prepare()
+        SparkWriter(spark, str(tmp_path), "default").prepare()
     with pytest.raises(JobError, match=r"has a column hat_size that this release does not know"):
-        DeltaWriter(spark, str(tmp_path), "default").prepare()
+        SparkWriter(spark, str(tmp_path), "default").prepare()
 
 
 def test_a_creation_that_was_interrupted_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "groups" / "_delta_log" / "_staged_commits").mkdir(parents=True)
     (tmp_path / "alerts" / "_delta_log").mkdir(parents=True)
-    assert DeltaWriter(spark, str(tmp_path), "default").prepare() == {one.name for one in tables()}
+    assert SparkWriter(spark, str(tmp_path), "default").prepare() == {one.name for one in tables()}
     assert WarehouseReader(tmp_path).rows("SELECT * FROM groups") == []

@@ -1,4 +1,7 @@
-"""Writes the Delta tables with Spark, for the job, and maintains them. `few_rows` writes a few rows without Spark."""
+"""Writes large batches into the Delta tables with Spark, and maintains the tables; see `which_writer` for the others.
+
+There are two ways to write: rows are appended, as a batch exactly once, or they replace those that match a condition.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +10,33 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.tables.definitions import Table, table
+from streaming_app.report import Report
+from streaming_app.tables.definitions import Table
 from streaming_app.tables.files import warehouse_files
+from streaming_app.tables.group_files import file_rows, group_files, is_well_divided
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import query_table, quote, time_literal
-from streaming_app.tables.retention import SELECT_ROWS_TO_KEEP
-from streaming_app.tables.rust_table import remove_orphan_checksums, writing
+from streaming_app.tables.rust_table import RustTable, remove_orphan_checksums, writing
 from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal
 from streaming_app.tables.table_creation import prepare_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-_MAX_FILE_BYTES_CONF = "spark.databricks.delta.optimize.maxFileSize"
-_GROUP_FILE_BYTES = 128 << 10  # of files of groups, unless these have more than the next many bytes in all
-_LARGE_TABLE_BYTES = 32 << 20
-_MAX_FILE_BYTES = 1 << 30  # of other files, as by default
-_ROWS_PER_GROUP_FILE = 500  # of the first ones, which have about that size
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
-_FEW_ROWS_CONF = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+_CONF = {
+    "spark.databricks.delta.optimize.minFileSize": str(_MIN_FILE_BYTES),
+    # Of group ids that begin with the same 32 characters, the ranges would be the same.
+    "spark.databricks.io.skipping.stringPrefixLength": "512",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",  # the rows are known to match the condition
 }
 
 
-class DeltaWriter:
+class SparkWriter:
     """Writes the rows of one cluster into the tables below `location`; `files` reads and writes the files there.
 
     It sets what it needs in the configuration of `spark`, whatever a user set there.
@@ -48,40 +48,27 @@ class DeltaWriter:
         self.cluster = self._cluster = cluster
         self.files = warehouse_files(self._location, spark)
         self._preparing = Lock()
-        for name, value in SQL_TEXT_CONF.items():
+        for name, value in (SQL_TEXT_CONF | _CONF).items():
             spark.conf.set(name, value)
 
-    def prepare(self) -> set[str]:
-        """Create missing tables and add missing columns; return the names of the new tables.
+    def prepare(self, report: Report = lambda _: None) -> set[str]:
+        """Create missing tables and upgrade those of older releases; return the names of the new tables.
 
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams do it when they start
-            return prepare_tables(self._spark, self._location, self.files)
-
-    def without_codegen(self) -> DeltaWriter:
-        """Return a writer whose session interprets its plans: for a few rows, compiling takes longer than it saves."""
-        session = self._spark.newSession()
-        for name, value in _FEW_ROWS_CONF.items():
-            session.conf.set(name, value)
-        return DeltaWriter(session, self._location, self._cluster)
+            return prepare_tables(self._spark, self._location, self.files, report)
 
     def to_dataframe(self, rows: pa.Table) -> DataFrame:
         """Return `rows` as a DataFrame of this writer's session. PySpark takes no column without a chunk."""
         return self._spark.createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
-    def stored_groups(self) -> DataFrame:
-        """Return the stored rows of all groups."""
-        return self._rows("groups")
-
     def stored_rows(self, name: str) -> DataFrame:
         """Return the stored rows of a table."""
-        return self._rows(name)
+        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
-    def replace_rows(self, name: str, rows: DataFrame) -> None:
-        """Replace all rows of this cluster in a table, in one commit; `rows` may be read from it."""
-        condition = f"cluster = {literal(self._cluster)}"
-        rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path(name))
+        rows = self._spark.read.format("delta").load(self._path(name))
+        return rows.where(F.col("cluster") == F.lit(self._cluster))
 
     def is_empty(self, name: str) -> bool:
         """Return whether a table has no row of any cluster. By delta-rs: Spark takes a second to plan the query."""
@@ -120,7 +107,7 @@ class DeltaWriter:
 
     def delete_groups(self) -> None:
         """Delete the rows of all groups of this cluster."""
-        (self._location / "groups").delta_table().delete(self._own_rows())
+        RustTable(self._location / "groups", self._cluster).delete()
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` exactly once: Delta skips the same writer and batch the second time."""
@@ -134,54 +121,52 @@ class DeltaWriter:
         batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
         return max((batch for batch in batches if batch is not None), default=-1)
 
-    def rewrite_events(self, events: DataFrame, retracted: DataFrame) -> None:
-        """Delete the `retracted` events, of operations that an earlier batch saw only in part, and insert `events`.
+    def replace(self, name: str, rows: DataFrame, condition: str | None = None) -> None:
+        """Replace the rows of this cluster that match, in one commit, by `rows`, which may be read from the table."""
+        with writing(self._location / name):
+            self._replace(name, rows, condition)
 
-        It merges by key, so that a retry changes nothing. It is rare, so its cost does not matter.
+    def _replace(self, name: str, rows: DataFrame, condition: str | None = None) -> None:
+        own = f"cluster = {literal(self._cluster)}"
+        frame = rows.write.format("delta").mode("overwrite").option("maxRecordsPerFile", self._file_rows(name))
+        where = f"{own} AND {condition}" if condition else own
+        frame.option("replaceWhere", where).save(self._path(name))
+
+    def replace_groups(self, rows: DataFrame, group_ids: Sequence[str] | None = None) -> None:
+        """Replace the rows of these groups, by default of those in `rows`, by `rows`.
+
+        It writes the rows of all groups anew, in files as `group_files` says: nearly all would have to be written.
         """
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
-        key = table("group_events").key
-        changes = retracted.withColumn("deleted", F.lit(True)).unionByName(events.withColumn("deleted", F.lit(False)))  # noqa: FBT003
-        columns = {column.name: f"s.{column.name}" for column in table("group_events").columns}
-        condition = " AND ".join(f"t.{name} <=> s.{name}" for name in key)
-        with writing(self._location / "group_events"):
-            merge = self._delta_table("group_events").alias("t").merge(changes.alias("s"), condition)
-            merge.whenMatchedDelete("s.deleted").whenNotMatchedInsert("NOT s.deleted", values=columns).execute()
+        with writing(self._location / "groups"):
+            if not self.is_empty("groups"):
+                stored = self.stored_rows("groups")
+                if group_ids is None:
+                    others = stored.join(rows.select("group_id"), "group_id", "left_anti")
+                else:
+                    others = stored.where(~F.col("group_id").isin(list(group_ids)))
+                rows = rows.unionByName(others)
+            self._replace("groups", rows.repartitionByRange("group_id").sortWithinPartitions("group_id"))
 
-    def add_groups(self, rows: DataFrame) -> None:
-        """Append the rows of groups that are not in the table yet, in files as `compact` makes them."""
-        ordered = rows.repartitionByRange("group_id").sortWithinPartitions("group_id")
-        frame = ordered.write.format("delta").mode("append").option("maxRecordsPerFile", _ROWS_PER_GROUP_FILE)
-        frame.save(self._path("groups"))
-
-    def replace_groups(self, rows: DataFrame, group_ids: Sequence[str]) -> None:
-        """Replace the rows of exactly these groups by `rows`, in one commit. Delta takes the condition as text only."""
-        condition = f"cluster = {literal(self._cluster)} AND group_id IN ({', '.join(map(literal, group_ids))})"
-        rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path("groups"))
-
-    def merge_groups(self, rows: DataFrame) -> None:
-        """Insert the rows of any number of groups, replacing their stored rows."""
-        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
-
-        condition = self._is_own("t.cluster") & (F.col("t.group_id") == F.col("s.group_id"))
-        merge = self._delta_table("groups").alias("t").merge(rows.alias("s"), condition)
-        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    def _file_rows(self, name: str) -> int:
+        """Return how many rows a file has at most; 0: any number."""
+        if name != "groups":
+            return 0
+        return file_rows(group_files((self._location / name).delta_table(), self._cluster))
 
     def compact(self, name: str) -> None:
         """Compact the small files of a table, and rewrite files of which many rows were deleted.
 
-        A small table of groups gets small files, each with a range of group ids of its own, see `few_rows`.
+        The files of groups are rewritten if they are not as `group_files` says.
         """
-        self._spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(_MIN_FILE_BYTES))
+        if name == "groups":
+            table_now = (self._location / name).delta_table()
+            if not is_well_divided(group_files(table_now, self._cluster)):
+                self.replace_groups(self.stored_rows(name).limit(0))
+            return
         with writing(self._location / name):
-            optimize = self._delta_table(name).optimize().where(f"cluster = {literal(self._cluster)}")
-            is_small = name == "groups" and self._bytes(name) <= _LARGE_TABLE_BYTES
-            self._spark.conf.set(_MAX_FILE_BYTES_CONF, str(_GROUP_FILE_BYTES if is_small else _MAX_FILE_BYTES))
-            if is_small:
-                optimize.executeZOrderBy("group_id")
-            else:
-                optimize.executeCompaction()
+            self._delta_table(name).optimize().where(f"cluster = {literal(self._cluster)}").executeCompaction()
 
     def clean_up_log(self, name: str) -> None:
         """Remove the log entries of versions that are older than the table's log retention.
@@ -200,7 +185,7 @@ class DeltaWriter:
     def delete_expired(self, definition: Table, days: float) -> int:
         """Delete the rows whose time, by `definition.expires_by`, is more than `days` ago; return how many there were.
 
-        Rows of a history that describe what still held then are kept (see `retention`).
+        Rows of a history that describe what still held then are kept (see `_SELECT_ROWS_TO_KEEP`).
         """
         with writing(self._location / definition.name):
             return self._delete_expired(definition, days)
@@ -210,32 +195,19 @@ class DeltaWriter:
         end = datetime.now(timezone.utc) - timedelta(days=days)
         condition = f"cluster = {literal(self._cluster)} AND {definition.expires_by} < TIMESTAMP '{end.isoformat()}'"
         expired = self._spark.read.format("delta").load(self._path(name)).where(condition)
-        if name not in SELECT_ROWS_TO_KEEP:
+        if name not in _SELECT_ROWS_TO_KEEP:
             if count := expired.count():
                 self._delta_table(name).delete(condition)
             return count
-        kept = SELECT_ROWS_TO_KEEP[name](expired, self.stored_groups())
+        kept = _SELECT_ROWS_TO_KEEP[name](expired, self.stored_rows("groups"))
         count = expired.count() - kept.count()
         if count:
-            kept.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self._path(name))
+            self._replace(name, kept, f"{definition.expires_by} < TIMESTAMP '{end.isoformat()}'")
         return count
-
-    def _bytes(self, name: str) -> int:
-        files = (self._location / name).delta_table().get_add_actions()
-        return sum(files["size_bytes"].to_pylist())
 
     def vacuum(self, name: str) -> None:
         """Remove the data files that no version within the table's retention needs."""
         self._delta_table(name).vacuum()
-
-    def _rows(self, name: str) -> DataFrame:
-        return self._spark.read.format("delta").load(self._path(name)).where(self._is_own())
-
-    def _is_own(self, column: str = "cluster") -> Column:
-        """Return the condition that a row is of this writer's cluster."""
-        from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
-
-        return F.col(column) == F.lit(self._cluster)
 
     def _own_rows(self) -> str:
         """Return the same condition as SQL for delta-rs."""
@@ -261,3 +233,49 @@ class DeltaWriter:
 
     def _path(self, name: str) -> str:
         return str(self._location / name)
+
+
+# --- What is kept of expired rows -------------------------------------------------------------------------------------
+
+# Of each subject (a group's state, a member's tasks, ...) the newest of the expired events is kept, unless it describes
+# an end: a group that has been Stable for a year has had no event since, and if its last ones were deleted, nobody
+# could query what state it was in yesterday, or which member had a task. For a group whose row was deleted none is
+# kept. For the same reason the newest of the expired topologies of a group is kept.
+_SUBJECTS = {"member_joined": "member", "member_left": "member", "created": "group", "deleted": "group"}
+"""Kinds of events that share a subject; every other kind is a subject by itself."""
+_STATELESS = ("unsolicited_push",)
+"""Kinds of events that change no state."""
+
+
+def _events_to_keep(expired: DataFrame, groups: DataFrame) -> DataFrame:
+    """Return those of the `expired` events whose state held to the end of the retention; `groups` are the kept rows."""
+    from pyspark.sql import Window  # noqa: PLC0415 - only the job loads Spark
+    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+    subject = F.col("kind")
+    for kind, shared in _SUBJECTS.items():
+        subject = F.when(F.col("kind") == kind, shared).otherwise(subject)
+    newest = Window.partitionBy("cluster", "group_id", subject, "member_id").orderBy(F.desc("at"), F.desc("offset"))
+    ranked = expired.where(~F.col("kind").isin(*_STATELESS)).withColumn("_rank", F.row_number().over(newest))
+    return _of_groups(ranked.where("_rank = 1 AND new IS NOT NULL"), groups).select(*expired.columns)
+
+
+def _topologies_to_keep(expired: DataFrame, groups: DataFrame) -> DataFrame:
+    """Return the newest of the `expired` topologies of each group; `groups` are the kept rows."""
+    from pyspark.sql import Window  # noqa: PLC0415 - as above
+    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
+
+    newest = Window.partitionBy("cluster", "group_id").orderBy(F.desc("first_seen_at"), F.desc("offset"))
+    ranked = expired.withColumn("_rank", F.row_number().over(newest))
+    return _of_groups(ranked.where("_rank = 1"), groups).select(*expired.columns)
+
+
+def _of_groups(rows: DataFrame, groups: DataFrame) -> DataFrame:
+    return rows.join(groups.select("cluster", "group_id"), ["cluster", "group_id"], "left_semi")
+
+
+_SELECT_ROWS_TO_KEEP: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
+    "group_events": _events_to_keep,
+    "topologies": _topologies_to_keep,
+}
+"""By table; the expired rows of any other table are all deleted."""

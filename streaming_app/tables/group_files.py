@@ -1,0 +1,72 @@
+"""The files of the table `groups`: which group ids each may hold, and how large files should be.
+
+They are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids in
+between. delta-rs and Spark both write such files. Where ranges overlap, as in tables of older releases and after rows
+have expired, files count as one, and rewriting them gives them ranges again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+FILE_ROWS = 500
+_FILES = 1_000  # about so many at most: finding those of a batch reads all their ranges. Beyond, they have more rows
+
+
+class GroupFile(NamedTuple):
+    """A file of the table: the range of its group ids, None where it is not known."""
+
+    path: str
+    first: str | None
+    last: str | None
+    size: int
+    rows: int
+
+
+class Span(NamedTuple):
+    """Files whose ranges overlap, or one alone, and the range of all; None: unlimited."""
+
+    first: str | None
+    last: str | None
+    files: tuple[GroupFile, ...]
+
+
+def group_files(groups: DeltaTable, cluster: str) -> list[GroupFile]:
+    """Return the files with rows of a cluster, in the order of their first group ids."""
+    found = pa.table(groups.get_add_actions()).select(["path", "min", "max", "size_bytes", "num_records", "partition"])
+    files = [
+        GroupFile(path, first.get("group_id"), last.get("group_id"), size, rows or 0)
+        for path, first, last, size, rows, partition in zip(*found.to_pydict().values(), strict=True)
+        if partition["cluster"] == cluster
+    ]
+    return sorted(files, key=lambda file: file.first or "")
+
+
+def spans_of(files: Iterable[GroupFile]) -> list[Span]:
+    """Return sorted files in spans, which do not overlap."""
+    spans: list[Span] = []
+    for file in files:
+        if spans and (file.first is None or spans[-1].last is None or file.first <= spans[-1].last):
+            before = spans.pop()
+            last = None if file.last is None or before.last is None else max(before.last, file.last)
+            spans.append(Span(before.first, last, (*before.files, file)))
+        else:
+            spans.append(Span(file.first, file.last, (file,)))
+    return spans
+
+
+def file_rows(files: Sequence[GroupFile]) -> int:
+    """Return how many rows a file of the table has at most."""
+    return max(FILE_ROWS, sum(file.rows for file in files) // _FILES)
+
+
+def is_well_divided(files: Sequence[GroupFile]) -> bool:
+    """Return whether each file has a range of its own, and most are not small."""
+    total, most = sum(file.rows for file in files), file_rows(files)
+    return len(spans_of(files)) == len(files) <= 1 + 3 * total // most

@@ -1,0 +1,324 @@
+"""Rows of groups are replaced in files with ranges of group ids, by delta-rs or Spark, whoever wrote the files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streaming_app.tables import group_files, group_rows
+from streaming_app.tables.group_files import GroupFile, is_well_divided, spans_of
+from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.spark_writer import SparkWriter
+from tests.stream.frames import limit_delta_rs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NUMBERS = range(40)
+
+
+def rows(path: Path, states: Mapping[str, str]) -> pa.Table:
+    """Return rows of groups in these states; every other column is null."""
+    schema = pa.schema(DeltaTable(path / "groups").schema().to_arrow())
+    values = {"cluster": ["default"] * len(states), "group_id": list(states), "state": list(states.values())}
+    arrays = [pa.array(values.get(f.name, [None] * len(states)), f.type) for f in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def states(path: Path) -> list[tuple[str, str]]:
+    """Return the groups and their states, doubles included."""
+    found = WarehouseReader(path).rows("SELECT group_id, state FROM groups ORDER BY group_id, state")
+    return [(row["group_id"], row["state"]) for row in found]
+
+
+def engines(path: Path) -> list[str]:
+    """Return what wrote the versions of the table, the first one first."""
+    return [commit["engineInfo"][:8] for commit in DeltaTable(path / "groups").history()[::-1]]
+
+
+def ranges(path: Path) -> list[tuple[str, str]]:
+    """Return the first and the last group id of each file, in order."""
+    files = pa.table(DeltaTable(path / "groups").get_add_actions()).to_pylist()
+    return sorted((file["min"]["group_id"], file["max"]["group_id"]) for file in files)
+
+
+def are_separate(found: Sequence[tuple[str, str]]) -> bool:
+    return all(last < first for (_, last), (first, _) in pairwise(found))
+
+
+@pytest.fixture
+def writer(spark: SparkSession, empty_warehouse: Path) -> SparkWriter:
+    return SparkWriter(spark, str(empty_warehouse), "default")
+
+
+@pytest.fixture
+def few(writer: SparkWriter, monkeypatch: pytest.MonkeyPatch) -> GroupRows:
+    """Files have ten rows at most."""
+    monkeypatch.setattr(group_files, "FILE_ROWS", 10)
+    return GroupRows(writer)
+
+
+def replace(few: GroupRows, path: Path, changes: Mapping[str, str], removed: Sequence[str] = ()) -> None:
+    few.replace(rows(path, changes), [*changes, *removed])
+
+
+def numbered(numbers: Iterable[int] = NUMBERS, state: str = "Empty") -> dict[str, str]:
+    return {f"g{number:02}": state for number in numbers}
+
+
+def leave_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_delta_rs(monkeypatch, rewritten=0)
+
+
+def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: GroupRows, empty_warehouse: Path) -> None:
+    path = empty_warehouse
+    replace(few, path, numbered())
+    files, before, versions = set(DeltaTable(path / "groups").file_uris()), ranges(path), len(engines(path))
+    assert before == [("g00", "g09"), ("g10", "g19"), ("g20", "g29"), ("g30", "g39")]
+    changes = {"g01": "Stable", "g05": "Stable", "g14": "Dead"}
+    replace(few, path, changes, removed=["g27"])
+    left = [f"g{number:02}" for number in NUMBERS if number != 27]
+    assert states(path) == [(group, changes.get(group, "Empty")) for group in left]
+    assert ranges(path) == before
+    assert len(files & set(DeltaTable(path / "groups").file_uris())) == 1
+    assert engines(path)[versions:] == ["delta-rs"]
+    assert few.version("groups") == DeltaTable(path / "groups").version()
+
+
+def test_new_groups_go_into_the_files_next_to_them_which_are_divided(few: GroupRows, empty_warehouse: Path) -> None:
+    path = empty_warehouse
+    replace(few, path, numbered(range(10, 30)))
+    replace(few, path, {"a": "Empty", "g15b": "Empty", "z": "Empty"})
+    assert ranges(path) == [("a", "g14"), ("g15", "g19"), ("g20", "g25"), ("g26", "z")]
+    assert len(states(path)) == 23
+    for number in range(100):  # one by one, in an order that only fills the last file
+        replace(few, path, {f"h{number:03}": "Empty"})
+    found = ranges(path)
+    assert are_separate(found)
+    assert len(found) < 30
+    assert len(states(path)) == 123
+
+
+def test_all_rows_of_a_file_may_go(few: GroupRows, empty_warehouse: Path) -> None:
+    path = empty_warehouse
+    replace(few, path, numbered(range(20)))
+    replace(few, path, {}, removed=list(numbered(range(10, 20))))
+    assert ranges(path) == [("g00", "g09")]
+    replace(few, path, {}, removed=list(numbered(range(10))))
+    assert states(path) == []
+    replace(few, path, {"g": "Stable"})
+    assert states(path) == [("g", "Stable")]
+
+
+def test_large_rows_have_a_file_of_their_own(
+    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_rows, "_FILE_BYTES", 1)
+    replace(few, empty_warehouse, numbered(range(4)))
+    assert ranges(empty_warehouse) == [(group, group) for group in numbered(range(4))]
+
+
+def test_spark_replaces_what_would_rewrite_much_and_leaves_such_files_too(
+    few: GroupRows, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = empty_warehouse
+    replace(few, path, numbered())
+    with monkeypatch.context() as limited:
+        leave_to_spark(limited)
+        replace(few, path, {"g03": "Stable", "g05": "Stable", "new": "Empty"}, removed=["g07"])
+    replace(few, path, {"g03": "NotReady", "g04": "NotReady"}, removed=["g08"])
+    changed = {"g03": "NotReady", "g04": "NotReady", "g05": "Stable"}
+    left = [*(f"g{number:02}" for number in NUMBERS if number not in {7, 8}), "new"]
+    assert states(path) == [(group, changed.get(group, "Empty")) for group in left]
+    assert engines(path)[-3:] == ["delta-rs", "Apache-S", "delta-rs"]
+    assert are_separate(ranges(path))
+    assert len(ranges(path)) >= 4
+    assert not list((path / "groups").glob("deletion_vector*.bin"))
+    assert few.version("groups") == DeltaTable(path / "groups").version()
+    seen = spark.newSession().read.format("delta").load(str(path / "groups")).collect()
+    assert sorted((row["group_id"], row["state"]) for row in seen) == states(path)
+
+
+def test_rows_of_other_clusters_stay(
+    few: GroupRows, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = empty_warehouse
+    replace(few, path, {"g": "Empty"})
+    other, own = (
+        GroupRows(
+            SparkWriter(spark, str(path), "o'ther"),
+        ),
+        rows(path, {"g": "Stable"}),
+    )
+    theirs = own.set_column(own.schema.get_field_index("cluster"), own.field("cluster"), [["o'ther"]])
+    other.replace(theirs, ["g"])
+    replace(few, path, {"g": "Dead"})
+    assert states(path) == [("g", "Dead"), ("g", "Stable")]
+    with monkeypatch.context() as limited:
+        leave_to_spark(limited)
+        replace(few, path, {"g": "NotReady"})
+    assert states(path) == [("g", "NotReady"), ("g", "Stable")]
+    assert other.find("group_id", ["g"])["state"].to_pylist() == ["Stable"]
+
+
+def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(
+    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, alike = empty_warehouse, "com.example.department.of.streams." * 3
+    odd = ["", "'", "\\", "\U0001f600", "\U0010ffff", "a\nb", "%", *(f"{alike}{number:02}" for number in NUMBERS)]
+    replace(few, path, dict.fromkeys(odd, "Empty"))
+    with monkeypatch.context() as limited:
+        leave_to_spark(limited)
+        replace(few, path, {alike: "Empty"})
+    assert are_separate(ranges(path))
+    assert len(ranges(path)) >= 5
+    for group in (*odd, alike):
+        replace(few, path, {group: "Stable"})
+    assert dict(states(path)) == dict.fromkeys((*odd, alike), "Stable")
+    assert len(states(path)) == len(odd) + 1
+    assert are_separate(ranges(path))
+
+
+def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewritten(
+    few: GroupRows, empty_warehouse: Path, writer: SparkWriter
+) -> None:
+    path, own = empty_warehouse, RustTable(Location.of(empty_warehouse / "groups"), "default")
+    for first in range(4):  # files with ids from the whole range
+        own.append(rows(path, numbered(NUMBERS[first::4])))
+    assert not are_separate(ranges(path))
+    replace(few, path, {"g11": "Stable"})
+    assert are_separate(ranges(path))
+    assert states(path) == [(group, "Stable" if group == "g11" else state) for group, state in numbered().items()]
+    version = DeltaTable(path / "groups").version()
+    writer.compact("groups")  # has nothing to do
+    assert DeltaTable(path / "groups").version() == version
+
+
+def test_a_compaction_gives_files_ranges_of_their_own(
+    few: GroupRows, empty_warehouse: Path, writer: SparkWriter
+) -> None:
+    path, own = empty_warehouse, RustTable(Location.of(empty_warehouse / "groups"), "default")
+    for first in range(4):
+        own.append(rows(path, numbered(NUMBERS[first::4])))
+    before = states(path)
+    writer.compact("groups")
+    assert are_separate(ranges(path))
+    assert states(path) == before
+    replace(few, path, {"g11": "Stable"})
+    assert len(states(path)) == len(NUMBERS)
+
+
+def file(first: str | None, last: str | None, rows: int = 10) -> GroupFile:
+    return GroupFile("path", first, last, 1_000, rows)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([("a", "c"), ("d", "f")], [2, ("a", "f")]),
+        ([("a", "d"), ("d", "f")], [1, ("a", "f")]),
+        ([("a", "z"), ("b", "c"), ("d", "e")], [1, ("a", "z")]),
+        ([(None, "b"), ("d", "e")], [2, (None, "e")]),
+        ([("a", None), ("b", "c")], [1, ("a", None)]),
+        ([], [0, (None, None)]),
+    ],
+)
+def test_files_with_overlapping_ranges_are_one_span(
+    files: list[tuple[str | None, str | None]], expected: tuple[int, tuple[str | None, str | None]]
+) -> None:
+    spans = spans_of(file(*one) for one in files)
+    outer = (spans[0].first, spans[-1].last) if spans else (None, None)
+    assert [len(spans), outer] == expected
+    assert sum(len(span.files) for span in spans) == len(files)
+
+
+def test_many_small_files_are_not_well_divided() -> None:
+    assert is_well_divided([])
+    assert is_well_divided([file("a", "b"), file("c", "d", 500), file("e", "f", 500)])
+    assert not is_well_divided([file("a", "b"), file("c", "d"), file("e", "f")])
+    assert not is_well_divided([file("a", "c", 500), file("b", "d", 500)])
+
+
+def test_a_deleted_table_is_not_created_by_a_write(empty_warehouse: Path, few: GroupRows) -> None:
+    batch = rows(empty_warehouse, {"g": "Empty"})
+    (empty_warehouse / "groups").rename(empty_warehouse / "elsewhere")
+    with pytest.raises(OSError, match=r"(?i)no such|not a delta table|no files|not found"):
+        few.replace(batch, ["g"])
+    assert not (empty_warehouse / "groups").exists()
+
+
+def test_a_commit_of_another_process_meanwhile_is_no_failure(
+    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = empty_warehouse
+    replace(few, path, {"a": "Empty", "b": "Empty"})
+    open_table, opened = RustTable.open, []
+
+    def overtake(self: RustTable) -> DeltaTable:
+        opened.append(open_table(self))
+        if len(opened) == 1:
+            DeltaTable(path / "groups").update(updates={"state": "'Dead'"}, predicate="group_id = 'b'")
+        return opened[-1]
+
+    monkeypatch.setattr(RustTable, "open", overtake)
+    replace(few, path, {"a": "Stable"})
+    assert len(opened) == 2
+    assert states(path) == [("a", "Stable"), ("b", "Dead")]
+
+
+_REPLACE_AGAIN_AND_AGAIN = """
+import sys
+from types import SimpleNamespace
+from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.location import Location
+from streaming_app.tables.rust_table import Batch
+location, cluster = Location.of(sys.argv[1]), sys.argv[2]
+few = GroupRows(SimpleNamespace(location=location, cluster=cluster))
+columns = few.find("group_id", ["g"])
+for number in range(20):
+    row = {"cluster": cluster, "group_id": "g", "state": str(number)}
+    few.replace(columns.from_pylist([row], columns.schema), ["g"])
+    for batch in (number, number):  # each batch is repeated
+        event = {"cluster": cluster, "group_id": "g", "kind": "state", "new": str(number), "offset": number}
+        schema = few._table("group_events").schema()
+        few.append("group_events", columns.from_pylist([event], schema), [cluster], batch)
+"""
+
+
+def test_two_processes_that_write_the_same_tables_lose_no_row(empty_warehouse: Path) -> None:
+    command = [sys.executable, "-c", _REPLACE_AGAIN_AND_AGAIN, str(empty_warehouse)]
+    clusters = [f"c{number}" for number in range(2)]
+    writers = [subprocess.Popen([*command, cluster], stderr=subprocess.PIPE) for cluster in clusters]
+    assert [(one.communicate()[1], one.returncode) for one in writers] == [(b"", 0)] * 2
+    read = WarehouseReader(empty_warehouse).rows
+    assert read("SELECT cluster, state FROM groups ORDER BY cluster") == [
+        {"cluster": cluster, "state": "19"} for cluster in clusters
+    ]
+    events = read('SELECT cluster, new FROM group_events ORDER BY cluster, "offset"')
+    assert [(event["cluster"], event["new"]) for event in events] == [
+        (cluster, str(number)) for cluster in clusters for number in range(20)
+    ]
+
+
+def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(
+    spark: SparkSession, empty_warehouse: Path
+) -> None:
+    schema = pa.schema(DeltaTable(empty_warehouse / "quarantine").schema().to_arrow())
+    for number, (cluster, offset) in enumerate((("default", 5), ("other", 70))):
+        values = {"cluster": cluster, "topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
+        row = pa.Table.from_pylist([values], schema)
+        RustTable(Location.of(empty_warehouse / "quarantine"), cluster).append(row, Batch(["app"], number))
+    own = SparkWriter(spark, str(empty_warehouse), "default")
+    for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
+        assert own.highest_offsets("quarantine", "partition", "timestamp", where=where) == {0: 5}

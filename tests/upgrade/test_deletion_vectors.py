@@ -1,0 +1,183 @@
+"""Tables of 0.2.0, which have deletion vectors, are rewritten at the first start: then every reader takes them."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streaming_app.stream.table_versions import TableVersions
+from streaming_app.tables import table_upgrade
+from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.definitions import tables
+from streaming_app.tables.location import Location
+from streaming_app.tables.newest_tables import NAMES
+from streaming_app.tables.reader import query_table
+from streaming_app.tables.spark_writer import SparkWriter
+from tests.upgrade.record import archive_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WITH_VECTORS = {"groups", "group_events", "quarantine", "topologies"}
+
+
+def read_by_pandas(table: DeltaTable) -> int:
+    return len(table.to_pandas())
+
+
+def read_by_pyarrow(table: DeltaTable) -> int:
+    return int(table.to_pyarrow_dataset().to_table().num_rows)
+
+
+def read_by_polars(table: DeltaTable) -> int:
+    return pl.scan_delta(table.table_uri).collect().height
+
+
+def read_by_duckdb(table: DeltaTable) -> int:
+    dataset = table.to_pyarrow_dataset()  # noqa: F841 - DuckDB finds it by its name
+    return int(duckdb.sql("SELECT count(*) FROM dataset").fetchall()[0][0])
+
+
+READERS = (read_by_pandas, read_by_pyarrow, read_by_polars, read_by_duckdb)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    with tarfile.open(archive_of("0.2.0")) as archive:
+        archive.extractall(tmp_path / "warehouse", filter="data")
+    return tmp_path / "warehouse"
+
+
+def names(warehouse: Path) -> list[str]:
+    return [one.name for one in tables() if (warehouse / one.name).exists()]
+
+
+def rows(warehouse: Path, found: Iterable[str]) -> dict[str, list[str]]:
+    """Return the rows of each table, in an order that does not depend on files."""
+    read = {name: query_table(Location.of(warehouse / name), "SELECT * FROM t") for name in found}
+    return {name: sorted(map(repr, table.to_pylist())) for name, table in read.items()}
+
+
+def identity(table: DeltaTable) -> Any:
+    """Return what must stay: the id, the schema with its comments, the properties."""
+    metadata, schema = table.metadata(), json.loads(table.schema().to_json())
+    properties = {key: value for key, value in metadata.configuration.items() if "eletionVectors" not in key}
+    return metadata.id, metadata.description, metadata.partition_columns, schema, properties
+
+
+def vectors(warehouse: Path) -> set[str]:
+    """Return the tables whose readers must know deletion vectors."""
+    opened = {name: DeltaTable(warehouse / name).protocol() for name in names(warehouse)}
+    return {name for name, protocol in opened.items() if "deletionVectors" in (protocol.reader_features or ())}
+
+
+def upgrade(spark: SparkSession, warehouse: Path) -> list[str]:
+    lines: list[str] = []
+    SparkWriter(spark, warehouse, "default").prepare(lines.append)
+    return lines
+
+
+def check_is_upgraded(warehouse: Path, expected: dict[str, list[str]]) -> None:
+    assert vectors(warehouse) == set()
+    assert rows(warehouse, expected) == expected
+    for name, own in expected.items():
+        table = DeltaTable(warehouse / name)
+        assert [reader(table) for reader in READERS] == [len(own)] * len(READERS), name
+
+
+def test_readers_without_deletion_vectors_read_the_upgraded_tables(spark: SparkSession, warehouse: Path) -> None:
+    before, stored = names(warehouse), rows(warehouse, names(warehouse))
+    identities = {name: identity(DeltaTable(warehouse / name)) for name in before}
+    assert vectors(warehouse) == WITH_VECTORS
+    assert any(pa.table(DeltaTable(warehouse / name).deletion_vectors()).num_rows for name in WITH_VECTORS)
+    upgrade(spark, warehouse)
+    check_is_upgraded(warehouse, stored)
+    assert {name: identity(DeltaTable(warehouse / name)) for name in before} == identities
+    for name in WITH_VECTORS:
+        assert DeltaTable(warehouse / name).metadata().configuration["delta.enableDeletionVectors"] == "false"
+    for definition in tables():  # of new tables, too
+        protocol = DeltaTable(warehouse / definition.name).protocol()
+        assert (protocol.min_reader_version, protocol.reader_features) == (1, None), definition.name
+    spark_rows = spark.newSession().read.format("delta").load(str(warehouse / "groups")).count()
+    assert spark_rows == len(stored["groups"])
+
+
+def test_the_checkpoints_of_an_upgraded_warehouse_are_valid(spark: SparkSession, warehouse: Path) -> None:
+    def state() -> Any:
+        writer = SparkWriter(spark, warehouse, "default")
+        own = TableVersions(writer, checkpoint_location(writer.location, "default"))
+        second = TableVersions(
+            writer,
+            commits_checkpoint_location(writer.location, "default"),
+            NAMES,
+            shared=("group_events", "quarantine"),
+        )
+        query = json.loads((warehouse / "_checkpoints" / "default" / "metadata").read_text("utf-8"))["id"]
+        appended = {name: writer.last_append(name, [f"default-{query}"]) for name in WITH_VECTORS}
+        return own.restored(), own.beyond(), second.restored(), second.beyond(), appended, writer.identity("groups")
+
+    before = state()
+    assert before[:4] == ([], [], [], [])
+    assert before[4]["group_events"] >= 0
+    upgrade(spark, warehouse)
+    assert state() == before
+
+
+def test_the_upgrade_is_done_once(spark: SparkSession, warehouse: Path) -> None:
+    upgrade(spark, warehouse)
+    versions = {name: DeltaTable(warehouse / name).version() for name in names(warehouse)}
+    assert upgrade(spark, warehouse) == []
+    assert {name: DeltaTable(warehouse / name).version() for name in versions} == versions
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("table", [0, 2])
+@pytest.mark.parametrize("step", table_upgrade.STEPS)
+def test_an_upgrade_that_was_killed_goes_on_at_the_next_start(
+    spark: SparkSession,
+    warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: Callable[..., Any],
+    table: int,
+    *,
+    after: bool,
+) -> None:
+    stored, calls = rows(warehouse, names(warehouse)), []
+
+    def killed(*arguments: Any) -> None:
+        calls.append(arguments)
+        if len(calls) <= table or after:
+            step(*arguments)
+        if len(calls) > table:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table_upgrade, "STEPS", [killed if one is step else one for one in table_upgrade.STEPS])
+        with pytest.raises(Killed):
+            upgrade(spark, warehouse)
+    assert rows(warehouse, stored) == stored
+    upgrade(spark, warehouse)
+    check_is_upgraded(warehouse, stored)
+
+
+def test_an_upgrade_that_takes_long_says_what_it_does(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_upgrade, "_SILENT_SECONDS", 0.0)
+    lines = upgrade(spark, warehouse)
+    assert lines[0] == "Upgrading the warehouse, once: 4 tables are rewritten without deletion vectors"
+    assert len(lines) == 6
+    assert lines[-1].startswith("The warehouse is upgraded, ")

@@ -111,6 +111,10 @@ def _may_have_vectors(table: DeltaTable) -> bool:
     return _FEATURE in (table.protocol().reader_features or ())
 
 
+def _has_vectors(table: DeltaTable) -> bool:
+    return bool(pa.table(table.deletion_vectors()).num_rows)
+
+
 def _upgrade(spark: SparkSession, location: Location) -> None:
     for _ in range(_ATTEMPTS):
         for step in STEPS:
@@ -125,7 +129,8 @@ def _write_none(spark: SparkSession, location: Location) -> None:
 
 
 def _rewrite_files(spark: SparkSession, location: Location) -> None:
-    spark.sql(f"REORG TABLE delta.{identifier(location)} APPLY (PURGE)")
+    if _has_vectors(location.delta_table()):
+        spark.sql(f"REORG TABLE delta.{identifier(location)} APPLY (PURGE)")
 
 
 def _begin_log_anew(_spark: SparkSession, location: Location) -> None:
@@ -135,7 +140,7 @@ def _begin_log_anew(_spark: SparkSession, location: Location) -> None:
 def _drop_feature(spark: SparkSession, location: Location) -> None:
     """Commit the protocol without the feature, unless the table has vectors or changes at the same time."""
     table = location.delta_table()
-    if pa.table(table.deletion_vectors()).num_rows:
+    if _has_vectors(table):
         return
     commit = {
         "timestamp": int(time.time() * 1000),

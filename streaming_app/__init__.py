@@ -1,21 +1,55 @@
 """The job, the tables and the commands of streams-groups.
 
-Public is what this module exports: `query` is for programs without Spark, `open_warehouse` for programs that have their
-own Spark session. All modules below are private, and may change with any release. Spark's workers import this module:
-it loads nothing before a function is called.
+Public is what this module exports: `query` is for programs without Spark, `run` and `open_warehouse` for programs that
+have their own Spark session. All modules below are private, and may change with any release. Spark's workers import
+this module: it loads nothing but the errors before a function is called.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming_app.errors import JobError
+
 if TYPE_CHECKING:
     import os
+    import threading
+    from collections.abc import Callable
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["open_warehouse", "query"]
+__all__ = ["JobError", "open_warehouse", "query", "run"]
+
+
+def run(  # noqa: PLR0913 - with the keys of the configuration
+    spark: SparkSession,
+    *,
+    bootstrap_server: str,
+    warehouse: str | os.PathLike[str],
+    once: bool = False,
+    stop: threading.Event | None = None,
+    report: Callable[[str], None] = print,
+    **settings: object,
+) -> None:
+    """Run the job in a Spark session that has Delta Lake and the Kafka source; no other setting of it is needed.
+
+    It returns when all available records are processed, with `once`; otherwise soon after another thread, or a signal
+    handler, sets `stop`. It installs no signal handler: Ctrl-C, or what interrupts a notebook, stops the job cleanly
+    where this is the main thread, and is then raised. `report` gets one line at a time.
+
+    `spark` stays as it was, since the job runs in a session derived from it. `settings` are the other keys of the
+    configuration, a section as a dict: `cluster="eu", metrics={"listen": "127.0.0.1:9464"}`; `conf` are settings of
+    Spark for the derived session. Neither a configuration file nor the environment is read.
+
+    Raises `JobError`, whose text says what to do: if the job cannot start or go on, another one writes the cluster, a
+    setting is invalid, `spark` is a session of Spark Connect or lacks something, or its Kafka source returns no records
+    although the brokers do.
+    """
+    from streaming_app.job import given_session  # noqa: PLC0415 - see above
+
+    values = {"bootstrap_server": bootstrap_server, "warehouse": warehouse, **settings}
+    given_session.run(spark, values, once=once, stop=stop, report=report)
 
 
 def query(place: str | os.PathLike[str], sql: str) -> pa.Table:

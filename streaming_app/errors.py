@@ -32,6 +32,10 @@ class OtherTopicError(JobError):
     """The topic is not the one that the tables are of."""
 
 
+class NothingReadError(JobError):
+    """Spark reads none of the records that the brokers have."""
+
+
 class SetupError(UserError):
     """Something that the job, a broker or the page needs is missing on this machine: Java, a jar, a free port."""
 

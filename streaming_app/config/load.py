@@ -105,6 +105,17 @@ def load(
     return LoadedConfig(settings, sources, file, resolved.references)
 
 
+def settings_of(values: Mapping[str, Any], name: str) -> Settings:
+    """Return the settings that a program gives as values; lines about invalid ones begin with `name`.
+
+    Nothing else is read: neither a file nor the environment. Raises ConfigError.
+    """
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise _to_config_error(error, {FILE: values}, values, ResolvedValues(dict(values)), name) from None
+
+
 def typo_suggestions() -> Iterator[tuple[str, str]]:
     """Yield each variable that is probably misspelled, with the one that was meant."""
     names = set(Settings.model_fields)
@@ -124,7 +135,7 @@ def _to_config_error(
     sources: Mapping[str, Mapping[str, Any]],
     values: Mapping[str, Any],
     resolved: ResolvedValues,
-    file: Path | None,
+    file: Path | str | None,
 ) -> ConfigError:
     def describe(path: KeyPath) -> str:
         source = _source_at_fault(sources, path)

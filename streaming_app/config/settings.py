@@ -126,6 +126,8 @@ class JobConfig(Settings):
     once: bool = False
     reset: bool = False
     profile: bool = False
+    given_session: bool = False
+    """Whether the Spark session is somebody else's."""
 
     @field_validator("warehouse")
     @classmethod

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-_STOPPED = "Stopped."
+STOPPED = "Stopped."
 
 
 def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event | None = None) -> None:
@@ -38,8 +38,12 @@ def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event 
     run_until_signal(partial(_run_locked, config, report, stop, jvm), stop, report, jvm)
 
 
-def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
-    """Run the job while holding its lock."""
+@contextmanager
+def hold_locks(config: JobConfig, report: Callable[[str], None], stop: threading.Event) -> Iterator[Path]:
+    """Exclude other jobs until the end of the block; gives a local directory for the files of this one.
+
+    Raises JobError if another job writes the same cluster, or the warehouse or the client properties are no good.
+    """
     directory = state_directory(config.warehouse, config.state_dir)
     is_in_warehouse = config.warehouse.is_local and config.state_dir is None
     what = "the warehouse" if is_in_warehouse else "state_dir"
@@ -49,6 +53,12 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
         client_properties(config.bootstrap_server, config.command_config)
         if not config.warehouse.is_local:
             ensure_no_other_job(config.warehouse, config.cluster, report, stop)
+        yield directory
+
+
+def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
+    """Run the job while holding its lock."""
+    with hold_locks(config, report, stop) as directory:
 
         def poll() -> None:
             if stop.is_set():  # a download takes minutes
@@ -69,7 +79,7 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
         except Exception:
             if not stop.is_set():
                 raise
-            report(_STOPPED)  # whatever failed then, failed since the job ends
+            report(STOPPED)  # whatever failed then, failed since the job ends
 
 
 class _Lines:
@@ -101,9 +111,9 @@ def _listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterato
 
 
 def run_with(
-    spark: SparkSession, config: JobConfig, report: Callable[[str], None], stop: threading.Event, log_file: Path
+    spark: SparkSession, config: JobConfig, report: Callable[[str], None], stop: threading.Event, log_file: Path | str
 ) -> None:
-    """Run the job in an existing Spark session."""
+    """Run the job in a Spark session that is the job's own, or derived for it: its settings change."""
     lines = _Lines(report)
     report = lines.report
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
@@ -150,10 +160,12 @@ def run_with(
 
         # After a complete run, evaluate the alert rules once more. Errors end it with the exception.
         if not stop.is_set():
+            stream.require_records()
             health.nothing_new(stream.progress.end_known_at)
             if offsets:
                 offsets.finish()
                 wait_for_listeners(spark)
+                commits.require_records()
                 commits.finish()
             services.finish()
-    lines.end_with(_STOPPED if stop.is_set() else "Done: all available records are processed.")
+    lines.end_with(STOPPED if stop.is_set() else "Done: all available records are processed.")

@@ -71,7 +71,7 @@ _SERVICES = {
     PAGE: _Wanted(lambda config: config.page.listen is not None),
     # The groups of a topic that is a copy are those of other brokers.
     SELF_CHECK: _Wanted(lambda config: config.self_check.enabled and config.topic == TOPIC),
-    CLASS_ARCHIVE: _Wanted(lambda _config: can_make_archive(), with_once=True),
+    CLASS_ARCHIVE: _Wanted(lambda config: not config.given_session and can_make_archive(), with_once=True),
 }
 
 

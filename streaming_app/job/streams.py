@@ -28,10 +28,11 @@ from streaming_app.stream.commits_batch import SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
+from streaming_app.stream.read_check import require_partitions, require_records
 from streaming_app.stream.source import read_stream
 from streaming_app.stream.start import QueryTables, StartPosition, check_same_topic, prepare_start
 from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
-from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location, processed_offsets
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
@@ -76,7 +77,8 @@ class TopicStream(ABC):
         self._writer, self._health, self._report, self._stop = parts.writer, parts.health, parts.report, parts.stop
         self._checkpoint, self._maintenance = checkpoint, maintenance
         self._reset = parts.config.reset  # for the first start only
-        self._partitions = 0
+        self._topic: OffsetsTopic | None = None
+        self._starts: Mapping[int, int] = {}
         self._topic_identity = TopicIdentity(parts.spark, parts.properties)
         self._query = StreamQuery(checkpoint, parts.stop, self.name)
         self.progress = progress
@@ -105,7 +107,8 @@ class TopicStream(ABC):
             tables=self._query_tables(),
         )
         self._reset = False
-        self._partitions = topic.partitions
+        self._topic = topic
+        self._starts = processed_offsets(self._checkpoint)
         self._remember_tables(position)
         self._topic_identity.remember(topic)
         self._health.started_reading(
@@ -115,6 +118,7 @@ class TopicStream(ABC):
         self._report(self._start_line(topic, position))
         once = self._config.once
         self.progress.end_known_at = datetime.now(timezone.utc) if once else None
+        require_partitions(self._spark, self._properties, topic)
         records = read_stream(self._spark, self._properties, topic, self._config.max_offsets_per_trigger)
         return self._start_query(records, topic, position, None if once else self._trigger)
 
@@ -126,13 +130,23 @@ class TopicStream(ABC):
         """Check that the running query may go on.
 
         Raises StreamChangedError when it must be started again, UnreachableError when no broker answers,
-        OtherTopicError when the topic was created again, and other errors as `start` does.
+        OtherTopicError when the topic was created again, NothingReadError when Spark returns none of the records that
+        the brokers have, and other errors as `start` does.
         """
         topic = self._describe_topic()
         check_same_topic(self._writer.files, self._checkpoint, topic)
-        if topic.partitions > self._partitions > 0:
+        if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
         self._check_tables()
+        if self.progress.has_ended_trigger:
+            self.require_records()
+
+    def require_records(self) -> None:
+        """Raise NothingReadError if Spark has returned none of the records that the brokers have."""
+        if self._topic and not self.progress.records:
+            ends = self.progress.ends or self._topic.end_offsets
+            require_records(self._properties, self._topic, self._starts, ends)
+            self._starts = {**self._starts, **ends}
 
     def close(self) -> None:
         """Release what the stream holds."""

@@ -1,9 +1,10 @@
 """Keeps the stream running: watches it, starts it again when it fails or must change, and stops it when asked.
 
 The job waits for what is not there yet, however long: brokers that are restarted, a topic that the brokers create when
-the first group commits. It runs for months, so a single answer of the brokers does not end it either. Only two things
-that the regular check finds do: another topic of the same name, and an ACL that is missing twice in a row. A stream
-that fails repeatedly although the topic can be read has a problem that waiting does not solve.
+the first group commits. It runs for months, so a single answer of the brokers does not end it either. Only three things
+that the regular check finds do: another topic of the same name, an ACL that is missing twice in a row, and records that
+Spark does not return. A stream that fails repeatedly although the topic can be read has a problem that waiting does not
+solve.
 
 At its first start, where somebody reads the output, every error but those two kinds of waiting ends the job, and with
 `--once` those end it, too.
@@ -24,6 +25,7 @@ from streaming_app.errors import (
     JobError,
     MissingTopicError,
     NotAuthorizedError,
+    NothingReadError,
     OtherTopicError,
     UnreachableError,
 )
@@ -78,8 +80,8 @@ class Supervisor:
     stop: threading.Event
     """Set when the job ends."""
     report: Report
-    log_file: Path
-    """Spark's, which lines about failures name."""
+    log_file: Path | str
+    """Spark's, which lines about failures name; or where it is, in words."""
     health: Health
     progress: SparkProgress
     once: bool
@@ -319,7 +321,7 @@ class _TopicState:
     def failed(self, error: JobError) -> None:
         """Record an error. Raises it if waiting does not help."""
         is_confirmed = isinstance(error, NotAuthorizedError) and isinstance(self.error, NotAuthorizedError)
-        if isinstance(error, OtherTopicError) or is_confirmed:
+        if isinstance(error, OtherTopicError | NothingReadError) or is_confirmed:
             raise error
         self.error = error
         self._update()

@@ -49,15 +49,12 @@ _CLOSE_SECONDS = 2.0  # how long a JVM may take to exit after its session was st
 MAX_CORES = 4  # by default: each core has a Python worker, and their number must not grow with the machine
 
 # Each with its reason; `--conf` overrides them one by one.
-_CONF = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+SESSION_CONF = {
     # Spark's default way of listing topics omits internal ones: it would read nothing, without an error.
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.session.timeZone": "UTC",
-    # A user's `spark-defaults.conf` applies, too; these would change the columns, or leave a database in the directory.
+    # A user's `spark-defaults.conf` applies, too; this would change the columns.
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.catalogImplementation": "in-memory",
     # Micro-batches are small: planning, tasks and log replay cost more than the rows.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks
@@ -65,13 +62,20 @@ _CONF = {
     "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and deterministic
     # Delta 4.1 refuses a cached source, whose tables may be of other versions: here only this job writes them.
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
+    "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
+    "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
+    "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever
+}
+"""Of every session in which the job runs, also of one that somebody else made: they can be set while it runs."""
+_CONF = {
+    **SESSION_CONF,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalogImplementation": "in-memory",  # otherwise a user's may leave a database in the directory
     # There are two streams: neither waits for the tasks of the other, see `job/streams.py`, and each of them has
     # a consumer for each partition of the topic.
     "spark.scheduler.mode": "FAIR",
     "spark.kafka.consumer.cache.capacity": "256",
-    "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
-    "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
-    "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",

@@ -43,6 +43,12 @@ class Progress(StreamingQueryListener):
         self._write = write
         self._health = health
         self._query_name = query_name
+        self.records = 0
+        """How many the query has read since it was started."""
+        self.ends: Mapping[int, int] = {}
+        """The end of its last batch since then, by partition."""
+        self.has_ended_trigger = False
+        """Whether it has ended a trigger since then, with a batch, which is counted here, or without."""
         self._runs: set[str] = set()
         self._is_first_trigger = False  # of a run, whose event may never come
         self._outcomes: dict[int, Outcome] = {}
@@ -58,6 +64,7 @@ class Progress(StreamingQueryListener):
         progress = event.progress
         if str(progress.runId) not in self._runs:
             return
+        self._read(progress)
         self._is_first_trigger = False
         outcome = self._outcomes.pop(progress.batchId, None)
         if not outcome:
@@ -80,12 +87,19 @@ class Progress(StreamingQueryListener):
         if event.name == self._query_name:
             self._runs.add(str(event.runId))
             self._is_first_trigger = True
+            self.records, self.ends, self.has_ended_trigger = 0, {}, False
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Note that there was nothing to read."""
         if str(event.runId) in self._runs:
             self._is_first_trigger = False
             self._nothing_new(event.timestamp)
+
+    def _read(self, progress: StreamingQueryProgress) -> None:
+        self.records += progress.numInputRows
+        for source in progress.sources:
+            self.ends = _offsets(source.endOffset) or self.ends
+        self.has_ended_trigger = True
 
     def look_at(self, query: StreamingQuery) -> None:
         """Note that the first trigger of the running query found nothing to read.
@@ -102,6 +116,7 @@ class Progress(StreamingQueryListener):
                 self._nothing_new(progress.timestamp)
 
     def _nothing_new(self, trigger_began_at: str) -> None:
+        self.has_ended_trigger = True
         self._caught_up()
         self._health.nothing_new(self.end_known_at or _time(trigger_began_at))
 

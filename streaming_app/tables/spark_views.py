@@ -21,7 +21,7 @@ _SNAPSHOT_PARTITIONS, _DEFAULT, _FEW = "spark.databricks.delta.snapshotPartition
 
 def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
     """Do what `streaming_app.open_warehouse` says."""
-    _require_delta(spark)
+    require_delta(spark)
     if spark.conf.get(_SNAPSHOT_PARTITIONS, _DEFAULT) == _DEFAULT:
         spark.conf.set(_SNAPSHOT_PARTITIONS, _FEW)
     for definition in tables():
@@ -47,7 +47,8 @@ def _literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _require_delta(spark: SparkSession) -> None:
+def require_delta(spark: SparkSession) -> None:
+    """Raise WarehouseError if Delta Lake was not configured when the session was created."""
     missing = [
         f"{name} = {value}" for name, value in (_EXTENSIONS, _CATALOG) if value not in (spark.conf.get(name, "") or "")
     ]

@@ -1,0 +1,201 @@
+"""The job in a Spark session that somebody else made, and which stays as it was: `streaming_app.run`.
+
+The job needs a dozen settings of SQL, some of which would change the results of the user's own queries, and without one
+of them Spark's Kafka source finds no partition of an internal topic. So it runs in a session that is derived from the
+given one: of the same application, with the given session's settings and then its own. It runs in a thread of its own,
+since Spark also keeps settings and the active session for each thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streaming_app.config.load import settings_of
+from streaming_app.config.settings import JobConfig
+from streaming_app.errors import JobError, UserError, java_error_message
+from streaming_app.job.run import STOPPED, hold_locks, run_with
+from streaming_app.job.stopping import STOP_SECONDS
+from streaming_app.jvm.jar_sets import version_warning
+from streaming_app.jvm.spark_session import SESSION_CONF
+from streaming_app.tables.spark_views import require_delta
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME = "streaming_app.run"
+"""The public function, which errors name."""
+_SHUFFLE_PARTITIONS, _DEFAULT_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions", "200"
+_DEFAULT_FS = "fs.defaultFS"
+_LOG = "the log of Spark's driver"
+_KAFKA_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_DELTA = "io.delta.tables.DeltaTable"
+
+
+def run(
+    spark: SparkSession,
+    values: Mapping[str, Any],
+    *,
+    once: bool,
+    stop: threading.Event | None,
+    report: Callable[[str], None],
+) -> None:
+    """Do what `streaming_app.run` says; `values` are the keys of the configuration."""
+    stop = stop or threading.Event()
+    try:
+        config = _job_config(values, once=once)
+        _wait_for(_in_thread(partial(_run, spark, config, report, stop)), stop)
+    except JobError:
+        raise
+    except UserError as error:
+        raise JobError(str(error)) from None
+
+
+def _job_config(values: Mapping[str, Any], *, once: bool) -> JobConfig:
+    settings = settings_of(values, f"{NAME}()")
+    if not settings.bootstrap_server:
+        raise JobError(f"{NAME}(): bootstrap_server: must be HOST:PORT")
+    return JobConfig(once=once, given_session=True, **dict(settings))
+
+
+def _in_thread(job: Callable[[], None]) -> Future[None]:
+    result: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            job()
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            result.set_exception(error)
+        else:
+            result.set_result(None)
+
+    threading.Thread(target=call, name="job", daemon=True).start()
+    return result
+
+
+def _wait_for(result: Future[None], stop: threading.Event) -> None:
+    """Wait for the end of the job. Ctrl-C, or what interrupts a notebook, stops it cleanly before it is raised."""
+    try:
+        result.result()
+    except KeyboardInterrupt:
+        stop.set()
+        with suppress(Exception):  # whatever failed then, failed since the job ends
+            result.result(STOP_SECONDS)
+        raise
+
+
+def _run(spark: SparkSession, config: JobConfig, report: Callable[[str], None], stop: threading.Event) -> None:
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+    try:
+        with derived_session(spark, config) as session, hold_locks(config, report, stop):
+            if line := version_warning():
+                report(f"Warning: {line}")
+            run_with(session, config, report, stop, _LOG)
+    except Exception as error:
+        if stop.is_set():
+            report(STOPPED)  # whatever failed then, failed since the job ends
+        elif isinstance(error, Py4JError | PySparkException | ConnectionError):
+            raise JobError(f"Spark failed, or its JVM has exited: {java_error_message(error)}") from error
+        else:
+            raise
+
+
+@contextmanager
+def derived_session(spark: SparkSession, config: JobConfig) -> Iterator[SparkSession]:
+    """Give a session for the job, and stop its queries after the block. Raises JobError if `spark` cannot have one."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only the job loads Spark
+
+    _require_classic(spark)
+    active = SparkSession._activeSession  # noqa: SLF001 - what `SparkSession.active()` returns, in every thread
+    try:
+        _require_jars(spark)
+        session = _derive(spark, config)
+        try:
+            yield session
+        finally:
+            _stop_queries(session)
+    finally:
+        SparkSession._activeSession = active  # noqa: SLF001 - as above
+
+
+def _require_classic(spark: object) -> None:
+    """Raise JobError for a session without a JVM: those of Spark Connect."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only the job loads Spark
+
+    if isinstance(spark, SparkSession):
+        return
+    kind = f"{type(spark).__module__}.{type(spark).__qualname__}"
+    advice = "run it where the driver is" if "connect" in kind else "pass a pyspark.sql.SparkSession"
+    connect = "Spark Connect has no JVM in which Kafka and Delta Lake can be called: " if "connect" in kind else ""
+    raise JobError(f"{NAME}() does not take a {kind}: {connect}{advice}")
+
+
+def _require_jars(spark: SparkSession) -> None:
+    """Raise JobError if the session lacks Delta Lake or the Kafka source, or Python may not call its JVM."""
+    from py4j.java_gateway import JavaClass  # noqa: PLC0415 - only the job loads Spark
+
+    require_delta(spark)
+    for name, package in ((_DELTA, "io.delta:delta-spark"), (_KAFKA_SOURCE, "org.apache.spark:spark-sql-kafka-0-10")):
+        try:
+            found: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
+            for part in name.split("."):
+                found = getattr(found, part)
+        except Exception as error:  # noqa: BLE001 - what a platform raises that forbids it
+            raise JobError(
+                f"Python may not call the JVM of the session, which the job has to ({java_error_message(error)}); "
+                "see deploy/spark/README.md"
+            ) from None
+        if not isinstance(found, JavaClass):
+            raise JobError(
+                f"The Spark session has no {name}: start Spark with the package {package}; see deploy/spark/README.md"
+            )
+
+
+def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
+    """Return a session with the settings of `spark`, those that the job needs, and `conf`. Raises JobError."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - only the job loads Spark
+
+    given, session = spark.conf.getAll, spark.newSession()
+    inherited = session.conf.getAll
+    for name, value in given.items():
+        if inherited.get(name) != value:
+            with suppress(PySparkException):  # a setting of the whole application, which the new session has, too
+                session.conf.set(name, value)
+    for name, value in {**SESSION_CONF, **_fitting(spark, config)}.items():
+        session.conf.set(name, value)
+    for name, value in config.conf.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as error:  # noqa: PERF203 - each names its setting
+            raise JobError(f"{NAME}(): conf.{name} cannot be set in a running session: {_first(error)}") from None
+    return session
+
+
+def _fitting(spark: SparkSession, config: JobConfig) -> dict[str, str]:
+    """Return settings that depend on the given session and the warehouse."""
+    fitting = {}
+    if spark.conf.get(_SHUFFLE_PARTITIONS) == _DEFAULT_SHUFFLE_PARTITIONS:  # too many for small batches
+        fitting[_SHUFFLE_PARTITIONS] = str(spark.sparkContext.defaultParallelism)
+    if config.warehouse.is_local:  # a path without a scheme is one of this machine for delta-rs, and so for Spark
+        fitting[_DEFAULT_FS] = "file:///"
+    return fitting
+
+
+def _first(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _stop_queries(session: SparkSession) -> None:
+    """Stop the queries of the job that an error has left. In a session of its own its end does it."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+    with suppress(Py4JError, PySparkException, ConnectionError):  # the JVM has ended, or a query takes too long to
+        for query in session.streams.active:
+            query.stop()

@@ -1,0 +1,54 @@
+"""Whether Spark reads what the brokers have: its Kafka source finds no partition, or no record, without an error.
+
+By default it lists topics without internal ones. A setting prevents that, but a platform may refuse or ignore it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from streaming_app.errors import NothingReadError
+from streaming_app.kafka.direct_fetch import find_record
+from streaming_app.stream.source import source_options
+from streaming_app.text import count
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming_app.kafka.offsets_topic import OffsetsTopic
+
+_SETTING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+
+
+def require_partitions(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic) -> None:
+    """Raise NothingReadError if the Kafka source finds no offsets to read in a topic that has some.
+
+    It plans a read of the whole topic, and reads nothing.
+    """
+    if not topic.offsets:
+        return
+    records = spark.read.format("kafka").options(**source_options(properties, topic)).load()
+    if not records._jdf.queryExecution().toRdd().getNumPartitions():  # noqa: SLF001 - `rdd` would add a stage of Python
+        raise NothingReadError(
+            f"Spark's Kafka source finds no partition of {topic.name}, which has {count(topic.partitions, 'partition')}"
+            f" with {topic.offsets:,} offsets: {_SETTING} must be true, and is {spark.conf.get(_SETTING, 'not set')}"
+        )
+
+
+def require_records(
+    properties: Mapping[str, str], topic: OffsetsTopic, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> None:
+    """Raise NothingReadError if the brokers return a record of the offsets that Spark has read without getting any.
+
+    `starts` and `ends` are by partition; one that is not in `starts` was read from its beginning.
+    """
+    ranges = {partition: (starts.get(partition, 0), end) for partition, end in ends.items()}
+    ranges = {partition: one for partition, one in ranges.items() if one[0] < one[1]}
+    found = find_record(properties, topic.name, ranges) if ranges else None
+    if found:
+        partition, offset = found
+        raise NothingReadError(
+            f"Spark's Kafka source returned no record of {topic.name}, but the brokers do: the first is at offset "
+            f"{offset} of partition {partition}"
+        )

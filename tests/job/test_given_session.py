@@ -1,0 +1,240 @@
+"""`streaming_app.run`: the job in a session that somebody else made, which stays as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import TopicPartition
+
+import streaming_app
+from streaming_app.config.settings import JobConfig
+from streaming_app.job import streams, supervisor
+from streaming_app.job.given_session import derived_session
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
+from streaming_app.stream.read_check import require_records
+from streaming_app.tables.reader import WarehouseReader
+from tests.offsets_topic import appending, epoch_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.broker
+
+FETCHING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+PLAIN = {
+    FETCHING: "false",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.shuffle.partitions": "200",
+    "spark.databricks.delta.snapshotPartitions": "50",
+    "spark.databricks.delta.properties.defaults.appendOnly": "true",
+    "fs.defaultFS": "hdfs://127.0.0.1:1/",
+}
+"""What a session of a user has that was made without regard to the job, and settings that would break it."""
+LITTLE: dict[str, Any] = {"offsets": {"enabled": False}, "lag": {"enabled": False}}
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def plain(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    for name, value in PLAIN.items():
+        session.conf.set(name, value)
+    return session
+
+
+@pytest.fixture
+def run_in(plain: SparkSession, broker: Broker, empty_warehouse: Path) -> Run:
+    """Run the job in the plain session, which must be as before; return the lines that it reports."""
+
+    def run(spark: object = plain, **arguments: Any) -> list[str]:
+        lines: list[str] = []
+        before, active = plain.conf.getAll, type(plain).active()
+        values = {"bootstrap_server": broker.bootstrap_server, "warehouse": empty_warehouse, **LITTLE, **arguments}
+        try:
+            streaming_app.run(spark, **{"report": lines.append, **values})  # type: ignore[arg-type]
+        finally:
+            assert plain.conf.getAll == before
+            assert type(plain).active() is active
+            assert plain.streams.active == []
+        return lines
+
+    return run
+
+
+@pytest.fixture
+def group(client: StreamsGroupClient, group_id: str, unique: Callable[[str], str]) -> str:
+    """A group of the brokers, whose records are in the internal topic."""
+    SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[unique("missing")]))).join()
+    return group_id
+
+
+def stored(warehouse: Path) -> set[str]:
+    return {row["group_id"] for row in WarehouseReader(warehouse).rows("SELECT group_id FROM groups")}
+
+
+def test_the_job_reads_the_offsets_topic_in_a_plain_session_which_stays_as_it_was(
+    run_in: Run, group: str, empty_warehouse: Path
+) -> None:
+    lines = run_in(once=True, offsets={"enabled": True})
+    assert lines[-1] == "Done: all available records are processed."
+    assert group in stored(empty_warehouse)
+    rows = WarehouseReader(empty_warehouse).rows("SELECT count(*) AS n FROM group_records")
+    assert rows[0]["n"] > 0
+
+
+def test_a_source_that_finds_no_partition_ends_the_job_and_the_session_stays_as_it_was(
+    run_in: Run, group: str, empty_warehouse: Path
+) -> None:
+    line = rf"finds no partition of __consumer_offsets, .*{FETCHING} must be true, and is false"
+    with pytest.raises(streaming_app.JobError, match=line):
+        run_in(once=True, conf={FETCHING: False})
+    assert group not in stored(empty_warehouse)
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("once", [True, False])
+def test_a_source_that_has_read_nothing_is_compared_with_a_direct_fetch(
+    run_in: Run, monkeypatch: pytest.MonkeyPatch, *, once: bool
+) -> None:
+    monkeypatch.setattr(streams, "require_partitions", lambda *_: None)
+    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
+    with pytest.raises(streaming_app.JobError, match=r"returned no record of __consumer_offsets, but the brokers do"):
+        run_in(once=once, conf={FETCHING: False})
+
+
+def test_a_source_that_returns_no_record_of_a_range_in_which_the_brokers_have_some_is_an_error(
+    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 2)
+    with appending(broker.bootstrap_server) as append:
+        append(topic, *epoch_records("g", 2), *epoch_records("g", 3), partition=1)
+    properties = {"bootstrap.servers": broker.bootstrap_server}
+    described = describe_offsets_topic(spark, properties, topic)
+    with pytest.raises(streaming_app.JobError, match=r"but the brokers do: the first is at offset 3 of partition 1"):
+        require_records(properties, described, {1: 3}, described.end_offsets)
+    for starts, ends in (({}, {0: 0, 1: 0}), ({1: 4}, {0: 0, 1: 4})):
+        require_records(properties, described, starts, ends)
+    client.admin.delete_records({TopicPartition(topic, 1): 4})
+    require_records(properties, described, {}, described.end_offsets)  # none is left
+
+
+def test_settings_of_the_session_are_copied_and_those_of_the_job_come_after_them(plain: SparkSession) -> None:
+    plain.conf.set("spark.sql.broadcastTimeout", "777")
+    plain.conf.set("fs.s3a.endpoint", "https://store")
+    values = {"bootstrap_server": "a:1", "warehouse": "/w", "conf": {"spark.sql.adaptive.enabled": True}}
+    with derived_session(plain, JobConfig.model_validate(values)) as session:
+        found = {name: session.conf.get(name) for name in (*PLAIN, "spark.sql.broadcastTimeout", "fs.s3a.endpoint")}
+    assert found == PLAIN | {
+        FETCHING: "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(plain.sparkContext.defaultParallelism),
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "fs.defaultFS": "file:///",
+        "spark.sql.broadcastTimeout": "777",
+        "fs.s3a.endpoint": "https://store",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"trigger": "soon"}, r"streaming_app\.run\(\): trigger: .*soon"),
+        ({"clutser": "eu"}, r"streaming_app\.run\(\): clutser: is not a known key; did you mean cluster\?"),
+        ({"metrics": {"listen": "9464"}}, r"streaming_app\.run\(\): metrics\.listen: "),
+        ({"bootstrap_server": ""}, r"bootstrap_server: must be HOST:PORT"),
+        ({"bootstrap_server": None}, r"bootstrap_server: must be HOST:PORT"),
+        ({"warehouse": "ftp://host/x"}, r"warehouse: must be a directory"),
+        (
+            {"conf": {"spark.executor.memory": "1g"}},
+            r"conf\.spark\.executor\.memory cannot be set in a running",
+        ),
+        ({"conf": {"spark.sql.warehouse.dir": "/x"}}, r"conf\.spark\.sql\.warehouse\.dir cannot be set in a running"),
+        ({"topic": "no-such-topic", "once": True}, r"no-such-topic"),
+        ({"command_config": "/no/such/file"}, r"/no/such/file"),
+    ],
+)
+def test_what_is_wrong_is_an_error_of_one_line(run_in: Run, arguments: dict[str, Any], line: str) -> None:
+    with pytest.raises(streaming_app.JobError, match=line) as raised:
+        run_in(**arguments)
+    assert "\n" not in str(raised.value)
+
+
+class OfConnect:
+    """As a session of Spark Connect, it is no classic session."""
+
+
+OfConnect.__module__ = "pyspark.sql.connect.session"
+
+
+@pytest.mark.parametrize(
+    ("session", "line"),
+    [
+        (OfConnect(), r"does not take a pyspark\.sql\.connect\.session\.OfConnect: Spark Connect has no JVM"),
+        (None, r"does not take a builtins\.NoneType: pass a pyspark\.sql\.SparkSession"),
+    ],
+)
+def test_a_session_without_a_jvm_is_refused(run_in: Run, session: object, line: str) -> None:
+    with pytest.raises(streaming_app.JobError, match=line):
+        run_in(session)
+
+
+def test_another_thread_stops_the_job_and_meanwhile_no_second_one_starts(
+    plain: SparkSession, broker: Broker, empty_warehouse: Path, group: str
+) -> None:
+    stop, lines = threading.Event(), []
+    caught_up = threading.Event()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        if line.startswith("Caught up"):
+            assert {number: signal.getsignal(number) for number in handlers} == handlers
+            caught_up.set()
+
+    thread = threading.Thread(
+        target=streaming_app.run,
+        args=(plain,),
+        kwargs={
+            "bootstrap_server": broker.bootstrap_server,
+            "warehouse": empty_warehouse,
+            "stop": stop,
+            "report": on_line,
+            **LITTLE,
+        },
+    )
+    thread.start()
+    try:
+        assert caught_up.wait(120), lines
+        with pytest.raises(streaming_app.JobError, match="Another job already writes cluster 'default'"):
+            streaming_app.run(plain, bootstrap_server=broker.bootstrap_server, warehouse=empty_warehouse)
+    finally:
+        stop.set()
+        thread.join(30)
+    assert lines[-1] == "Stopped."
+    assert group in stored(empty_warehouse)
+    assert plain.streams.active == []
+
+
+def test_an_interrupt_stops_the_job_before_it_is_raised(run_in: Run, group: str, empty_warehouse: Path) -> None:
+    lines: list[str] = []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        if line.startswith("Caught up"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in(report=on_line)
+    assert lines[-1] == "Stopped."
+    assert group in stored(empty_warehouse)

@@ -45,6 +45,7 @@ FIGURES: Mapping[str, Figure] = {
             "deploy/Dockerfile": (_IMAGE, "ARG VERSION=@\n"),
             "deploy/README.md": (_IMAGE,),
             "deploy/compose.yaml": (_IMAGE,),
+            "deploy/spark/spark-application.yaml": ("streams-groups-spark:@",),
             "deploy/charts/streams-groups/Chart.yaml": ("\nversion: @\n", "\nappVersion: @\n"),
         },
     ),

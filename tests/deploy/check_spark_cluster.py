@@ -6,15 +6,23 @@ Run by `make check-deploy`, not by `make test`: it takes most of a minute.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
+import yaml
 from kafka import KafkaProducer
 
+from streaming_app.jvm.jar_sets import find_jars, spark_jars
+from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
+from tests.deploy.live_group import live_group
 from tests.deploy.spark_cluster import spark_cluster
 from tests.job.job_runner import run_job
 from tests.offsets_topic import epoch_records
@@ -22,21 +30,27 @@ from tests.offsets_topic import epoch_records
 pytestmark = pytest.mark.broker
 
 GROUPS = 2_500  # more than the job folds in the driver
+SPARK = Path(__file__).parents[2] / "deploy" / "spark"
 
 
-def test_executors_of_a_cluster_read_fold_and_write(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
-) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 4)
+@pytest.fixture
+def topic(broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]) -> str:
+    """A topic with the records of many groups."""
+    name = unique("offsets")
+    client.create_topic(name, 4)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5)
     for number in range(GROUPS):
         for key, value in epoch_records(f"g-{number}", 2):
-            producer.send(topic, key=key, value=value, partition=number % 4)
+            producer.send(name, key=key, value=value, partition=number % 4)
     producer.close()
-    log, warehouse = tmp_path / "log", tmp_path / "warehouse"
-    log.mkdir()
+    return name
 
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Iterator[list[str]]:
+    """The options of a job on a cluster, whose events are logged."""
+    log = tmp_path / "log"
+    log.mkdir()
     with spark_cluster(tmp_path, workers=2) as cluster:
         settings = {
             **cluster,
@@ -46,10 +60,69 @@ def test_executors_of_a_cluster_read_fold_and_write(
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
         }
-        conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-        result = run_job(broker.bootstrap_server, warehouse, "--topic", topic, *conf)
-    assert result.returncode == 0, result.stderr
+        yield [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
 
+
+def test_executors_of_a_cluster_read_fold_and_write(
+    broker: Broker, topic: str, conf: list[str], tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "warehouse"
+    result = run_job(broker.bootstrap_server, warehouse, "--topic", topic, *conf)
+    assert result.returncode == 0, result.stderr
+    assert_both_executors_wrote(warehouse, tmp_path / "log")
+
+
+def test_an_application_of_spark_submit_runs_the_job_in_its_session(
+    broker: Broker, topic: str, conf: list[str], tmp_path: Path
+) -> None:
+    """The session has nothing but Delta Lake and the jars; the second run reads the brokers' internal topic."""
+    warehouse, config = tmp_path / "warehouse", tmp_path / "config.yaml"
+    values = {"bootstrap_server": broker.bootstrap_server, "warehouse": str(warehouse), "lag": {"enabled": False}}
+    config.write_text(yaml.safe_dump({**values, "topic": topic}), "utf-8")
+    result = spark_submit(conf, config, "--once")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("Done: all available records are processed.\n")
+    assert_both_executors_wrote(warehouse, tmp_path / "log")
+
+    with live_group(broker.bootstrap_server, "in-the-brokers"):
+        config.write_text(yaml.safe_dump({**values, "cluster": "internal"}), "utf-8")
+        result = spark_submit(conf, config, "--once")
+    assert result.returncode == 0, result.stderr
+    stored = WarehouseReader(warehouse).rows("SELECT group_id, state FROM groups WHERE cluster = 'internal'")
+    assert {"group_id": "in-the-brokers", "state": "Stable"} in stored
+
+    config.write_text(yaml.safe_dump({**values, "conf": {_FETCHING: False}, "cluster": "none"}), "utf-8")
+    result = spark_submit(conf, config, "--once")
+    assert result.returncode == 1
+    assert (
+        "Error: Spark's Kafka source finds no partition of __consumer_offsets" in result.stdout
+    )  # spark-submit puts both there
+
+
+_FETCHING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+
+
+def spark_submit(conf: list[str], config: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the application of deploy/spark as its README says."""
+    found = ",".join(map(str, find_jars(spark_jars())))
+    required = yaml.safe_load_all((SPARK / "spark-application.yaml").read_text("utf-8"))
+    settings = [
+        part for name, value in list(required)[1]["spec"]["sparkConf"].items() for part in ("--conf", f"{name}={value}")
+    ]
+    home = Path(pyspark.__file__).parent
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "JAVA_HOME": str(spark_java_home()),
+    }
+    command = [home / "bin" / "spark-submit", "--jars", found, *settings, *conf, SPARK / "job.py", config, *options]
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, env=environment, timeout=600
+    )
+
+
+def assert_both_executors_wrote(warehouse: Path, log: Path) -> None:
     stored = WarehouseReader(warehouse).rows("SELECT count(*) AS n, min(assignment_epoch) AS epoch FROM groups")
     assert stored == [{"n": GROUPS, "epoch": 2}]
     events = [json.loads(line) for file in log.iterdir() for line in file.read_text("utf-8").splitlines()]

@@ -1,10 +1,10 @@
-"""The brokers: the listener of each, the topic, every ACL by name, and the clock."""
+"""The brokers: the listener and the release of each, the topic, every ACL by name, and the clock."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,11 +14,12 @@ from kafka.errors import GroupAuthorizationFailedError
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
-from streaming_app.kafka import GROUP_PREFIX, OFFSETS_TOPIC, diagnose
+from streaming_app.kafka import GROUP_PREFIX, OFFSETS_TOPIC, diagnose, releases
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
+from streaming_app.kafka.releases import BrokerRelease
 from streaming_app.kafka.security import security_settings
 
 _THREADS = 16  # listeners that are connected to at a time
@@ -29,6 +30,7 @@ _OPERATIONS = "authorized_operations"  # as kafka-python names it in what it ret
 _READ, _DESCRIBE_CONFIGS = "READ", "DESCRIBE_CONFIGS"
 _UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED = 3, 30
 _UNAVAILABLE = "no broker answers"
+_ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.version=1 enables them, since Kafka 4.2"
 _APPLICATIONS = " (APPLICATIONS=yes deploy/kafka/acls.sh grants it)"
 _VERIFY = " (VERIFY=yes deploy/kafka/acls.sh grants it)"
 
@@ -71,22 +73,37 @@ def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], 
     """Connect to the address that each broker gives to clients: they are often not reachable from everywhere."""
     cluster = client.admin.describe_cluster()
     brokers = sorted(cluster["brokers"], key=lambda broker: broker["broker_id"])
+    found = {one.broker_id: one for one in releases.ask(client.admin)}
 
     def connect(broker: Mapping[str, Any]) -> Result:
         host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
         name, address = f"broker {broker['broker_id']}", f"{host}:{broker['port']}"
         cause = diagnose.find_cause(address, properties)
         if cause is None:
-            return ok(name, f"{address} answers")
+            release = found.get(broker["broker_id"])
+            return ok(name, f"{address} answers" + (f"; {release.text}" if release else ""))
         return failed(name, cause, "the broker gives this address to clients: see its advertised.listeners")
 
     with ThreadPoolExecutor(_THREADS) as threads:
         yield from threads.map(connect, brokers)
+    yield from judge_releases(list(found.values()))
     yield _check_optional_acl(
         _may_describe_configs(client, str(brokers[0]["broker_id"])) if brokers else None,
         "ACL DescribeConfigs on Cluster",
         "whether brokers have a description plugin is derived from the records",
     )
+
+
+def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
+    """Yield what the tables will not say since brokers of these releases do not tell it."""
+    check = "Kafka release"
+    if line := releases.without_streams_groups(found):
+        yield warning(check, line, _ENABLE)
+    reasons = [(one, reason) for one in releases.ABILITIES if (reason := releases.why_unknown(one, found))]
+    for ability, reason in reasons:
+        yield warning(check, reason, f"upgrade them to {ability.since} or later, or do without")
+    if found and not reasons:
+        yield ok(check, f"the brokers tell all there is: {', '.join(one.name for one in releases.ABILITIES)}")
 
 
 def _check_topic(client: StreamsGroupClient, _properties: Mapping[str, str], topic: str) -> Iterator[Result]:

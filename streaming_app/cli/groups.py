@@ -15,13 +15,14 @@ import click
 
 from streaming_app.cli.options import group_option, handle_errors, instant, optional_broker_options, warehouse_options
 from streaming_app.cli.printing import echo, echo_json, echo_rows, json_option
-from streaming_app.cli.warehouse import open_cluster
+from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
 from streaming_app.text import count
 
 if TYPE_CHECKING:
     from streaming_app.queries.history import Event, TaskSpell
+    from streaming_app.tables.reader import WarehouseReader
 
 
 @click.command("list")
@@ -55,6 +56,7 @@ def list_groups(warehouse: Location, cluster: str, states: str | None, types: st
     rows = groups.list_groups(reader, cluster, wanted)
     if states is not None:
         echo_rows(rows)
+        explain_unknown(reader, cluster, {row["STATE"] for row in rows})
         return
     for row in rows:
         echo(row["GROUP"])
@@ -113,8 +115,15 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         echo_json([row | {"waits_for": groups.waits_for(row)} for row in shown])
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
         echo_rows(table)
-        if verbose and aspect == "state":
-            _print_awaited(rows)
+        if aspect == "state":
+            _explain_states(reader, cluster, rows, verbose=verbose)
+
+
+def _explain_states(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, verbose: bool) -> None:
+    """Print what the groups wait for, with `verbose`, and why a state is Unknown."""
+    if verbose:
+        _print_awaited(rows)
+    explain_unknown(reader, cluster, {row["state"] for row in rows})
 
 
 def _print_awaited(rows: list[dict[str, Any]]) -> None:

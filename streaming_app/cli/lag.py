@@ -55,4 +55,4 @@ def copies(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> N
     else:
         echo(f"{group_id} is {report.state}: no member has a task.")
     if report.lacks_offsets:
-        echo_error("How far behind copies are is not known: the job asks the brokers, and needs Describe on the group.")
+        echo_error(report.brokers.why_no_offsets())

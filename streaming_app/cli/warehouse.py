@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -70,3 +70,13 @@ def report_staleness(warehouse: Location, cluster: str, max_age: float = _MAX_AG
     if line:
         echo_error(line)
     return line is not None
+
+
+def explain_unknown(reader: WarehouseReader, cluster: str, states: Collection[str]) -> None:
+    """Print on stderr why a state is Unknown, if one is and the brokers' release explains it."""
+    from streaming_app.groups.events import UNKNOWN_STATE  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.kafka.releases import READINESS  # noqa: PLC0415
+    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
+
+    if UNKNOWN_STATE in states and (reason := read_brokers(reader, cluster).why_unknown(READINESS)):
+        echo_error(reason)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
 _DEAD = "Dead"
-GROUPS, TOPICS = "groups", "topics"
+GROUPS, TOPICS, BROKERS = "groups", "topics", "brokers"
 _AT_EACH_PASS, _RARELY = timedelta(0), timedelta(minutes=10)
 _WRITTEN_EVERY = timedelta(minutes=10)
 
@@ -44,7 +44,7 @@ Connect = Callable[[], AbstractContextManager[Admin]]
 
 
 class _Kind(NamedTuple):
-    """A kind of facts: how it is asked for, about groups or topics, and how often."""
+    """A kind of facts: how it is asked for, about groups, topics or all brokers, and how often."""
 
     name: str
     ask: Callable[[Admin, Sequence[str]], list[BrokerFact]]
@@ -57,6 +57,7 @@ _KINDS = (
     _Kind(broker_facts.COORDINATOR, broker_facts.coordinators, GROUPS, _AT_EACH_PASS),
     _Kind(broker_facts.RETENTION, broker_facts.retention, TOPICS, _RARELY),
     _Kind(broker_facts.ISR, broker_facts.replication, TOPICS, _AT_EACH_PASS),
+    _Kind(broker_facts.FEATURE, broker_facts.features, BROKERS, _AT_EACH_PASS),
     _Kind(broker_facts.TRANSACTION, broker_facts.overdue_transactions, TOPICS, _AT_EACH_PASS),
 )
 
@@ -105,7 +106,7 @@ class BrokerFacts(Service):
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and an error of the brokers after every kind was tried."""
         known = self._restored()
-        now, subjects = self._now(), {GROUPS: self._running(), TOPICS: self._topics()}
+        now, subjects = self._now(), {GROUPS: self._running(), TOPICS: self._topics(), BROKERS: [BROKERS]}
         due = [kind for kind in _KINDS if _is_due(kind, known.get(kind.name), subjects[kind.subjects], now)]
         with self._connect() as admin:
             errors = [error for kind in due if (error := self._ask(admin, kind, subjects[kind.subjects], now))]

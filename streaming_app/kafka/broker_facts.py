@@ -16,15 +16,17 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 from kafka.protocol.metadata.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
+from streaming_app.kafka import releases
 from streaming_app.kafka.connection import Admin
 from streaming_app.text import format_duration, utc_iso
 
-GROUP_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION = (
+GROUP_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
     "group_config",
     "coordinator",
     "retention",
     "isr",
     "transaction",
+    "feature",
 )
 _PER_REQUEST = 500  # groups or topics
 _STREAMS = "streams."  # what the names of configs of streams groups begin with
@@ -70,6 +72,15 @@ def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
             if not one.error_code  # else it may not be described, or its partition has no leader
         )
     return found
+
+
+def features(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
+    """Return the release of each broker that answers, and the level of the features of its cluster. Needs no ACL."""
+    return [
+        BrokerFact(FEATURE, str(one.broker_id), name, str(value))
+        for one in releases.ask(admin)
+        for name, value in {releases.RELEASE: one.release, **one.shown}.items()
+    ]
 
 
 def retention(admin: Admin, topics: Iterable[str]) -> list[BrokerFact]:

@@ -15,6 +15,7 @@ from streaming_app.groups.task_copies import (
     format_task,
     with_offsets,
 )
+from streaming_app.queries.brokers import Brokers, read_brokers
 from streaming_app.queries.groups import Row, find_groups
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.task_copies_table import read_copies
@@ -35,6 +36,7 @@ class CopiesReport:
     """The group's own value is not known."""
     copies: list[TaskCopy]
     checks: list[StopCheck]
+    brokers: Brokers
 
     @property
     def is_settled(self) -> bool:
@@ -113,4 +115,5 @@ def read_report(warehouse: WarehouseReader, cluster: str, group_id: str) -> Copi
     own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
     acceptable = effective_acceptable_lag(own)
     checks = check_stops(copies, acceptable, away_members(group))
-    return CopiesReport(group_id, group["state"], acceptable, own is None, copies, checks)
+    brokers = read_brokers(warehouse, cluster)
+    return CopiesReport(group_id, group["state"], acceptable, own is None, copies, checks, brokers)

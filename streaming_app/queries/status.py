@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from streaming_app.alerts.alert import FIRING
 from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.queries.brokers import Brokers, read_brokers
 from streaming_app.queries.warehouse import check_cluster
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.arrow import to_arrow
@@ -47,7 +48,17 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             }
             for alert in sorted(firing, key=lambda alert: alert.urgency)
         ],
+        "brokers": _brokers(read_brokers(reader, cluster)),
         "tables": [_table_size(location / definition.name) for definition in tables()],
+    }
+
+
+def _brokers(brokers: Brokers) -> dict[str, Any]:
+    return {
+        "releases": [one._asdict() for one in brokers.releases],
+        "text": brokers.describe(),
+        "observed_at": brokers.observed_at,
+        "unknown": list(brokers.reasons()),
     }
 
 
@@ -78,6 +89,14 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     if status["job"]:
         yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
         yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
+    yield from _format_brokers(status["brokers"], now)
+
+
+def _format_brokers(brokers: Row, now: datetime) -> Iterator[str]:
+    """Yield the line about the brokers, and one for each thing that is unknown for what they are."""
+    asked = f", as they said {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
+    yield f"brokers   {brokers['text']}{asked}"
+    yield from (f"unknown   {reason}" for reason in brokers["unknown"])
 
 
 def _format_job(job: dict[str, Any] | None, now: datetime) -> str:

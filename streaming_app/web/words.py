@@ -29,7 +29,9 @@ STATES = {
     "NotReady": Meaning("bad", "The group has members and processes nothing: its topology cannot run."),
     "Reconciling": Meaning("busy", "Members revoke and take over tasks until they have their target assignment."),
     "Assigning": Meaning("busy", "The coordinator computes a new assignment."),
-    "Unknown": Meaning("unknown", "The log does not contain the group's state yet."),
+    "Unknown": Meaning(
+        "unknown", "The log does not contain the group's state: Kafka 4.1 does not write it, or it was not read yet."
+    ),
     "Empty": Meaning("idle", "The group has no members."),
     "Stable": Meaning("good", "Every member has its target assignment."),
     "Dead": Meaning("idle", "The group was deleted."),

@@ -98,6 +98,8 @@ def test_a_pass_writes_every_kind_of_fact_with_its_time(rig: Rig) -> None:
     assert {row["observed_at"] for row in rig.rows("group_config")} == {NOW}
     assert {row["name"] for row in rig.rows("retention")} == {"cleanup.policy", "retention.bytes", "retention.ms"}
     assert [row["value"] for row in rig.rows("isr")] == ["1 of 1, min.insync.replicas 2"]
+    released = [(row["subject"], row["value"]) for row in rig.rows("feature") if row["name"] == "release"]
+    assert released == [("1", "4.4")]
 
 
 def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_restart(rig: Rig) -> None:

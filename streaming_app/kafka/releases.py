@@ -1,0 +1,168 @@
+"""What each broker is and can do: its release, its features, and what follows for what the tables say.
+
+Brokers do not say their release. The versions of metadata that one supports tell it, with the versions of requests
+where these alone are ambiguous: a broker with `unstable.feature.versions.enable` supports the next release's metadata,
+too (a 4.2 broker with that is taken for 4.3, which differs in nothing that matters here). The values were read from
+brokers of 4.1.2, 4.2.1, 4.3.1 and 4.4.0.
+
+kafka-python is loaded by `ask` only: commands that read the tables use the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming_app.text import count, first_of
+
+if TYPE_CHECKING:
+    from streaming_app.kafka.connection import Admin
+
+RELEASE, STREAMS_VERSION, METADATA_VERSION = "release", "streams.version", "metadata.version"
+FEATURES = (STREAMS_VERSION, "group.version", METADATA_VERSION)
+"""Those that are shown."""
+_SHARE_FETCH, _UPDATE_DESCRIPTION = 78, 93  # keys of requests
+_OLDER, _NEWER = "before 4.1", "after 4.4"
+_TIMEOUT_MS = 10_000
+_NAMED = 5  # brokers in a line
+
+
+class _Signature(NamedTuple):
+    """What tells a release; the first one that matches, from the newest, is it."""
+
+    release: str
+    metadata: int
+    """The lowest `metadata.version` that its brokers support at most."""
+    request: tuple[int, int] = (_SHARE_FETCH, 0)
+    """The key of a request, and the lowest version of it that they take at most."""
+
+
+_SIGNATURES = (
+    _Signature(_NEWER, 34, (_UPDATE_DESCRIPTION, 0)),
+    _Signature("4.4", 32, (_UPDATE_DESCRIPTION, 0)),
+    _Signature("4.3", 30, (_SHARE_FETCH, 2)),
+    _Signature("4.2", 28, (_SHARE_FETCH, 2)),
+    _Signature("4.1", 26),
+)
+_ORDER = (_OLDER, *(one.release for one in reversed(_SIGNATURES)))
+
+
+class Ability(NamedTuple):
+    """What brokers do since a release, and what is unknown without it."""
+
+    name: str
+    since: str
+    unknown: str
+    reason: str
+
+
+READINESS = Ability(
+    "readiness",
+    "4.2",
+    "the state of groups with members is Unknown",
+    "brokers before 4.2 do not write whether a group is ready",
+)
+DESCRIPTIONS = Ability(
+    "topology descriptions",
+    "4.4",
+    "there are no topology descriptions",
+    "brokers before 4.4 do not ask clients for them",
+)
+TASK_OFFSETS = Ability(
+    "task offsets",
+    "4.4",
+    "how far behind copies are is not known",
+    "brokers before 4.4 do not tell what clients report",
+)
+ABILITIES = (READINESS, DESCRIPTIONS, TASK_OFFSETS)
+
+
+class BrokerRelease(NamedTuple):
+    """What is known of one broker."""
+
+    broker_id: int
+    release: str
+    features: Mapping[str, int]
+    """The finalized level of features by name; of those that the cluster has not enabled, none."""
+
+    def can(self, ability: Ability) -> bool:
+        """Return whether its release has an ability."""
+        return self.release in _ORDER and _ORDER.index(self.release) >= _ORDER.index(ability.since)
+
+    @property
+    def shown(self) -> dict[str, int]:
+        """The level of those features that are shown."""
+        return {name: self.features[name] for name in FEATURES if name in self.features}
+
+    @property
+    def text(self) -> str:
+        """Release and features, for people."""
+        features = [f"{name} {self.features.get(name, 'not enabled')}" for name in FEATURES]
+        return ", ".join([f"Kafka {self.release}", *features])
+
+
+def release_of(metadata: int, requests: Mapping[int, int]) -> str:
+    """Return the release of a broker that supports this `metadata.version` at most, and requests at most so."""
+    for one in _SIGNATURES:
+        key, version = one.request
+        if metadata >= one.metadata and requests.get(key, -1) >= version:
+            return one.release
+    return _OLDER
+
+
+def ask(admin: Admin) -> list[BrokerRelease]:
+    """Return what each broker is that answers. Raises KafkaError if none does. Needs no ACL."""
+    from kafka.errors import KafkaError  # noqa: PLC0415 - see above
+    from kafka.protocol.metadata import ApiVersionsRequest  # noqa: PLC0415 - as above
+
+    request = ApiVersionsRequest(min_version=3, client_software_name="streams-groups", client_software_version="1")
+    ids = admin.broker_ids()
+    answers = admin.send_all([(broker, request) for broker in ids], _TIMEOUT_MS)
+    found = [
+        _broker(broker, answer.to_dict())
+        for broker, answer in zip(ids, answers, strict=True)
+        if not isinstance(answer, KafkaError)
+    ]
+    if answers and not found:
+        raise answers[0]
+    return found
+
+
+def _broker(broker: int, answer: Mapping[str, Sequence[Mapping[str, int]]]) -> BrokerRelease:
+    requests = {one["api_key"]: one["max_version"] for one in answer["api_keys"]}
+    supported = {str(one["name"]): one["max_version"] for one in answer["supported_features"] or ()}
+    finalized = {str(one["name"]): one["max_version_level"] for one in answer["finalized_features"] or ()}
+    return BrokerRelease(broker, release_of(supported.get(METADATA_VERSION, 0), requests), finalized)
+
+
+def describe_releases(brokers: Iterable[BrokerRelease]) -> str:
+    """Return the release of every broker, and the features of the cluster: `Kafka 4.4 (brokers 1, 2), ...`."""
+    known = list(brokers)
+    by_text: dict[str, list[int]] = {}
+    for one in known:
+        by_text.setdefault(one.text, []).append(one.broker_id)
+    return "; ".join(f"{text} ({name_brokers(ids)})" for text, ids in sorted(by_text.items()))
+
+
+def name_brokers(ids: Sequence[int]) -> str:
+    """Return the names of brokers: `broker 1`, `brokers 1, 2`."""
+    noun = "broker" if len(ids) == 1 else "brokers"
+    return f"{noun} {first_of(list(map(str, sorted(ids))), _NAMED)}"
+
+
+def why_unknown(ability: Ability, brokers: Iterable[BrokerRelease]) -> str | None:
+    """Return what is unknown since some brokers lack an ability, and why; None if none of those known does."""
+    lacking = [one for one in brokers if not one.can(ability)]
+    if not lacking:
+        return None
+    named, are = name_brokers([one.broker_id for one in lacking]), "is" if len(lacking) == 1 else "are"
+    releases = ", ".join(sorted({one.release for one in lacking}, key=_ORDER.index))
+    return f"{ability.unknown}: {ability.reason}, and {named} {are} Kafka {releases}"
+
+
+def without_streams_groups(brokers: Iterable[BrokerRelease]) -> str | None:
+    """Return why there can be no streams groups; None if there can be."""
+    known = list(brokers)
+    if not known or any(one.features.get(STREAMS_VERSION) for one in known):
+        return None
+    return f"{count(len(known), 'broker')} without streams groups: the feature {STREAMS_VERSION} is not enabled"

@@ -1,0 +1,181 @@
+"""What brokers are and can do: asked of real ones of every release, and what follows for the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from streaming_app.checks.brokers import check_brokers, judge_releases
+from streaming_app.checks.result import OK, WARNING
+from streaming_app.cli.main import main
+from streaming_app.kafka.broker_facts import features
+from streaming_app.kafka.connection import connect
+from streaming_app.kafka.releases import (
+    ABILITIES,
+    DESCRIPTIONS,
+    READINESS,
+    TASK_OFFSETS,
+    BrokerRelease,
+    ask,
+    describe_releases,
+    release_of,
+    why_unknown,
+)
+from streaming_app.sandbox.broker import LocalBroker
+from tests.heartbeats import write_heartbeat
+from tests.rows import group_row, member_row, subtopology_row, task_row
+from tests.warehouses import append, make_warehouse
+
+STABLE_ONLY = {"unstable.api.versions.enable": "false", "unstable.feature.versions.enable": "false"}
+AT = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
+ON = {"streams.version": 1, "group.version": 1}
+UNKNOWN_STATE = "the state of groups with members is Unknown: brokers before 4.2 do not write whether a group is ready"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("version", "properties", "release", "abilities", "shown"),
+    [
+        ("4.1.2", {}, "4.1", (), {**ON, "metadata.version": 29}),
+        ("4.2.1", STABLE_ONLY, "4.2", (READINESS,), {**ON, "metadata.version": 29}),
+        ("4.4.0", {}, "4.4", ABILITIES, {**ON, "metadata.version": 33}),
+    ],
+)
+def test_a_broker_of_each_release_is_known_and_what_it_cannot_do_is_in_check(
+    start_broker: Callable[..., LocalBroker],
+    version: str,
+    properties: Mapping[str, str],
+    release: str,
+    abilities: tuple[object, ...],
+    shown: Mapping[str, int],
+) -> None:
+    broker = start_broker(version=version, properties=properties)
+    client_properties = {"bootstrap.servers": broker.bootstrap_server}
+    with closing(connect(client_properties)) as admin:
+        (found,) = ask(admin)
+        assert (found.broker_id, found.release, found.shown) == (1, release, shown)
+        assert tuple(one for one in ABILITIES if found.can(one)) == abilities
+        stored = {fact.name: fact.value for fact in features(admin, ())}
+        assert stored == {"release": release, **{name: str(value) for name, value in shown.items()}}
+
+    results = list(check_brokers(client_properties, "__consumer_offsets"))
+    line = next(result.text for result in results if result.check == "broker 1")
+    assert line.endswith(
+        f"Kafka {release}, streams.version 1, group.version 1, metadata.version {found.shown['metadata.version']}"
+    )
+    lines = [result for result in results if result.check == "Kafka release"]
+    if len(abilities) == len(ABILITIES):
+        assert [result.status for result in lines] == [OK]
+    else:
+        missing = [one for one in ABILITIES if one not in abilities]
+        assert [result.status for result in lines] == [WARNING] * len(missing)
+        assert all(f"broker 1 is Kafka {release}" in result.text for result in lines)
+        assert [result.remedy.split()[3] for result in lines] == [one.since for one in missing]
+
+
+@pytest.mark.broker
+def test_a_4_1_broker_without_streams_groups_says_so(start_broker: Callable[..., LocalBroker]) -> None:
+    broker = start_broker(version="4.1.2", properties=STABLE_ONLY)
+    results = check_brokers({"bootstrap.servers": broker.bootstrap_server}, "__consumer_offsets")
+    lines = [result for result in results if result.check == "Kafka release"]
+    assert lines[0].text == "1 broker without streams groups: the feature streams.version is not enabled"
+    assert "kafka-features.sh" in lines[0].remedy
+    assert lines[1].text == f"{UNKNOWN_STATE}, and broker 1 is Kafka 4.1"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "requests", "release"),
+    [
+        (25, {78: 1}, "before 4.1"),
+        (27, {78: 1}, "4.1"),
+        (29, {78: 1}, "4.1"),  # unstable features are enabled
+        (29, {78: 2}, "4.2"),
+        (30, {78: 2}, "4.3"),
+        (31, {78: 2}, "4.3"),
+        (33, {78: 2, 93: 0}, "4.4"),
+        (36, {78: 2, 93: 0}, "after 4.4"),
+    ],
+)
+def test_metadata_and_requests_tell_the_release(metadata: int, requests: dict[int, int], release: str) -> None:
+    assert release_of(metadata, requests) == release
+
+
+def broker(broker_id: int, release: str) -> BrokerRelease:
+    return BrokerRelease(broker_id, release, {**ON, "metadata.version": 29})
+
+
+def test_brokers_of_two_releases_are_told_apart_in_the_middle_of_an_upgrade() -> None:
+    upgrading = [broker(1, "4.4"), broker(2, "4.1"), broker(3, "4.4")]
+    assert describe_releases(upgrading) == (
+        "Kafka 4.1, streams.version 1, group.version 1, metadata.version 29 (broker 2); "
+        "Kafka 4.4, streams.version 1, group.version 1, metadata.version 29 (brokers 1, 3)"
+    )
+    assert why_unknown(READINESS, upgrading) == f"{UNKNOWN_STATE}, and broker 2 is Kafka 4.1"
+    assert why_unknown(DESCRIPTIONS, [broker(1, "4.2"), broker(2, "4.1")]) == (
+        "there are no topology descriptions: brokers before 4.4 do not ask clients for them, and brokers 1, 2 "
+        "are Kafka 4.1, 4.2"
+    )
+    assert why_unknown(TASK_OFFSETS, [broker(1, "after 4.4"), broker(2, "4.4")]) is None
+    assert why_unknown(TASK_OFFSETS, []) is None
+    assert [result.status for result in judge_releases([broker(1, "before 4.1")])] == [WARNING] * 3
+    assert list(judge_releases([])) == []
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    path = make_warehouse(tmp_path)
+    tasks = [task_row("m", "0_0", "active", current=True)]
+    rest = {"members": [member_row("m")], "assignments": tasks, "subtopologies": [subtopology_row(changelogs=["c"])]}
+    append(path, "groups", group_row("g", "Unknown", **rest))
+    write_heartbeat(path)
+    return path
+
+
+def run(warehouse: Path, *arguments: str) -> tuple[str, str]:
+    result = CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
+    assert result.exit_code == 0, result.output
+    return result.stdout, result.stderr
+
+
+def say(warehouse: Path, **releases: str) -> None:
+    """Write what the job has heard of brokers."""
+    rows = [
+        {"cluster": "default", "kind": "feature", "subject": name[1:], "name": fact, "value": value, "observed_at": AT}
+        for name, release in releases.items()
+        for fact, value in {"release": release, "streams.version": "1"}.items()
+    ]
+    append(warehouse, "broker_facts", *rows)
+
+
+def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehouse: Path) -> None:
+    asked = "the job asks the brokers, which tell it since Kafka 4.4, and needs Describe on the group.\n"
+    assert run(warehouse, "copies", "--group", "g")[1].endswith(asked)
+    assert run(warehouse, "list", "--state")[1] == ""
+    assert "\nbrokers   not asked yet: " in run(warehouse, "status")[0]
+
+    say(warehouse, b1="4.1", b2="4.4")
+    reason = f"{UNKNOWN_STATE}, and broker 1 is Kafka 4.1"
+    assert run(warehouse, "list", "--state")[1] == f"{reason}\n"
+    assert run(warehouse, "describe", "--group", "g")[1] == f"{reason}\n"
+    assert run(warehouse, "describe", "--group", "g", "--members")[1] == ""
+    status, _ = run(warehouse, "status")
+    assert f"\nunknown   {reason}\n" in status
+    assert "(broker 1); Kafka 4.4, streams.version 1, group.version not enabled" in status
+    assert run(warehouse, "copies", "--group", "g")[1].endswith(
+        "How far behind copies are is not known: brokers before 4.4 do not tell what clients report, "
+        "and broker 1 is Kafka 4.1.\n"
+    )
+
+
+def test_with_brokers_that_tell_it_copies_name_the_acl(warehouse: Path) -> None:
+    say(warehouse, b1="4.4")
+    assert run(warehouse, "copies", "--group", "g")[1].endswith(
+        "not known: the job asks the brokers, and needs Describe on the group.\n"
+    )
+    assert run(warehouse, "list", "--state")[1] == ""
+    assert "unknown" not in run(warehouse, "status")[0]

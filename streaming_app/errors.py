@@ -32,6 +32,10 @@ class OtherTopicError(JobError):
     """The topic is not the one that the tables are of."""
 
 
+class OtherOwnerError(JobError):
+    """Another job has taken over the cluster that this one wrote."""
+
+
 class NothingReadError(JobError):
     """Spark reads none of the records that the brokers have."""
 

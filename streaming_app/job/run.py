@@ -8,10 +8,11 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.job.lock import ensure_no_other_job, hold_job_lock, state_directory
+from streaming_app.job.lock import hold_job_lock, state_directory
+from streaming_app.job.owner import Ownership, owning
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
@@ -38,48 +39,56 @@ def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event 
     run_until_signal(partial(_run_locked, config, report, stop, jvm), stop, report, jvm)
 
 
-@contextmanager
-def hold_locks(config: JobConfig, report: Callable[[str], None], stop: threading.Event) -> Iterator[Path]:
-    """Exclude other jobs until the end of the block; gives a local directory for the files of this one.
+class Held(NamedTuple):
+    """What a job holds while it runs."""
 
-    Raises JobError if another job writes the same cluster, or the warehouse or the client properties are no good.
+    directory: Path
+    """A local directory for its files."""
+    owner: Ownership
+
+
+@contextmanager
+def hold_locks(config: JobConfig, report: Callable[[str], None], stop: threading.Event) -> Iterator[Held]:
+    """Exclude other jobs until the end of the block.
+
+    Raises JobError if another job writes the same cluster, or the warehouse or the client properties are no good, and
+    StopRequestedError.
     """
     directory = state_directory(config.warehouse, config.state_dir)
     is_in_warehouse = config.warehouse.is_local and config.state_dir is None
     what = "the warehouse" if is_in_warehouse else "state_dir"
-    with hold_job_lock(directory, config.cluster, what):
+    with hold_job_lock(directory, config.cluster, what) as lock_id:
         # Checked again with Spark; without it an error is found in a second.
         missing_tables(config.warehouse)
         client_properties(config.bootstrap_server, config.command_config)
-        if not config.warehouse.is_local:
-            ensure_no_other_job(config.warehouse, config.cluster, report, stop)
-        yield directory
+        with owning(config.warehouse, config.cluster, lock_id, report, stop) as owner:
+            yield Held(directory, owner)
 
 
 def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
     """Run the job while holding its lock."""
-    with hold_locks(config, report, stop) as directory:
 
-        def poll() -> None:
-            if stop.is_set():  # a download takes minutes
-                raise StopRequestedError
+    def poll() -> None:
+        if stop.is_set():  # a download takes minutes
+            raise StopRequestedError
 
-        def progress(line: str) -> None:
-            poll()
-            report(line)
+    def progress(line: str) -> None:
+        poll()
+        report(line)
 
-        log_file = directory / f"{config.cluster}.spark.log"
-        try:
+    try:
+        with hold_locks(config, report, stop) as held:
+            log_file = held.directory / f"{config.cluster}.spark.log"
             progress("Starting Spark ...")
             with (
                 library_logs(log_file),
                 spark_session(log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
             ):
-                run_with(spark, config, report, stop, log_file)
-        except Exception:
-            if not stop.is_set():
-                raise
-            report(STOPPED)  # whatever failed then, failed since the job ends
+                run_with(spark, config, report, stop, log_file, held.owner.check)
+    except Exception:
+        if not stop.is_set():
+            raise
+        report(STOPPED)  # whatever failed then, failed since the job ends
 
 
 class _Lines:
@@ -110,10 +119,18 @@ def _listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterato
         spark.streams.removeListener(listener)
 
 
-def run_with(
-    spark: SparkSession, config: JobConfig, report: Callable[[str], None], stop: threading.Event, log_file: Path | str
+def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+    spark: SparkSession,
+    config: JobConfig,
+    report: Callable[[str], None],
+    stop: threading.Event,
+    log_file: Path | str,
+    check_owner: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the job in a Spark session that is the job's own, or derived for it: its settings change."""
+    """Run the job in a Spark session that is the job's own, or derived for it: its settings change.
+
+    `check_owner` raises OtherOwnerError once another job writes the cluster.
+    """
     lines = _Lines(report)
     report = lines.report
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
@@ -130,7 +147,7 @@ def run_with(
     writer.prepare(report)  # what follows reads the tables
     health = Health(Health() if config.offsets.enabled else None)
 
-    parts = StreamParts(spark, config, properties, writer, health, report, stop)
+    parts = StreamParts(spark, config, properties, writer, health, report, stop, check_owner)
 
     def say_offsets(line: str) -> None:
         report(f"offsets: {line}")

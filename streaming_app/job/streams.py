@@ -15,7 +15,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, ClassVar
@@ -65,6 +65,8 @@ class StreamParts:
     report: Report
     stop: threading.Event
     """No batch begins once it is set."""
+    check_owner: Callable[[], None] = lambda: None
+    """Raises OtherOwnerError once another job writes the cluster."""
 
 
 class TopicStream(ABC):
@@ -75,7 +77,7 @@ class TopicStream(ABC):
     def __init__(self, parts: StreamParts, checkpoint: Location, progress: Progress, maintenance: Maintenance) -> None:
         self._spark, self._config, self._properties = parts.spark, parts.config, parts.properties
         self._writer, self._health, self._report, self._stop = parts.writer, parts.health, parts.report, parts.stop
-        self._checkpoint, self._maintenance = checkpoint, maintenance
+        self._checkpoint, self._maintenance, self._check_owner = checkpoint, maintenance, parts.check_owner
         self._reset = parts.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] = {}
@@ -95,6 +97,7 @@ class TopicStream(ABC):
         may not be read, StopRequestedError when the job ends, and the errors of Spark and delta-rs.
         """
         self._wait_for_last()
+        self._check_owner()
         topic = self._describe_topic()
         self._before_start()
         self._writer.prepare(self._report)
@@ -133,6 +136,7 @@ class TopicStream(ABC):
         OtherTopicError when the topic was created again, NothingReadError when Spark returns none of the records that
         the brokers have, and other errors as `start` does.
         """
+        self._check_owner()
         topic = self._describe_topic()
         check_same_topic(self._writer.files, self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
@@ -274,6 +278,7 @@ class GroupsStream(TopicStream):
         )
 
         def write(batch: DataFrame, batch_id: int) -> None:
+            self._check_owner()
             self._tables.check_quickly()
             write_batch(batch, batch_id)
             self._tables.check_quickly()
@@ -365,7 +370,7 @@ class CommitsStream(TopicStream):
         options = FoldOptions(
             self._config.cluster, topic.name, self._config.dialect, topic.partitions, position.partitions_grew
         )
-        write = CommitsBatchWriter(
+        write_batch = CommitsBatchWriter(
             self._writer,
             self._tables,
             options,
@@ -373,4 +378,9 @@ class CommitsStream(TopicStream):
             maintenance=self._maintenance,
             check_topic=self._topic_identity.check,
         )
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            self._check_owner()
+            write_batch(batch, batch_id)
+
         return self._query.start(records, write, trigger)

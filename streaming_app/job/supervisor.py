@@ -1,10 +1,10 @@
 """Keeps the stream running: watches it, starts it again when it fails or must change, and stops it when asked.
 
 The job waits for what is not there yet, however long: brokers that are restarted, a topic that the brokers create when
-the first group commits. It runs for months, so a single answer of the brokers does not end it either. Only three things
-that the regular check finds do: another topic of the same name, an ACL that is missing twice in a row, and records that
-Spark does not return. A stream that fails repeatedly although the topic can be read has a problem that waiting does not
-solve.
+the first group commits. It runs for months, so a single answer of the brokers does not end it either. Only four things
+that the regular check finds do: another topic of the same name, an ACL that is missing twice in a row, records that
+Spark does not return, and another job that has taken over. A stream that fails repeatedly although the topic can be
+read has a problem that waiting does not solve.
 
 At its first start, where somebody reads the output, every error but those two kinds of waiting ends the job, and with
 `--once` those end it, too.
@@ -26,6 +26,7 @@ from streaming_app.errors import (
     MissingTopicError,
     NotAuthorizedError,
     NothingReadError,
+    OtherOwnerError,
     OtherTopicError,
     UnreachableError,
 )
@@ -321,7 +322,7 @@ class _TopicState:
     def failed(self, error: JobError) -> None:
         """Record an error. Raises it if waiting does not help."""
         is_confirmed = isinstance(error, NotAuthorizedError) and isinstance(self.error, NotAuthorizedError)
-        if isinstance(error, OtherTopicError | NothingReadError) or is_confirmed:
+        if isinstance(error, _ENDING) or is_confirmed:
             raise error
         self.error = error
         self._update()
@@ -334,6 +335,7 @@ class _TopicState:
 
 _WAITING = {UnreachableError: "Waiting for a broker.", MissingTopicError: "Waiting for it."}
 _WAITED_FOR = tuple(_WAITING)
+_ENDING = (OtherTopicError, OtherOwnerError, NothingReadError)
 
 
 def _stop_if_started(call: Future[StreamingQuery]) -> None:

@@ -42,8 +42,12 @@ class HeartbeatRecord(BaseModel):
 
     def is_alive(self, now: datetime) -> bool:
         """Return whether the job has not stopped, and its last heartbeat is recent."""
-        timeout = timedelta(seconds=_MISSED_HEARTBEATS * self.every_seconds + _SLACK_SECONDS)
-        return not self.stopped and now - self.at < timeout
+        return not self.stopped and now - self.at < self.alive_for
+
+    @property
+    def alive_for(self) -> timedelta:
+        """How long after this heartbeat the job counts as alive."""
+        return timedelta(seconds=_MISSED_HEARTBEATS * self.every_seconds + _SLACK_SECONDS)
 
 
 def heartbeat_path(warehouse: Location | Path, cluster: str) -> Location:

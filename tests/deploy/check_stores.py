@@ -8,12 +8,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from streaming_app.errors import JobError
+from streaming_app.job.owner import owning, read_owner
+from streaming_app.job.stopping import StopRequestedError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.process import reserve_port
@@ -22,6 +27,7 @@ from streaming_app.tables.location import Location
 from tests.deploy import stores
 from tests.job.job_runner import error_line, run_job, streams_groups
 from tests.offsets_topic import appending, epoch_records
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 TOOLS = Path(__file__).parents[2] / "build" / "deploy-tools" / "bin"
@@ -92,6 +98,33 @@ def test_job_and_commands_work_with_an_object_store(
     assert run_command("list", "--state").split() == ["GROUP", "STATE", "g", "Empty"]
     assert json.loads(run_command("alerts", "--json", "--pending")) is not None
     assert not list(tmp_path.glob("*:*"))  # no URI was used as a path
+
+
+def test_of_jobs_that_start_at_the_same_moment_one_owns_the_rows(store: Store) -> None:
+    """They have the name of their host in common, and no lock. Without Spark, which a job starts only after this."""
+
+    def race(jobs: int) -> list[int]:
+        begin, refused = threading.Barrier(jobs), list[int]()
+
+        def start(number: int) -> int | None:
+            stop = threading.Event()
+            begin.wait()
+            try:
+                with owning(store.location, "default", f"lock-{number}", lambda _: stop.set(), stop) as owner:
+                    assert wait_until(lambda: len(refused) == jobs - 1, 60)
+                    return owner.record.term
+            except (JobError, StopRequestedError):  # overtaken, or waiting for the owner's heartbeats
+                refused.append(number)
+                return None
+
+        with ThreadPoolExecutor(jobs) as threads:
+            return [term for term in threads.map(start, range(jobs)) if term is not None]
+
+    for term in (1, 2, 3):
+        assert race(4) == [term]
+        last = read_owner(store.location, "default")
+        assert last is not None
+        assert (last.term, last.ended) == (term, True)
 
 
 def test_an_unavailable_store_is_one_line(store: Store) -> None:

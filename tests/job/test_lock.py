@@ -1,22 +1,14 @@
-"""Where the lock is, and how jobs on other machines are detected; test_errors.py tests that the lock excludes jobs."""
+"""Where the lock is, and what identifies it; test_errors.py tests that it excludes jobs, test_owner.py other locks."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
-from threading import Event
-from typing import Any
 
 import pytest
 
 from streaming_app.errors import JobError
-from streaming_app.job import lock
-from streaming_app.job.lock import ensure_no_other_job, hold_job_lock, state_directory
-from streaming_app.job_status import JobStatus
-from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
+from streaming_app.job.lock import hold_job_lock, state_directory
 from streaming_app.tables.location import Location
 
 LATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -47,56 +39,12 @@ def test_a_state_dir_that_cannot_be_created_is_named_in_the_error(tmp_path: Path
         pass
 
 
-@pytest.fixture
-def write_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., HeartbeatRecord]:
-    """Writes the heartbeat of a job, by default of one on another machine."""
-    monkeypatch.setattr(lock, "_POLL_SECONDS", 0.01)
-    heartbeat_path(tmp_path, "default").path.parent.mkdir()
-
-    def write(at: datetime, host: str = "other", **settings: Any) -> HeartbeatRecord:
-        facts = JobStatus(started_at=at)
-        record = HeartbeatRecord(
-            at=at, every_seconds=0, facts=facts, records_seen=0, last_batch_seconds=0, host=host, **settings
-        )
-        heartbeat_path(tmp_path, "default").path.write_text(record.model_dump_json(), "utf-8")
-        return record
-
-    return write
-
-
-def test_a_job_elsewhere_whose_heartbeats_continue_is_an_error(
-    tmp_path: Path, write_heartbeat: Callable[..., HeartbeatRecord]
-) -> None:
-    write_heartbeat(datetime.now(timezone.utc))
-    lines: list[str] = []
-
-    def on_line(line: str) -> None:
-        lines.append(line)
-        write_heartbeat(datetime.now(timezone.utc))
-
-    with pytest.raises(JobError, match=f"Another job already writes .* process {os.getpid()} on other"):
-        ensure_no_other_job(Location.of(tmp_path), "default", on_line, Event())
-    assert len(lines) == 1
-
-
-def test_a_job_elsewhere_whose_heartbeats_stopped_is_waited_for(
-    tmp_path: Path, write_heartbeat: Callable[..., HeartbeatRecord]
-) -> None:
-    lines: list[str] = []
-    write_heartbeat(datetime.now(timezone.utc) - timedelta(seconds=4.5))  # it counts as alive for 5 s
-    ensure_no_other_job(Location.of(tmp_path), "default", lines.append, Event())
-    assert "on other" in lines[0]
-
-
-def test_heartbeats_of_stopped_jobs_and_of_this_machine_are_not_waited_for(
-    tmp_path: Path, write_heartbeat: Callable[..., HeartbeatRecord]
-) -> None:
-    lines: list[str] = []
-    now = datetime.now(timezone.utc)
-    for settings in ({}, {"at": LATE}, {"at": now, "stopped": True}, {"at": now, "host": socket.gethostname()}):
-        if settings:
-            write_heartbeat(**settings)
-        ensure_no_other_job(Location.of(tmp_path), "default", lines.append, Event())
-    heartbeat_path(tmp_path, "default").path.write_text('{"of": "another release"}', "utf-8")
-    ensure_no_other_job(Location.of(tmp_path), "default", lines.append, Event())
-    assert lines == []
+def test_a_lock_has_an_id_that_its_holders_share(tmp_path: Path) -> None:
+    ids = []
+    for directory in (tmp_path / "a", tmp_path / "a", tmp_path / "b"):
+        with hold_job_lock(directory, "default") as lock_id:
+            ids.append(lock_id)
+    assert ids[0] == ids[1] != ids[2]
+    (tmp_path / "a" / "default.json").write_text("{", "utf-8")  # its process was killed while it wrote
+    with hold_job_lock(tmp_path / "a", "default") as lock_id:
+        assert lock_id not in ids

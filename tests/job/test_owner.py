@@ -1,0 +1,252 @@
+"""The record of the job that owns a cluster: who may take it, how long a job waits, and what its owner learns."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from streaming_app.errors import JobError, OtherOwnerError
+from streaming_app.job import owner
+from streaming_app.job.owner import OwnerRecord, Ownership, owning, read_owner
+from streaming_app.job.stopping import StopRequestedError
+from streaming_app.job_status import JobStatus
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
+from streaming_app.tables.location import Location
+from tests.waiting import wait_until
+
+NEVER = Event()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "_POLL_SECONDS", 0.01)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Location:
+    heartbeat_path(tmp_path, "default").path.parent.mkdir()
+    return Location.of(tmp_path)
+
+
+@pytest.fixture
+def beat(place: Location) -> Callable[..., None]:
+    """Writes the heartbeat of a job, by default of one on another machine."""
+
+    def write(at: datetime, host: str = "other", every_seconds: float = 0, **settings: Any) -> None:
+        facts = JobStatus(started_at=at)
+        record = HeartbeatRecord(
+            at=at, every_seconds=every_seconds, facts=facts, records_seen=0, last_batch_seconds=0, host=host, **settings
+        )
+        heartbeat_path(place, "default").write_text(record.model_dump_json())
+
+    return write
+
+
+def now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def taken(place: Location, lock_id: str = "lock", report: Callable[[str], None] = pytest.fail) -> Any:
+    return owning(place, "default", lock_id, report, NEVER)
+
+
+def leave(place: Location, lock_id: str, age: float = 0.0, **values: Any) -> OwnerRecord:
+    """Leave the record of an owner that took it so many seconds ago, and did not say that it ended."""
+    record = OwnerRecord(3, "run", lock_id, 7, socket.gethostname(), now() - timedelta(seconds=age), **values)
+    store = owner._Store(owner.owner_location(place, "default"))
+    assert store.write(store.read()[1], record)
+    return record
+
+
+def test_each_owner_has_a_term_one_higher_and_says_that_it_ended(place: Location) -> None:
+    assert read_owner(place, "default") is None
+    for term, lock_id in enumerate(("one", "another", "another"), 1):
+        with taken(place, lock_id) as ownership:
+            ownership.check()
+            record = read_owner(place, "default")
+            assert record == ownership.record
+            assert (record.term, record.lock_id, record.host, record.ended) == (
+                term,
+                lock_id,
+                socket.gethostname(),
+                False,
+            )
+        last = read_owner(place, "default")
+        assert last == record._replace(ended=True)
+
+
+def test_an_owner_that_was_killed_and_held_the_same_lock_is_not_waited_for(
+    place: Location, beat: Callable[..., None]
+) -> None:
+    leave(place, "lock")
+    beat(now(), every_seconds=30)
+    with taken(place) as ownership:
+        assert ownership.record.term == 4
+
+
+def test_an_owner_with_another_lock_on_a_host_of_the_same_name_is_an_error_while_its_heartbeats_continue(
+    place: Location, beat: Callable[..., None]
+) -> None:
+    leave(place, "other", age=100)
+    beat(now(), host=socket.gethostname(), every_seconds=30)
+    lines: list[str] = []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        beat(now(), host=socket.gethostname(), every_seconds=30)
+
+    with pytest.raises(JobError, match=r"Another job already writes cluster 'default' .*: process 7 on "):
+        taken(place, report=on_line).__enter__()
+    assert len(lines) == 1
+    assert "process 7 on" in lines[0]
+    assert read_owner(place, "default").term == 3  # type: ignore[union-attr]
+
+
+def test_an_owner_that_has_just_started_is_waited_for_though_it_has_no_heartbeat_yet(
+    place: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "_SILENT_SECONDS", 0.3)
+    leave(place, "other")
+    lines: list[str] = []
+    with taken(place, report=lines.append) as ownership:
+        assert ownership.record.term == 4
+    assert len(lines) == 1
+
+
+def test_a_clock_that_is_ahead_does_not_let_the_job_wait_for_ever(
+    place: Location, beat: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "_SILENT_SECONDS", 0.3)
+    leave(place, "other")
+    beat(now() + timedelta(days=1), every_seconds=-1.6)  # alive for 0.2 s
+    with taken(place, report=lambda _: None) as ownership:
+        assert ownership.record.term == 4
+
+
+def test_an_owner_whose_heartbeats_stopped_is_waited_for_until_they_are_old(
+    place: Location, beat: Callable[..., None]
+) -> None:
+    leave(place, "other", age=100)
+    beat(now() - timedelta(seconds=4.5))  # it counts as alive for 5 s
+    lines: list[str] = []
+    with taken(place, report=lines.append) as ownership:
+        assert ownership.record.term == 4
+    assert len(lines) == 1
+
+
+def test_owners_that_ended_or_fell_silent_long_ago_are_not_waited_for(
+    place: Location, beat: Callable[..., None]
+) -> None:
+    leave(place, "other", ended=True)
+    with taken(place):
+        pass
+    leave(place, "other", age=1_000)
+    beat(now() - timedelta(seconds=500))
+    with taken(place):
+        pass
+    leave(place, "other", age=1_000)
+    beat(now(), stopped=True)
+    with taken(place):
+        pass
+
+
+@pytest.mark.parametrize("host", ["other", socket.gethostname()])
+def test_a_job_of_a_release_without_a_record_is_known_by_its_heartbeat(
+    place: Location, beat: Callable[..., None], host: str
+) -> None:
+    beat(now(), host=host)
+    lines: list[str] = []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        beat(now(), host=host)
+
+    if host == "other":
+        with pytest.raises(JobError, match=r"Another job already writes .* on other"):
+            taken(place, report=on_line).__enter__()
+    else:  # the lock of this host excludes it
+        with taken(place, report=on_line):
+            assert lines == []
+    heartbeat_path(place, "default").write_text('{"of": "another release"}')
+    with taken(place, "third"):
+        pass
+
+
+def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(place: Location) -> None:
+    jobs = 6
+
+    def race() -> list[int]:
+        begin, refused = threading.Barrier(jobs), list[int]()
+
+        def take(number: int) -> int | None:
+            stop = Event()
+            begin.wait()
+            try:
+                with owning(place, "default", f"lock-{number}", lambda _: stop.set(), stop) as mine:
+                    assert wait_until(lambda: len(refused) == jobs - 1, 60)
+                    return mine.record.term
+            except (JobError, StopRequestedError):  # overtaken, or waiting for the owner's heartbeats
+                refused.append(number)
+                return None
+
+        with ThreadPoolExecutor(jobs) as threads:
+            return [term for term in threads.map(take, range(jobs)) if term is not None]
+
+    assert [race() for _ in range(10)] == [[term] for term in range(1, 11)]
+
+
+def test_a_paused_owner_learns_at_its_next_check_who_has_taken_over(
+    place: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with taken(place, "first") as paused:
+        monkeypatch.setattr(owner, "_SILENT_SECONDS", 0.05)
+        with taken(place, "second", report=lambda _: None) as newer:
+            newer.check()
+            with pytest.raises(OtherOwnerError, match=r"Another job has taken over cluster 'default': process \d+ on "):
+                paused.check()
+            paused.end()  # of one that lost it
+            newer.check()
+            assert read_owner(place, "default") == newer.record
+
+
+def test_a_job_that_is_asked_to_stop_takes_nothing(place: Location) -> None:
+    leave(place, "other")
+    stop = Event()
+    with pytest.raises(StopRequestedError):
+        owning(place, "default", "lock", lambda _: stop.set(), stop).__enter__()
+    assert read_owner(place, "default").run_id == "run"  # type: ignore[union-attr]
+
+
+def test_the_record_of_many_starts_stays_small(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(owner._CONFIGURATION, "delta.logRetentionDuration", "interval 0 seconds")
+    monkeypatch.setitem(owner._CONFIGURATION, "delta.deletedFileRetentionDuration", "interval 0 seconds")
+    for _ in range(45):
+        with taken(place):
+            pass
+    assert read_owner(place, "default").term == 45  # type: ignore[union-attr]
+    assert owner.owner_location(place, "default").count_files() < 60
+
+
+def test_a_record_that_cannot_be_read_is_an_error_of_one_line(place: Location) -> None:
+    log = owner.owner_location(place, "default").path / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").write_text("{", "utf-8")
+    with pytest.raises(JobError, match=r"Cannot read or write .*default\.owner: ") as raised:
+        taken(place).__enter__()
+    assert "\n" not in str(raised.value)
+
+
+def test_a_check_of_a_record_that_is_gone_is_no_error(place: Location) -> None:
+    with taken(place) as ownership:
+        assert isinstance(ownership, Ownership)
+        shutil.rmtree(owner.owner_location(place, "default").path)
+        ownership.check()

@@ -1,0 +1,86 @@
+"""Two jobs with a lock each, as with a warehouse in a store: the second one waits, and the first one, paused, ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.tables.reader import WarehouseReader
+from tests.job.job_runner import error_line, streams_groups
+from tests.job.running_job import RunningJob, running_job
+from tests.offsets_topic import appending, epoch_records
+from tests.processes import process_tree
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+
+def test_a_paused_job_ends_once_another_one_has_taken_over(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic, warehouse = unique("offsets"), tmp_path / "warehouse"
+    client.create_topic(topic, 1)
+    values = {"topic": topic, "self_check": {"enabled": False}, "lag": {"enabled": False}, "alerts": {"interval": "1s"}}
+
+    def options(name: str) -> tuple[str, Path]:
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(yaml.safe_dump({**values, "state_dir": str(tmp_path / name)}), "utf-8")
+        return "--config", file
+
+    def epochs() -> list[int]:
+        rows = WarehouseReader(warehouse).rows("SELECT group_epoch FROM groups")
+        return [row["group_epoch"] for row in rows]
+
+    with (
+        appending(broker.bootstrap_server) as append,
+        running_job(broker.bootstrap_server, warehouse, *options("a")) as a,
+    ):
+        append(topic, *epoch_records("g", 2))
+        assert a.says("Caught up"), a.lines
+        assert wait_until(lambda: epochs() == [2], 60), a.lines
+        refused = streams_groups(
+            "run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", warehouse, *options("b")
+        )
+        assert f"Another job already writes cluster 'default' into this warehouse: process {a.process.pid} on" in (
+            error_line(refused)
+        )
+
+        with paused(a), running_job(broker.bootstrap_server, warehouse, *options("b")) as b:
+            append(topic, *epoch_records("g", 3))
+            assert wait_until(lambda: epochs() == [3], 180), b.lines
+            assert any("waiting to see whether another follows" in line for line in b.lines)
+            resume(a)
+            code, stderr, _ = a.end()
+            assert code == 1
+            taken_over = f"Another job has taken over cluster 'default': process {b.process.pid} on"
+            assert stderr.startswith(f"Error: {taken_over}")
+            append(topic, *epoch_records("g", 4))
+            assert wait_until(lambda: epochs() == [4], 60), b.lines
+            assert b.process.poll() is None
+    query = "SELECT kind, new FROM group_events WHERE kind = 'group_epoch' ORDER BY at, new"
+    assert [row["new"] for row in WarehouseReader(warehouse).rows(query)] == ["2", "3", "4"]
+
+
+@contextmanager
+def paused(job: RunningJob) -> Iterator[None]:
+    """Stop every process of the job, until it is resumed or the block ends."""
+    for pid in list(process_tree(job.process.pid)):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        resume(job)
+
+
+def resume(job: RunningJob) -> None:
+    for pid in list(process_tree(job.process.pid)):
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(pid, signal.SIGCONT)

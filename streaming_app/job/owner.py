@@ -78,15 +78,20 @@ class Ownership:
 
     def __init__(self, warehouse: Location, cluster: str, record: OwnerRecord) -> None:
         self._store, self._cluster, self.record = _Store(owner_location(warehouse, cluster)), cluster, record
+        self._version: int | None = None
 
     def check(self) -> None:
         """Raise OtherOwnerError if another job has taken the record, JobError if it cannot be read."""
+        version = self._store.version()
+        if version is None or version == self._version:  # nobody has written it since the last check
+            return
         newest = self._store.read()[0]
         if newest is not None and newest.run_id != self.record.run_id:
             raise OtherOwnerError(
                 f"Another job has taken over cluster {self._cluster!r}: {newest.text}; this one was paused, or cut off "
                 "from the warehouse, and writes no more batches"
             )
+        self._version = version
 
     def end(self) -> None:
         """Record that this job has ended, unless another one has taken over."""
@@ -188,18 +193,33 @@ class _Store:
     def __init__(self, location: Location) -> None:
         self._location = location
 
+    def version(self) -> int | None:
+        """Return the version of the table, of which only the log is read; None if there is none."""
+        table = self._open()
+        return None if table is None else table.version()
+
     def read(self) -> tuple[OwnerRecord | None, DeltaTable | None]:
         """Return the record and the version of the table that has it; None and None before the first one."""
-        from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415 - loaded when it is needed
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - loaded when it is needed
 
-        try:
-            table = self._location.delta_table()
-            (row,) = _rows(table)
-        except TableNotFoundError:
+        table = self._open()
+        if table is None:
             return None, None
-        except (DeltaError, OSError) as error:
+        try:
+            (row,) = _rows(table)
+        except (DeltaError, OSError, ValueError) as error:
             raise self._unusable(error) from None
         return OwnerRecord(**{name: row[name] for name in OwnerRecord._fields}), table
+
+    def _open(self) -> DeltaTable | None:
+        from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415 - as above
+
+        try:
+            return self._location.delta_table()
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise self._unusable(error) from None
 
     def write(self, table: DeltaTable | None, record: OwnerRecord) -> bool:
         """Replace the record that a version of the table has; return whether it was still the newest version."""

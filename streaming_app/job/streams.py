@@ -80,7 +80,7 @@ class TopicStream(ABC):
         self._checkpoint, self._maintenance, self._check_owner = checkpoint, maintenance, parts.check_owner
         self._reset = parts.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
-        self._starts: Mapping[int, int] = {}
+        self._starts: Mapping[int, int] | None = None  # None: not known
         self._topic_identity = TopicIdentity(parts.spark, parts.properties)
         self._query = StreamQuery(checkpoint, parts.stop, self.name)
         self.progress = progress
@@ -111,7 +111,7 @@ class TopicStream(ABC):
         )
         self._reset = False
         self._topic = topic
-        self._starts = processed_offsets(self._checkpoint)
+        self._starts = {} if position.from_beginning else processed_offsets(self._checkpoint) or None
         self._remember_tables(position)
         self._topic_identity.remember(topic)
         self._health.started_reading(
@@ -147,7 +147,7 @@ class TopicStream(ABC):
 
     def require_records(self) -> None:
         """Raise NothingReadError if Spark has returned none of the records that the brokers have."""
-        if self._topic and not self.progress.records:
+        if self._topic and self._starts is not None and not self.progress.records:
             ends = self.progress.ends or self._topic.end_offsets
             require_records(self._properties, self._topic, self._starts, ends)
             self._starts = {**self._starts, **ends}

@@ -19,10 +19,11 @@ Properties = Mapping[str, str]
 _PROVIDERS = "config.providers"
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")  # Kafka's own: ${provider:path:key}, the path optional
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';=]+)|([;=]))""", re.DOTALL)
-# What a properties file for other tools may contain. Spark's reader sets these itself and rejects them as options.
-_SET_BY_SPARK = frozenset(
+# What a properties file for other tools may contain. Spark's reader sets these itself and rejects them as options, but
+# for the last one, which the job sets: with `read_committed` an open transaction of one group would stop all reading.
+_SET_BY_US = frozenset(
     {"auto.offset.reset", "enable.auto.commit", "group.id", "interceptor.classes", "key.deserializer"}
-    | {"value.deserializer"}
+    | {"value.deserializer", "isolation.level"}
 )
 
 
@@ -45,7 +46,7 @@ def client_properties(bootstrap_server: str, command_config: Path | None) -> dic
         properties = read_properties(command_config) if command_config else {}
     except SecurityError as error:
         raise JobError(f"--command-config {error}") from None
-    allowed = {name: value for name, value in properties.items() if name not in _SET_BY_SPARK}
+    allowed = {name: value for name, value in properties.items() if name not in _SET_BY_US}
     return {**allowed, "bootstrap.servers": bootstrap_server}
 
 

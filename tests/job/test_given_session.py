@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 
 import streaming_app
 from streaming_app.config.settings import JobConfig
@@ -238,3 +238,23 @@ def test_an_interrupt_stops_the_job_before_it_is_raised(run_in: Run, group: str,
         run_in(report=on_line)
     assert lines[-1] == "Stopped."
     assert group in stored(empty_warehouse)
+
+
+def test_read_committed_in_the_client_properties_does_not_stop_the_reading_at_an_open_transaction(
+    run_in: Run, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = unique("offsets")
+    client.create_topic(topic, 1)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=topic)
+    producer.init_transactions()
+    producer.begin_transaction()
+    for key, value in epoch_records("g", 2):
+        producer.send(topic, key=key, value=value).get(30)
+    file = tmp_path / "client.properties"
+    file.write_text("isolation.level=read_committed\n", "utf-8")
+    try:
+        lines = run_in(topic=topic, once=True, command_config=file)
+    finally:
+        producer.abort_transaction()
+        producer.close()
+    assert any("2 records seen" in line for line in lines)

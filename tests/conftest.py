@@ -31,6 +31,7 @@ with warnings.catch_warnings():
     from streaming_app.sandbox.broker import LocalBroker
     from streaming_app.sandbox.container import Broker, select_broker
     from tests.job.job_runner import run_once
+    from tests.kafka_cluster import LocalCluster
     from tests.offsets_log import RawRecord, read_log
 
 if TYPE_CHECKING:
@@ -145,6 +146,13 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
             return running.enter_context(LocalBroker(directory, **settings))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers, all of which run when a test begins, and must when it ends: use topics of the test's own."""
+    with LocalCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.fixture

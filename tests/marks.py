@@ -10,6 +10,7 @@ import pytest
 NEEDED_BY_FIXTURE = {
     "broker": "broker",
     "start_broker": "broker",
+    "three_brokers": "broker",
     "spark": "spark",
     "create_warehouse": "spark",
     "oracles": "java",

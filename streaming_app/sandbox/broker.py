@@ -126,19 +126,22 @@ class LocalBroker(ManagedProcess):
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
         secure_listeners: SecureListeners | None = None,
+        new_cluster_id: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         """Prepare a broker of `version` (4.1 to 4.4) in `directory`; nothing runs before `start()`.
 
         `properties` are broker configurations that override the defaults of this package. Without `port` a free one
-        is chosen at the first start and kept. `address()` returns the addresses of `secure_listeners`. `progress` gets
-        a line now and then while jars are downloaded.
+        is chosen at the first start and kept. `address()` returns the addresses of `secure_listeners`. The storage is
+        formatted with `new_cluster_id`, by default one of its own. `progress` gets a line now and then while jars are
+        downloaded.
         """
         self.directory = directory.absolute()
         self.version = version
         self.port = port
         self._properties = dict(properties or {})
         self._secure_listeners = secure_listeners or SecureListeners()
+        self._new_cluster_id = new_cluster_id or make_cluster_id()
         self._progress = progress
         self._ports: dict[str, int] = {}  # of the listeners other than PLAINTEXT
 
@@ -188,7 +191,7 @@ class LocalBroker(ManagedProcess):
                 "kafka.tools.StorageTool",
                 "format",
                 "-t",
-                _new_cluster_id(),
+                self._new_cluster_id,
                 "-c",
                 configuration,
                 *users,
@@ -254,7 +257,7 @@ class LocalBroker(ManagedProcess):
         return f"{last_line(self.log_file, *_ERROR_WORDS)} (log: {self.log_file})"
 
 
-def _new_cluster_id() -> str:
+def make_cluster_id() -> str:
     """Return an id in the form of Kafka's Uuid, without dashes: tools would take a leading one for an option."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
 

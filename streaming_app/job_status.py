@@ -124,6 +124,10 @@ class JobStatus:
     """When a record with unknown tagged fields was last read."""
     drifted: int = 0
     """Records with unknown tagged fields since the job started."""
+    truncated_at: datetime | None = None
+    """When it was last found that the log no longer has records that were read."""
+    truncated: str | None = None
+    """Which ones: topic, partition and offsets."""
     maintenance_failures: int = 0
     """Tasks of maintenance that failed since the job started; each is tried again."""
     self_check: SelfCheckStatus = SelfCheckStatus()

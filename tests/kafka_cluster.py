@@ -14,6 +14,7 @@ from kafka.errors import KafkaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
 from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.lag_offsets import LogEndsClient
 from streaming_app.sandbox.broker import LocalBroker, make_cluster_id
 from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
 from tests.groups.encoded import Pair
@@ -112,6 +113,17 @@ class LocalCluster(Startable):
         """Return the ids of the brokers in the ISR."""
         return set(self._partition(topic, partition)["isr_nodes"])
 
+    def topic_id(self, topic: str) -> str:
+        """Return the id of a topic, as Kafka prints it."""
+        with _admin(self._running_server) as admin:
+            return LogEndsClient(admin).describe([topic])[topic].topic_id or ""
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, and return once no broker has it."""
+        with _admin(self._running_server) as admin:
+            admin.delete_topics([topic])
+        assert wait_until(lambda: self.leader(topic, 0) < 0, _ELECTION_SECONDS)
+
     def create_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic of three replicas, the first one leads, and return once it has a leader."""
         assignment = {partition: list(self.brokers) for partition in range(partitions)}
@@ -156,8 +168,21 @@ class LocalCluster(Startable):
         assert wait_until(lambda: self.leader(topic, partition) == behind, _ELECTION_SECONDS)
         (kept or _nothing)()
         self.start_brokers(others)
-        assert wait_until(lambda: len(self.in_sync(topic, partition)) == len(self.brokers), _ELECTION_SECONDS)
+        self.await_in_sync(topic, partition)
         return behind
+
+    def await_in_sync(self, topic: str, partition: int) -> None:
+        """Return once every replica is in the ISR."""
+
+        def all_are() -> bool:
+            return self.in_sync(topic, partition) == self.brokers.keys()
+
+        assert wait_until(all_are, _ELECTION_SECONDS, interval=0.5), self._partition(topic, partition)
+
+    def elect(self, topic: str, partition: int) -> None:
+        """Restart the leader: another one follows it, and no record is lost."""
+        self.brokers[self.leader(topic, partition)].restart()
+        self.await_in_sync(topic, partition)
 
     @property
     def _running_server(self) -> str:

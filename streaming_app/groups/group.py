@@ -237,6 +237,8 @@ class GroupState:
     group: Group
     source_partition: int
     last_offset: int = -1
+    log_epoch: int | None = None
+    """Of the record at `last_offset`; set where the row is written, as records do not hold it."""
     first_seen_at: datetime | None = None
     updated_at: datetime | None = None
     deleted_at: datetime | None = None

@@ -198,7 +198,7 @@ class GroupCache:
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
             f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "
             f"(at >= TIMESTAMP {empty_since} AND (kind = 'not_ready_reason' OR (kind = 'state' AND "
-            f'{empty} IN ("old", "new"))))) '
+            f'{empty} IN ("old", "new"))))) AND void IS NOT TRUE '
             f"ORDER BY e.offset"
         )
         yield from _with_group_ids(rows["group_id"], rows.select(list(history.COLUMNS)))

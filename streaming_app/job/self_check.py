@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.stream.batch_outcome import GroupListener
+    from streaming_app.stream.epoch_chain import Chain
     from streaming_app.stream.fold_stage import TopicLookup
     from streaming_app.stream.groups_batch import GroupsBatchWriter
     from streaming_app.stream.health import Health
@@ -210,6 +211,7 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
     writer: SparkWriter,
     write_batch: GroupsBatchWriter,
     topics: TopicLookup,
+    chains: Mapping[int, Chain],
     listener: GroupListener,
     health: Health,
     report: ReportLine,
@@ -220,7 +222,7 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
         spark,
         writer,
         partial(read_partition, spark, properties, topic),
-        FoldOptions(config.cluster, topic.name, config.dialect),
+        FoldOptions(config.cluster, topic.name, config.dialect, chains=chains),
         between_batches=write_batch.between_batches,
         processed=tables.checkpoint_offsets,
         on_change=listener.on_bulk_change,

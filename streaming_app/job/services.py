@@ -269,7 +269,7 @@ def _restore_quarantine_count(config: JobConfig, health: Health) -> None:
     """Restore the number of records that were quarantined in the 24 hours before the job started."""
     (row,) = WarehouseReader(config.warehouse).rows(
         f"SELECT count(*) AS n, max(timestamp) AS at FROM quarantine WHERE cluster = {quote(config.cluster)} "  # noqa: S608 - quoted
-        "AND timestamp > now() - INTERVAL '24 hours'"
+        "AND void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
     )
     if row["n"]:
         health.quarantined_before(row["n"], row["at"])

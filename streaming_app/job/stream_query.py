@@ -28,6 +28,10 @@ class StreamChangedError(Exception):
     """The query must be started again; the text says why, in one line."""
 
 
+class LogTruncatedError(StreamChangedError):
+    """The log no longer has what the query read: it reads on after a start, which compares both."""
+
+
 class StreamQuery:
     """Starts one query, any number of times, one after the other."""
 

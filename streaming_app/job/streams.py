@@ -21,18 +21,30 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, ClassVar
 
 from streaming_app.job.self_check import make_self_check
-from streaming_app.job.stream_query import OFFSETS, StreamChangedError, StreamQuery, wait_for_listeners
+from streaming_app.job.stream_query import (
+    OFFSETS,
+    LogTruncatedError,
+    StreamChangedError,
+    StreamQuery,
+    wait_for_listeners,
+)
 from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic, has_description_plugin
 from streaming_app.report import Report
-from streaming_app.stream.commits_batch import SHARED, CommitsBatchWriter
+from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.read_check import require_partitions, require_records
 from streaming_app.stream.source import read_stream
 from streaming_app.stream.start import QueryTables, StartPosition, check_same_topic, prepare_start
 from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
-from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location, processed_offsets
+from streaming_app.tables.checkpoint_offsets import (
+    checkpoint_location,
+    commits_checkpoint_location,
+    newest_batch_ends,
+    processed_offsets,
+)
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
@@ -82,6 +94,14 @@ class TopicStream(ABC):
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # None: not known
         self._topic_identity = TopicIdentity(parts.spark, parts.properties)
+        self._positions = LogPositions(
+            parts.properties,
+            parts.writer.files,
+            checkpoint,
+            parts.report,
+            parts.stop,
+            on_cut=parts.health.log_cut,
+        )
         self._query = StreamQuery(checkpoint, parts.stop, self.name)
         self.progress = progress
 
@@ -101,6 +121,7 @@ class TopicStream(ABC):
         topic = self._describe_topic()
         self._before_start()
         self._writer.prepare(self._report)
+        log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
         position = prepare_start(
             self._writer,
             self._checkpoint,
@@ -108,7 +129,9 @@ class TopicStream(ABC):
             reset=self._reset,
             away=self._health.time_away(),
             tables=self._query_tables(),
+            log=log,
         )
+        self._positions.started(range(topic.partitions) if position.from_beginning else position.cut)
         self._reset = False
         self._topic = topic
         self._starts = {} if position.from_beginning else processed_offsets(self._checkpoint) or None
@@ -117,12 +140,14 @@ class TopicStream(ABC):
         self._health.started_reading(
             from_beginning=position.from_beginning,
             tombstone_retention=timedelta(milliseconds=topic.delete_retention_ms),
+            is_incomplete=bool(position.cut),
         )
         self._report(self._start_line(topic, position))
         once = self._config.once
         self.progress.end_known_at = datetime.now(timezone.utc) if once else None
         require_partitions(self._spark, self._properties, topic)
-        records = read_stream(self._spark, self._properties, topic, self._config.max_offsets_per_trigger)
+        most, starting = self._config.max_offsets_per_trigger, position.starting
+        records = read_stream(self._spark, self._properties, topic, most, starting)
         return self._start_query(records, topic, position, None if once else self._trigger)
 
     def look_at(self, query: StreamingQuery) -> None:
@@ -141,6 +166,10 @@ class TopicStream(ABC):
         check_same_topic(self._writer.files, self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
+        try:
+            self._positions.check()
+        except TruncatedLogError as error:
+            raise LogTruncatedError(str(error)) from None
         self._check_tables()
         if self.progress.has_ended_trigger:
             self.require_records()
@@ -155,6 +184,7 @@ class TopicStream(ABC):
     def close(self) -> None:
         """Release what the stream holds."""
         self._topic_identity.close()
+        self._positions.close()
 
     @property
     @abstractmethod
@@ -239,7 +269,7 @@ class GroupsStream(TopicStream):
 
     def _remember_tables(self, position: StartPosition) -> None:
         self._tables.remember()
-        if position.from_beginning:
+        if position.from_beginning or position.cut:
             self._services.group_cache.on_bulk_change()
 
     def _check_tables(self) -> None:
@@ -272,6 +302,7 @@ class GroupsStream(TopicStream):
             partitions_grew=position.partitions_grew,
             topics=self._topics,
             check_topic=self._topic_identity.check,
+            positions=self._positions,
             maintenance=self._maintenance,
             listener=self._services.group_cache,
             dialect=self._config.dialect,
@@ -298,6 +329,7 @@ class GroupsStream(TopicStream):
                 writer=self._writer,
                 write_batch=write_batch,
                 topics=self._topics,
+                chains=self._positions.chains,
                 listener=self._services.group_cache,
                 health=self._health,
                 report=self._report,
@@ -345,6 +377,8 @@ class CommitsStream(TopicStream):
             has_rows=lambda: any(self._tables.count_rows(name) for name in NAMES),
             delete_rows=self._tables.delete,
             versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
+            own_rows=OWN_ROWS,
+            state=NAMES,
         )
 
     def _remember_tables(self, position: StartPosition) -> None:
@@ -368,7 +402,12 @@ class CommitsStream(TopicStream):
         self, records: DataFrame, topic: OffsetsTopic, position: StartPosition, trigger: float | None
     ) -> StreamingQuery:
         options = FoldOptions(
-            self._config.cluster, topic.name, self._config.dialect, topic.partitions, position.partitions_grew
+            self._config.cluster,
+            topic.name,
+            self._config.dialect,
+            topic.partitions,
+            position.partitions_grew,
+            chains=self._positions.chains,
         )
         write_batch = CommitsBatchWriter(
             self._writer,
@@ -377,6 +416,7 @@ class CommitsStream(TopicStream):
             self.progress.on_done,
             maintenance=self._maintenance,
             check_topic=self._topic_identity.check,
+            positions=self._positions,
         )
 
         def write(batch: DataFrame, batch_id: int) -> None:

@@ -31,7 +31,14 @@ from streaming_app.errors import (
     UnreachableError,
 )
 from streaming_app.job.stopping import StopRequestedError
-from streaming_app.job.stream_query import SparkProgress, StreamChangedError, cause_of, is_lost_connection, one_line
+from streaming_app.job.stream_query import (
+    LogTruncatedError,
+    SparkProgress,
+    StreamChangedError,
+    cause_of,
+    is_lost_connection,
+    one_line,
+)
 from streaming_app.report import Report, ReportOnce
 from streaming_app.stream.health import Health
 
@@ -251,6 +258,10 @@ class _Run:
             try:
                 if self._evaluate(check):
                     return waited
+            except LogTruncatedError as change:  # why Spark could not read on, and no reason to give up
+                self._supervisor.report(f"{change}: the stream starts again")
+                self._sleep(_POLL_SECONDS)
+                return True
             except StreamChangedError:  # it is started again anyway
                 return waited
             if self._once and self._topic.error:

@@ -78,7 +78,7 @@ class LogEndsClient:
             )
             for topic in self._admin.send_to_any(request).topics:
                 described[topic.name] = TopicLeaders(
-                    _format_id(topic.topic_id),
+                    format_topic_id(topic.topic_id),
                     {one.partition_index: -1 if one.error_code else one.leader_id for one in topic.partitions},
                     error_name(topic.error_code) if topic.error_code else None,
                 )
@@ -155,7 +155,7 @@ def _add(found: Offsets, answer: Any) -> None:  # noqa: ANN401 - kafka-python is
                 found.offsets[name, one.partition_index] = one.offset
 
 
-def _format_id(topic_id: UUID | None) -> str | None:
+def format_topic_id(topic_id: UUID | None) -> str | None:
     """Return a topic id as Kafka prints it: base64 without padding; None for that of an unknown topic."""
     if not topic_id or topic_id == _NO_TOPIC_ID:
         return None

@@ -99,7 +99,7 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
     limit = f"AND (at IS NULL OR at <= {time_literal(until)})" if until else ""
     events = reader.rows(
         f"SELECT {_COLUMNS} FROM group_events e WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "  # noqa: S608 - quoted
-        f"{limit} ORDER BY at NULLS FIRST, e.offset, kind <> 'created', kind"
+        f"AND void IS NOT TRUE {limit} ORDER BY at NULLS FIRST, e.offset, kind <> 'created', kind"
     )
     if not events and until is None:
         find_groups(reader, cluster, [group_id])

@@ -20,6 +20,11 @@ class BatchOffsets:
         """The number of the last batch."""
         self._ends: Mapping[int, int] | None = {}  # of this batch, by partition; the first offset may be higher than 0
 
+    @property
+    def ends(self) -> Mapping[int, int] | None:
+        """The offset after the last one of this batch, by partition; None if they are not known."""
+        return self._ends
+
     def most_records(self, batch_id: int) -> int | None:
         """Return how many offsets the batch has; None if they are not known. Compaction may have removed records."""
         starts = self._ends if self._last == batch_id - 1 else read_batch_ends(self._checkpoint, batch_id - 1)

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_outcome import CommitsOutcome
+from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.newest_records import (
     COLUMNS,
     DRIFTED,
@@ -36,6 +37,7 @@ from streaming_app.stream.newest_records import (
 )
 from streaming_app.stream.source import SIZE, read_few
 from streaming_app.stream.table_versions import TableVersions, batch_writers
+from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.definitions import table
@@ -48,19 +50,22 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from streaming_app.stream.log_positions import LogPositions
     from streaming_app.stream.outcome import FoldOptions
     from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.spark_writer import SparkWriter
 
+T = TypeVar("T")
 
 _ARROW_BYTES = 8 << 20
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 _FEW_GROUPS = 2_000  # of which the stored records are looked up by name
 TYPE_CHANGED = "group_type"
 """The kind of the events in `group_events`."""
-_OWN_ROWS = {"group_events": f"kind = '{TYPE_CHANGED}'", "quarantine": "true"}
-SHARED = tuple(_OWN_ROWS)
+OWN_ROWS = {"group_events": f"kind = '{TYPE_CHANGED}'", "quarantine": "true"}
+"""The rows of the history tables that the query wrote, in SQL; records in quarantine are those of either query."""
+SHARED = tuple(OWN_ROWS)
 """The history tables to which this query and that of the streams groups append."""
 
 
@@ -80,14 +85,16 @@ class CommitsBatchWriter:
         *,
         maintenance: Maintenance | None = None,
         check_topic: Callable[[], None] = lambda: None,
+        positions: LogPositions | None = None,
     ) -> None:
-        """Prepare for batches of the topic of `options`; `check_topic` is as in `GroupsBatchWriter`."""
+        """Prepare for batches of the topic of `options`; `check_topic` and `positions` as in `GroupsBatchWriter`."""
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
         self._schema = arrow_schema(ROWS_DDL)
         self._events_schema = arrow_schema(table("group_events").ddl)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
+        self._positions = positions or NoPositions()
         self._versions = TableVersions(writer, checkpoint, NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -95,11 +102,10 @@ class CommitsBatchWriter:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
         most = self._offsets.most_records(batch_id)
-        few = read_few(wanted_records(batch), most) if most is not None else None
+        few = self._read(lambda: read_few(wanted_records(batch), most)) if most is not None else None
         if few is None:
             outcome = self._write_newest(batch, written_by)
         else:
-            self._check_topic()
             outcome = self._write_few(take_newest(few), written_by)
         written = outcome.commits + outcome.group_records
         if written:
@@ -107,6 +113,12 @@ class CommitsBatchWriter:
         self._on_done(batch_id, outcome)
         if self._maintenance:
             self._maintenance.after_batch(wrote=self._weight(written) if written else 0)
+
+    def _read(self, read: Callable[[], T]) -> T:
+        """Return what was read of one log of one topic."""
+        found = read_whole(self._positions, read, self._offsets.ends)
+        self._check_topic()
+        return found
 
     def _write_newest(self, batch: DataFrame, written_by: _Batch) -> CommitsOutcome:
         outcome = self._write_if(HASH_OF_ONE_KEY, find_newest(batch), written_by)
@@ -119,8 +131,7 @@ class CommitsBatchWriter:
         newest = newest.persist()
         try:
             columns = "count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes", f"every({condition}) AS valid"
-            (found,) = newest.selectExpr(*columns).collect()
-            self._check_topic()
+            (found,) = self._read(lambda: read_again(newest).selectExpr(*columns).collect())
             if not found["records"]:
                 return CommitsOutcome()
             if not found["valid"]:
@@ -211,6 +222,8 @@ class CommitsBatchWriter:
                 "new": change.new,
                 "source_partition": records[0]["source_partition"],
                 "offset": change.offset,
+                "log_epoch": self._options.log_epoch(records[0]["source_partition"], change.offset),
+                "void": False,
             }
             for group_id, records in new.items()
             for change in type_changes(map(_metadata_record, known[group_id]), map(_metadata_record, records))
@@ -222,7 +235,7 @@ class CommitsBatchWriter:
 
     def _stored(self, name: str, columns: tuple[str, str], offsets: set[int]) -> set[tuple[Any, ...]]:
         """Return the values of these columns, one of which is `offset`, of the rows that have these offsets."""
-        return self._tables.find_keys(name, columns, offsets, _OWN_ROWS[name]) if offsets else set()
+        return self._tables.find_keys(name, columns, offsets, f"{OWN_ROWS[name]} AND {NOT_VOID}") if offsets else set()
 
     def _append(self, name: str, rows: Sequence[Row], written_by: _Batch) -> None:
         if rows:

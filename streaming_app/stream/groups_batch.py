@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,7 @@ from streaming_app.stream.fold_stage import (
     sort_for_fold,
     stored_as_records,
 )
+from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.outputs import (
     APPENDED,
@@ -70,8 +71,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from streaming_app.stream.log_positions import LogPositions
     from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.spark_writer import SparkWriter
+
+T = TypeVar("T")
 
 _ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits the records only, to 10,000
 _STORED_AS_RECORD = (
@@ -108,6 +112,7 @@ class GroupsBatchWriter:
         partitions_grew: bool = False,
         topics: TopicLookup | None = None,
         check_topic: Callable[[], None] = lambda: None,
+        positions: LogPositions | None = None,
         maintenance: Maintenance | None = None,
         listener: GroupListener | None = None,
         dialect: str = SHIPPED,
@@ -116,7 +121,7 @@ class GroupsBatchWriter:
 
         `history_offsets` is what the history tables hold already, by table and partition, see `start`; `topics`
         finds the reasons of NotReady; `check_topic` is called once the records of a batch are read, and raises if they
-        may be of another topic; the rest is as in `FoldOptions`.
+        may be of another topic; `positions` are asked before and after that; the rest is as in `FoldOptions`.
         """
         self._writer = writer
         self._group_rows = GroupRows(writer)
@@ -131,7 +136,9 @@ class GroupsBatchWriter:
             one.name: HistoryEnd(str(one.partition_column), offsets.get(one.name)) for one in history_tables()
         }
         self._schema = arrow_schema(FOLDED_DDL)
-        options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, offsets.get(EVENTS.table, {}))
+        self._positions = positions or NoPositions()
+        reached, chains = offsets.get(EVENTS.table, {}), self._positions.chains
+        options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, reached, chains)
         self._fold = partial(fold_stream, schema=self._schema, options=options)
         self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options)
         self._topics = topics
@@ -169,11 +176,11 @@ class GroupsBatchWriter:
         records = wanted_records(batch)
         with self._times.measure("read"):
             most = self._offsets.most_records(batch_id)
-            few = read_few(records, most) if most is not None and self._plans.is_whole else None
+            is_small = most is not None and self._plans.is_whole
+            few = self._read(lambda: read_few(records, most or 0)) if is_small else None
         if few is None:
             summary, counts = self._write_parts(records, writers, batch_id)
         else:
-            self._check_topic()
             summary = summarize_few(few)
             counts = Counter(self._write_small(few, records, _Batch(writers, WHOLE[0].version(batch_id))))
         totals = {name: counts[name] for name in ("decoded", "groups", "quarantined", "drifted")}
@@ -184,13 +191,18 @@ class GroupsBatchWriter:
         if self._maintenance:
             self._maintenance.after_batch(wrote=any(totals.values()))
 
+    def _read(self, read: Callable[[], T]) -> T:
+        """Return what was read of one log of one topic."""
+        found = read_whole(self._positions, read, self._offsets.ends)
+        self._check_topic()
+        return found
+
     def _write_parts(self, records: DataFrame, writers: tuple[str, str], batch_id: int) -> tuple[Summary, Counter[str]]:
         records = records.persist()
         counts: Counter[str] = Counter()
         try:
             with self._times.measure("read"):
-                summary = summarize(records)  # the one reading of the topic
-            self._check_topic()
+                summary = self._read(lambda: summarize(read_again(records)))  # the one reading of the topic
             start: Boundary | None = None
             for one in self._slices(records, summary):
                 is_whole = start is one.end

@@ -7,9 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 from streaming_app import job_status
 from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus, SelfCheckStatus
+from streaming_app.text import first_of
+
+if TYPE_CHECKING:
+    from streaming_app.stream.log_positions import Cut
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ def _add(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, floa
     return {name: sums.get(name, 0.0) + more.get(name, 0.0) for name in {**sums, **more}}
 
 
+_DAY = timedelta(days=1)
 _SLOW_SECONDS = 60.0  # what arrives during a longer batch is late, although the batch read all there was
 
 
@@ -63,6 +69,7 @@ class Health:
         self._status = JobStatus(started_at=_now())
         self._totals = Totals()
         self._differing_groups: tuple[DifferingGroup, ...] = ()
+        self._cuts: dict[str, datetime] = {}  # when each was found
         self._tombstone_retention: timedelta | None = None
         self._was_away_too_long = False
 
@@ -112,15 +119,20 @@ class Health:
                 read_from_beginning_at=earlier.read_from_beginning_at,
             )
 
-    def started_reading(self, *, from_beginning: bool, tombstone_retention: timedelta) -> None:
+    def started_reading(
+        self, *, from_beginning: bool, tombstone_retention: timedelta, is_incomplete: bool = False
+    ) -> None:
         """Record that the stream is about to read, before it does.
 
-        From the beginning, the rows are incomplete until the end of the topic: the job has not caught up then.
+        From the beginning, the rows are incomplete until the end of the topic: the job has not caught up then. The same
+        is true where it reads some partitions from the beginning, `is_incomplete`.
         """
         with self._lock:
             self._tombstone_retention, self._was_away_too_long = tombstone_retention, False
             if from_beginning:
                 self._status = replace(self._status, caught_up=False, read_from_beginning_at=_now(), behind_since=None)
+            elif is_incomplete:
+                self._status = replace(self._status, caught_up=False)
 
     def progressed(self) -> None:
         """Record that Spark made progress with a batch."""
@@ -205,6 +217,14 @@ class Health:
             since = None if failure is None else self._status.lag_failing_since or _now()
             self._status = replace(self._status, lag_failing_since=since, lag_failure=failure)
 
+    def log_cut(self, cut: Cut) -> None:
+        """Record that an unclean election cut the log below what was read."""
+        at = datetime.fromisoformat(cut.found_at)
+        with self._lock:
+            self._cuts[str(cut)] = at
+            recent = [text for text, found_at in self._cuts.items() if at - found_at < _DAY]
+            self._status = replace(self._status, truncated_at=at, truncated=first_of(recent[::-1], 10, separator="; "))
+
     def maintenance_failed(self) -> None:
         """Count a task of maintenance that failed."""
         with self._lock:
@@ -240,8 +260,11 @@ def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
 
     Its undecodable records, and those with unknown fields, count as the others do.
     """
+    newest = max((status, offsets), key=lambda one: one.truncated_at or datetime.min.replace(tzinfo=timezone.utc))
     return replace(
         status,
+        truncated_at=newest.truncated_at,
+        truncated=newest.truncated,
         quarantined=status.quarantined + offsets.quarantined,
         quarantined_at=_later(status.quarantined_at, offsets.quarantined_at),
         drifted=status.drifted + offsets.drifted,

@@ -149,6 +149,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
             "recorded_at": raw["timestamp"],
             "source_partition": raw["partition"],
             "last_offset": raw["offset"],
+            "log_epoch": options.log_epoch(raw["partition"], raw["offset"]),
         }
         if record.record_type == COMMIT:
             rows.offset_commits.append(row | _commit(record))
@@ -260,4 +261,6 @@ def _undecodable(raw: Row, error: DecodeError, options: FoldOptions) -> Row:
         "value": raw["value"],
         "error_kind": type(error).__name__,
         "message": str(error),
+        "log_epoch": options.log_epoch(raw["partition"], raw["offset"]),
+        "void": False,
     }

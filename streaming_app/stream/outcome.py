@@ -9,8 +9,9 @@ from typing import Any
 
 from offsets_decoder import SHIPPED, DecodeError, decode
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import Event, LogRecord
+from streaming_app.groups.group import Event, LogRecord, TopologyVersion
 from streaming_app.groups.row import to_row
+from streaming_app.stream.epoch_chain import Chain, epoch_at
 from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES
 
 LogRow = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
@@ -44,6 +45,12 @@ class FoldOptions:
     """The topic once had fewer partitions, so its records may be in a partition that no longer holds their group."""
     history_offsets: Mapping[int, int] = field(default_factory=dict)
     """By partition, the offset up to which the table `group_events` holds events: there an earlier batch ended."""
+    chains: Mapping[int, Chain] = field(default_factory=dict)
+    """By partition, the leader epochs of its log, see `log_positions`; a caller may go on to change it."""
+
+    def log_epoch(self, partition: int | None, offset: int) -> int | None:
+        """Return the leader epoch of a record; None if it is not known."""
+        return None if partition is None else epoch_at(self.chains.get(partition, ()), offset)
 
 
 class GroupOutcome:
@@ -79,9 +86,10 @@ class GroupOutcome:
         partition = fold.group_state.source_partition
         return {
             **to_row(self._options.cluster, fold.group_state),
-            "events": [_event_row(event, partition) for event in fold.events],
-            RETRACTED: [_event_row(event, partition) for event in fold.retracted],
-            TOPOLOGIES.column: [{**one._asdict(), "source_partition": partition} for one in fold.topologies],
+            "log_epoch": self._options.log_epoch(partition, fold.group_state.last_offset),
+            "events": [{"void": False, **self._nested(event, partition)} for event in fold.events],
+            RETRACTED: [{"void": False, **self._nested(event, partition)} for event in fold.retracted],
+            TOPOLOGIES.column: [self._nested(one, partition) for one in fold.topologies],
             "groups": 1,
             "emitted_events": len(fold.events),
             "retracted_events": len(fold.retracted),
@@ -95,6 +103,10 @@ class GroupOutcome:
         row: dict[str, Any] = {"group_id": None, **empty, RETRACTED: [], **dict.fromkeys(COUNTS, 0)}
         return {"cluster": self._options.cluster, **row, **self._take()}
 
+    def _nested(self, row: Event | TopologyVersion, partition: int) -> dict[str, Any]:
+        log_epoch = self._options.log_epoch(partition, row.offset)
+        return {**row._asdict(), "source_partition": partition, "log_epoch": log_epoch}
+
     def _quarantine(self, error: Exception, row: LogRow) -> None:
         _, offset, partition, timestamp, key, value, _ = row
         self.undecodable.append(
@@ -107,6 +119,8 @@ class GroupOutcome:
                 "value": value,
                 "error_kind": type(error).__name__,
                 "message": str(error),
+                "log_epoch": self._options.log_epoch(partition, offset),
+                "void": False,
             }
         )
 
@@ -119,7 +133,3 @@ class GroupOutcome:
         }
         self.undecodable, self.decoded, self.drifted = [], 0, 0
         return taken
-
-
-def _event_row(event: Event, partition: int) -> dict[str, Any]:
-    return {**event._asdict(), "source_partition": partition}

@@ -63,13 +63,21 @@ RECORD_TYPE = "coalesce(cast(conv(hex(substring(key, 1, 2)), 16, 10) AS int), -1
 GROUP_BYTES = "substring(key, 5, cast(conv(hex(substring(key, 3, 2)), 16, 10) AS int))"
 
 
-def read_stream(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic, max_offsets: int) -> DataFrame:
-    """Return the stream of every record of every partition, from the beginning or the checkpoint.
+def read_stream(
+    spark: SparkSession,
+    properties: Mapping[str, str],
+    topic: OffsetsTopic,
+    max_offsets: int,
+    starting: Mapping[int, int] | None = None,
+) -> DataFrame:
+    """Return the stream of every record of every partition, from the checkpoint, `starting` or the beginning.
 
     It reads uncommitted, since only offset commits are transactional. Partitions are assigned: with a subscription
     Spark's driver joins a consumer group, which writes into this very topic.
     """
     options = source_options(properties, topic)
+    if starting:
+        options["startingOffsets"] = json.dumps({topic.name: {str(one): offset for one, offset in starting.items()}})
     return spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=max_offsets).load()
 
 

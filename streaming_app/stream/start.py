@@ -19,6 +19,10 @@ The history (`history_tables`) stays as it is. `StartPosition.history_offsets` i
 again up to there, after compaction perhaps otherwise, is left out. It is part of the record, so that a job that is
 killed while it reads again does not append twice.
 
+Where an unclean election cut the log of a partition (see `log_positions`), only that partition is read again: its rows
+are dropped, and the new query reads the others on from where the checkpoint was. History of records that no longer
+exist is marked, and what the log now has at their offsets is added.
+
 Each step can be the last one: the record names no rows from before the first change until after the last one, so a job
 that is killed in between starts over.
 """
@@ -26,7 +30,7 @@ that is killed in between starts over.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -34,12 +38,24 @@ from typing import TYPE_CHECKING, Any
 from streaming_app.errors import OtherTopicError
 from streaming_app.job_status import is_too_long
 from streaming_app.kafka.offsets_topic import check_topic_id
+from streaming_app.stream.log_positions import NO_CUT, LogCheck
 from streaming_app.stream.table_versions import TableVersions
+from streaming_app.stream.truncation import (
+    LOG_TRUNCATED,
+    NOT_VOID,
+    VOIDED,
+    affected_groups,
+    delete_topologies,
+    tell_groups,
+    void_history,
+)
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.location import Location
+from streaming_app.text import shorten
 
 if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
+    from streaming_app.stream.log_positions import Cut
     from streaming_app.tables.files import Files
     from streaming_app.tables.spark_writer import SparkWriter
 
@@ -47,8 +63,10 @@ _ROWS = "groups"  # in the record: the identity of the groups table
 _NO_ROWS = ""  # its value while the start is being prepared
 _SOURCE = ("cluster_id", "topic", "topic_id")
 
+_EARLIEST = -2  # in Spark's `startingOffsets`
+_STARTING = "starting"  # in the record: where a query without a checkpoint starts
 _OWN_ROWS = {
-    "group_events": "kind <> 'group_type'",
+    "group_events": f"kind NOT IN ('group_type', '{LOG_TRUNCATED}')",
     "quarantine": "key IS NULL OR key >= X'0011' OR error_kind IN ('UnfoldableRecord', 'LeftoverRecord')",
 }
 """The rows of history tables that the query of the groups wrote: the other query may be further in the topic."""
@@ -67,6 +85,10 @@ class StartPosition:
     history_offsets: HistoryOffsets = field(default_factory=dict)
     partitions_grew: bool = False
     """The topic had fewer partitions once, see `FoldOptions`."""
+    cut: frozenset[int] = frozenset()
+    """The partitions whose rows were dropped, to be read again from their start."""
+    starting: Mapping[int, int] = field(default_factory=dict)
+    """Where each partition begins if there is no checkpoint; none: all of them from their start."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +98,13 @@ class QueryTables:
     name: str
     """The table with rows of this topic; its identity is in the record."""
     has_rows: Callable[[], bool]
-    delete_rows: Callable[[], None]
-    """Deletes the rows that must not be there when the topic is read from the beginning."""
+    delete_rows: Callable[[Collection[int] | None], None]
+    """Deletes the rows that must not be there when these partitions, or all, are read from the beginning."""
     versions: TableVersions
+    own_rows: Mapping[str, str]
+    """The rows of history tables that the query wrote, in SQL."""
+    state: tuple[str, ...]
+    """The tables with a row for what the newest records say, and their offsets."""
     history: tuple[Table, ...] = ()
 
 
@@ -89,6 +115,8 @@ def group_tables(writer: SparkWriter, checkpoint: Location) -> QueryTables:
         has_rows=lambda: not writer.is_empty("groups"),
         delete_rows=writer.delete_groups,
         versions=TableVersions(writer, checkpoint),
+        own_rows=_OWN_ROWS,
+        state=("groups",),
         history=history_tables(),
     )
 
@@ -101,11 +129,13 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     reset: bool,
     away: timedelta | None,
     tables: QueryTables | None = None,
+    log: LogCheck = NO_CUT,
 ) -> StartPosition:
     """Make checkpoint, tables and topic fit each other. `tables` are those of the groups by default.
 
-    `away` is how long ago the job was last at the end of the topic, None if that is not known: too long, then. Raises
-    OtherTopicError when the topic is another one than before and `reset` is not given.
+    `log` says whether what was read is still there. `away` is how long ago the job was last at the end of the topic,
+    None if that is not known: too long, then. Raises OtherTopicError when the topic is another one than
+    before and `reset` is not given.
     """
     tables = tables or group_tables(writer, checkpoint)
     files, file = writer.files, _record_file(checkpoint)
@@ -136,24 +166,60 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         "partitions": topic.partitions,
         "partitions_grew": grew or bool(known and not is_other and known.get("partitions_grew")),
     }
-    if reason is None and known is not None:
+    cuts = () if is_other else log.cuts
+    if reason is None and known is not None and log.is_whole:
         _write(files, file, {**known, **record, _ROWS: identity})
         if files.exists(checkpoint / "commits"):
             return _position(known, record, "resuming from the checkpoint", from_beginning=False)
         return _position(known, record, "reading from the beginning", from_beginning=False)
-    history = _history(writer, tables.history, known, topic, is_other=is_other, restored=restored)
+    if cuts:
+        _void(writer, tables, cuts)
+    history = _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
+    cut = frozenset(one.partition for one in cuts)
+    is_partly = reason is None
+    history[_STARTING] = _starting(log, known or {}, topic, cut) if is_partly else {}
     _write(files, file, {**record, **history, _ROWS: _NO_ROWS})
     tables.versions.forget()
     files.remove(checkpoint)
     had_rows = tables.has_rows()
-    if had_rows:
-        tables.delete_rows()
+    if had_rows and (cut or not is_partly):
+        tables.delete_rows(cut if is_partly else None)
     tables.versions.write()  # a table that is lost before the first batch is done must be recognized, too
     _write(files, file, {**record, **history, _ROWS: identity})
+    if is_partly:
+        return _position(history, record, _partly(cuts), from_beginning=False, cut=cut)
     message = reason or "reading from the beginning"
     if not reason and (had_rows or any(history["history"].values())):
         message += " again; the history stays"
-    return _position(history, record, message, from_beginning=True)
+    return _position(history, record, f"{_lost(cuts)}; {message}" if cuts else message, from_beginning=True)
+
+
+def _void(writer: SparkWriter, tables: QueryTables, cuts: Sequence[Cut]) -> None:
+    """Let the history say what of it came from records that no longer exist. The rows of groups are still there."""
+    place, cluster = writer.location, writer.cluster
+    for cut in cuts:
+        tell_groups(place, cluster, cut, affected_groups(place, cluster, tables.state, cut))
+    void_history(place, cluster, cuts, tables.own_rows)
+    if tables.history:
+        delete_topologies(place, cluster, cuts)
+
+
+def _starting(log: LogCheck, known: Mapping[str, Any], topic: OffsetsTopic, cut: Collection[int]) -> dict[str, int]:
+    """Return where each partition begins: those that were cut at their start, others after what was committed."""
+    earlier = {int(partition): offset for partition, offset in known.get(_STARTING, {}).items()}
+    ends = log.committed or earlier
+    return {str(one): _EARLIEST if one in cut else ends.get(one, _EARLIEST) for one in range(topic.partitions)}
+
+
+def _partly(cuts: Sequence[Cut]) -> str:
+    if not cuts:
+        return "the last batch was begun and ends beyond the log, resuming before it"
+    partitions = "this partition" if len(cuts) == 1 else "these partitions"
+    return f"{_lost(cuts)}: reading {partitions} again; the history stays, and says which of it is void"
+
+
+def _lost(cuts: Sequence[Cut]) -> str:
+    return f"the log no longer has what was read of {shorten('; '.join(map(str, cuts)), 500)}"
 
 
 def check_same_topic(files: Files, checkpoint: Location, topic: OffsetsTopic) -> None:
@@ -208,8 +274,11 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     *,
     is_other: bool,
     restored: Sequence[str],
+    cuts: Sequence[Cut],
 ) -> dict[str, Any]:
     """Return how far the history reaches, and since when it is of this topic. A `restored` table reaches less far.
+
+    In a partition that was cut no table reaches further than the records that are left.
 
     Offsets of a topic that was deleted mean nothing for the new one of that name. Those that the record cannot tell
     apart, since it was lost, are beyond the end of the topic.
@@ -222,25 +291,35 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     since = datetime.fromisoformat(after) if after else None
     kept = {name: reached for name, reached in (known or {}).get("history", {}).items() if name not in restored}
     offsets = {}
+    left = {cut.partition: cut.start - 1 for cut in cuts}
     for one in tables:
-        own_rows = _OWN_ROWS.get(one.name)
+        own_rows = _OWN_ROWS.get(one.name, "true")
+        if one.name in VOIDED:
+            own_rows = f"({own_rows}) AND {NOT_VOID}"
         reached = writer.highest_offsets(
             one.name, str(one.partition_column), str(one.expires_by), since, where=own_rows
         )
         fits = {p: offset for p, offset in reached.items() if offset < topic.end_offsets.get(p, 0)}
         earlier = {int(p): offset for p, offset in kept.get(one.name, {}).items()}
-        offsets[one.name] = {p: max(fits.get(p, -1), earlier.get(p, -1)) for p in fits.keys() | earlier.keys()}
+        highest = {p: max(fits.get(p, -1), earlier.get(p, -1)) for p in fits.keys() | earlier.keys()}
+        offsets[one.name] = {p: min(offset, left.get(p, offset)) for p, offset in highest.items()}
     return {"history": offsets, "history_after": after}
 
 
 def _position(
-    known: Mapping[str, Any], record: Mapping[str, Any], message: str, *, from_beginning: bool
+    known: Mapping[str, Any],
+    record: Mapping[str, Any],
+    message: str,
+    *,
+    from_beginning: bool,
+    cut: frozenset[int] = frozenset(),
 ) -> StartPosition:
     history = {
         name: {int(partition): offset for partition, offset in offsets.items()}
         for name, offsets in known.get("history", {}).items()
     }
-    return StartPosition(message, from_beginning, history, record["partitions_grew"])
+    starting = {int(partition): offset for partition, offset in known.get(_STARTING, {}).items()}
+    return StartPosition(message, from_beginning, history, record["partitions_grew"], cut, starting)
 
 
 def _hours(time: timedelta) -> str:

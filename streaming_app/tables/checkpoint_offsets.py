@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from streaming_app.errors import WarehouseError, reason_of
@@ -78,6 +79,22 @@ def processed_offsets(checkpoint: Location) -> Mapping[int, int]:
     """Return the offset after the last one processed, by partition; empty before the first batch of a query."""
     batch_id = _newest_batch(checkpoint)
     return {} if batch_id is None else read_batch_ends(checkpoint, batch_id) or {}
+
+
+class BatchEnds(NamedTuple):
+    """By partition, the end offsets of the newest batch of a checkpoint that was committed, and that was begun."""
+
+    committed: Mapping[int, int] = MappingProxyType({})
+    begun: Mapping[int, int] = MappingProxyType({})
+
+
+def newest_batch_ends(checkpoint: Location) -> BatchEnds:
+    """Return the ends of the newest batches of a checkpoint; of none where it has none. Raises OSError."""
+    newest = (
+        max((int(name) for name in (checkpoint / kind).names() if name.isdecimal()), default=None)
+        for kind in ("commits", "offsets")
+    )
+    return BatchEnds(*({} if one is None else read_batch_ends(checkpoint, one) or {} for one in newest))
 
 
 def _newest_batch(checkpoint: Location) -> int | None:

@@ -84,6 +84,9 @@ class GroupRows:
 
     def delete_history(self, name: str, rows: pa.Table) -> None:
         """Delete from a table of the history the rows that have the keys of these."""
+        unknown = pa.nulls(rows.num_rows, rows.schema.field("log_epoch").type)  # in rows of older releases
+        place = rows.schema.get_field_index("log_epoch")
+        rows = pa.concat_tables([rows, rows.set_column(place, "log_epoch", unknown)])
         self._versions[name] = self._table(name).delete_rows(rows, table(name).key)
 
     def version(self, name: str) -> int:

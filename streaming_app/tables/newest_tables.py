@@ -10,7 +10,7 @@ with them, and a batch that is repeated after it holds at least the newest of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,10 +63,11 @@ class NewestTables:
         """Append any number of rows exactly once."""
         self._writer.append(name, rows, writer, batch_id)
 
-    def delete(self) -> None:
-        """Delete all rows of the cluster."""
+    def delete(self, partitions: Collection[int] | None = None) -> None:
+        """Delete all rows of the cluster, or those in these partitions of the topic."""
+        condition = None if partitions is None else f"source_partition IN ({', '.join(map(str, partitions))})"
         for name in NAMES:
-            self._table(name).delete()
+            self._table(name).delete(condition)
 
     def _table(self, name: str) -> RustTable:
         return RustTable(self._writer.location / name, self._cluster)

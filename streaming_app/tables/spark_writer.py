@@ -21,7 +21,7 @@ from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal
 from streaming_app.tables.table_creation import prepare_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -105,9 +105,10 @@ class SparkWriter:
         newest: datetime | None = query_table(self._location / name, query).column(0)[0].as_py()
         return newest
 
-    def delete_groups(self) -> None:
-        """Delete the rows of all groups of this cluster."""
-        RustTable(self._location / "groups", self._cluster).delete()
+    def delete_groups(self, partitions: Collection[int] | None = None) -> None:
+        """Delete the rows of all groups of this cluster, or of those in these partitions of the topic."""
+        condition = None if partitions is None else f"source_partition IN ({', '.join(map(str, partitions))})"
+        RustTable(self._location / "groups", self._cluster).delete(condition)
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` exactly once: Delta skips the same writer and batch the second time."""
@@ -243,7 +244,7 @@ class SparkWriter:
 # kept. For the same reason the newest of the expired topologies of a group is kept.
 _SUBJECTS = {"member_joined": "member", "member_left": "member", "created": "group", "deleted": "group"}
 """Kinds of events that share a subject; every other kind is a subject by itself."""
-_STATELESS = ("unsolicited_push",)
+_STATELESS = ("unsolicited_push", "log_truncated")
 """Kinds of events that change no state."""
 
 
@@ -256,7 +257,8 @@ def _events_to_keep(expired: DataFrame, groups: DataFrame) -> DataFrame:
     for kind, shared in _SUBJECTS.items():
         subject = F.when(F.col("kind") == kind, shared).otherwise(subject)
     newest = Window.partitionBy("cluster", "group_id", subject, "member_id").orderBy(F.desc("at"), F.desc("offset"))
-    ranked = expired.where(~F.col("kind").isin(*_STATELESS)).withColumn("_rank", F.row_number().over(newest))
+    stateful = ~F.col("kind").isin(*_STATELESS) & ~F.coalesce(F.col("void"), F.lit(False))  # noqa: FBT003 - a value
+    ranked = expired.where(stateful).withColumn("_rank", F.row_number().over(newest))
     return _of_groups(ranked.where("_rank = 1 AND new IS NOT NULL"), groups).select(*expired.columns)
 
 

@@ -52,21 +52,22 @@ _COLUMNS = 'at, kind, member_id, old, new, cause, client_host, instance_id, "off
 _DRAWN = ", ".join(map(quote, DRAWN_KINDS))
 _EVENTS = f"""
 SELECT {_COLUMNS} FROM group_events
-WHERE {{where}} AND {{within}} AND kind IN ({_DRAWN}) ORDER BY at DESC NULLS LAST, "offset" DESC LIMIT {MAX_EVENTS}
+WHERE {{where}} AND void IS NOT TRUE AND {{within}} AND kind IN ({_DRAWN})
+ORDER BY at DESC NULLS LAST, "offset" DESC LIMIT {MAX_EVENTS}
 """  # noqa: S608 - our own constants
 _LISTED = f"""
 SELECT {_COLUMNS}, count(*) OVER () AS found FROM group_events
-WHERE {{where}} AND {{within}} ORDER BY at DESC NULLS LAST, "offset" DESC LIMIT {LISTED_EVENTS}
+WHERE {{where}} AND void IS NOT TRUE AND {{within}} ORDER BY at DESC NULLS LAST, "offset" DESC LIMIT {LISTED_EVENTS}
 """  # noqa: S608 - as above
 _BEFORE = """
 SELECT kind, new FROM (
   SELECT kind, new, row_number() OVER (PARTITION BY kind ORDER BY at DESC, "offset" DESC) AS number FROM group_events
-  WHERE {where} AND at < {begin} AND kind IN ('state', 'description_status')) AS ranked
+  WHERE {where} AND void IS NOT TRUE AND at < {begin} AND kind IN ('state', 'description_status')) AS ranked
 WHERE number = 1
 """
 _AFTER = """
 SELECT coalesce(sum(CASE kind WHEN 'member_joined' THEN 1 ELSE -1 END), 0) AS joined FROM group_events
-WHERE {where} AND at > {end} AND kind IN ('member_joined', 'member_left')
+WHERE {where} AND void IS NOT TRUE AND at > {end} AND kind IN ('member_joined', 'member_left')
 """
 _LAG_ROWS = f"""
 SELECT topic, partition, committed_offset, log_end_offset, lag, lag_seconds, status, subtopology_id, task_id,

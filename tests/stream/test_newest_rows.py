@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 
 from offsets_decoder import encode
+from streaming_app.stream.epoch_chain import EpochStart
 from streaming_app.stream.newest_records import Rows, rows_stream, to_rows
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
 from tests.odd_group_ids import ODD
 from tests.warehouses import arrow_schema
 
-OPTIONS = FoldOptions("c", "topic")
+OPTIONS = FoldOptions("c", "topic", chains={0: (EpochStart(4, 0), EpochStart(6, 9))})
 AT = 1_764_000_000_000_000
 TOPIC_ID = "9QzJcRrXS2uSnzlC6FqG3w"
 KEY = {"group": "g", "topic": "in", "partition": 3}
@@ -43,6 +44,7 @@ def test_a_commit_becomes_a_row_with_all_that_the_record_holds() -> None:
         "recorded_at": AT,
         "source_partition": 0,
         "last_offset": 0,
+        "log_epoch": 4,
     }
 
 

@@ -1,0 +1,153 @@
+"""Leader epochs: who leads each partition of a topic, since which epoch, and where the records of an epoch end.
+
+OffsetForLeaderEpoch (KIP-101, KIP-320) is answered by the leader from the epochs that it has in its log. Each request
+carries the epoch in which the caller believes the broker to lead, and a broker that knows of a newer one rejects it. So
+an answer also says that there was no election since the caller last asked.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafka.errors import KafkaError
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from streaming_app.errors import NotAuthorizedError, UnreachableError
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, connect
+from streaming_app.kafka.error_lines import missing_acl_message
+from streaming_app.kafka.lag_offsets import format_topic_id
+from streaming_app.kafka.offsets_topic import check_topic_id
+from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, error_name
+
+_PATIENCE_SECONDS = 30.0  # for elections: a broker that died is fenced after its session, 9 s by default
+_PAUSE_SECONDS = 0.2
+_ANSWER_MS = 5_000
+_MIN_VERSION = 2  # of OffsetForLeaderEpoch: the first with the epoch that the caller knows
+UNDEFINED = -1
+
+
+class Leader(NamedTuple):
+    """The leader of a partition and its epoch."""
+
+    node_id: int
+    epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """The newest epoch in a log that is not above the one asked for, and the offset at which the next one starts.
+
+    Both are -1 where the log has none. Of the newest epoch of all it is the end of the log.
+    """
+
+    epoch: int
+    end: int
+
+
+class LeaderEpochs:
+    """Asks the leaders of one topic, over one connection, for one thread at a time."""
+
+    def __init__(self, properties: Mapping[str, str], topic: str, topic_id: str, stop: threading.Event) -> None:
+        """Prepare; the first call connects. `properties` are Kafka's. Once `stop` is set, no call waits."""
+        self._properties, self._topic, self._topic_id, self._stop = properties, topic, topic_id, stop
+        self._admin: Admin | None = None
+        self._leaders: dict[int, Leader] = {}
+
+    def epochs(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the epochs of the leaders, as of the last answer; raises as `ends` where a leader is not known."""
+        wanted = list(partitions)
+        if not all(partition in self._leaders for partition in wanted):
+            self.ends(dict.fromkeys(wanted, 0))
+        return {partition: self._leaders[partition].epoch for partition in wanted}
+
+    def ends(self, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
+        """Return where these epochs end, by partition. Elections are waited for, up to half a minute.
+
+        Raises UnreachableError if a partition has no leader that answers by then, NotAuthorizedError without the ACL,
+        OtherTopicError if the topic was created again, SecurityError for properties that kafka-python does not support.
+        """
+        found: dict[int, EpochEnd] = {}
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while missing := {partition: epoch for partition, epoch in epochs.items() if partition not in found}:
+            failures = self._ask(missing, found)
+            if failures and (time.monotonic() > deadline or self._stop.wait(_PAUSE_SECONDS)):
+                partition, reason = min(failures.items())
+                raise UnreachableError(f"No leader of partition {partition} of {self._topic} answers: {reason}.")
+        return found
+
+    def forget(self) -> None:
+        """Ask for the leaders and the topic's id again before the next request: it names the topic by its name."""
+        self._leaders.clear()
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _ask(self, epochs: Mapping[int, int], found: dict[int, EpochEnd]) -> dict[int, str]:
+        """Add the answers that come to `found`; return why the others do not, by partition."""
+        try:
+            if not all(partition in self._leaders for partition in epochs):
+                self._find_leaders()
+            failures = {partition: "LEADER_NOT_AVAILABLE" for partition in epochs if partition not in self._leaders}
+            by_leader: defaultdict[int, dict[int, int]] = defaultdict(dict)
+            for partition in epochs.keys() - failures.keys():
+                by_leader[self._leaders[partition].node_id][partition] = epochs[partition]
+            requests = [(node_id, self._request(asked)) for node_id, asked in by_leader.items()]
+            answers = self._connect().send_all(requests, _ANSWER_MS)
+        except (KafkaError, OSError) as error:
+            self.close()
+            return dict.fromkeys(epochs, type(error).__name__)
+        for asked, answer in zip(by_leader.values(), answers, strict=True):
+            if isinstance(answer, KafkaError):
+                failures |= dict.fromkeys(asked, type(answer).__name__)
+            else:
+                failures |= self._take(answer, found)
+        for partition in failures:
+            self._leaders.pop(partition, None)
+        return failures
+
+    def _take(self, answer: Any, found: dict[int, EpochEnd]) -> dict[int, str]:  # noqa: ANN401 - kafka-python is untyped
+        failures = {}
+        for one in answer.topics[0].partitions:
+            if one.error_code == TOPIC_AUTHORIZATION_FAILED:
+                raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", self._topic))
+            if one.error_code:
+                failures[one.partition] = error_name(one.error_code)
+            else:
+                found[one.partition] = EpochEnd(one.leader_epoch, one.end_offset)
+        return failures
+
+    def _find_leaders(self) -> None:
+        wanted = MetadataRequest.MetadataRequestTopic(name=self._topic)
+        request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
+        (topic,) = self._connect().send_to_any(request).topics
+        if found_id := format_topic_id(topic.topic_id):
+            check_topic_id(self._topic, self._topic_id, found_id)
+        self._leaders = {
+            one.partition_index: Leader(one.leader_id, one.leader_epoch)
+            for one in topic.partitions
+            if not one.error_code and one.leader_id >= 0
+        }
+
+    def _request(self, epochs: Mapping[int, int]) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        partitions = [
+            topic_type.OffsetForLeaderPartition(
+                partition=partition, current_leader_epoch=self._leaders[partition].epoch, leader_epoch=epoch
+            )
+            for partition, epoch in epochs.items()
+        ]
+        return OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[topic_type(topic=self._topic, partitions=partitions)], min_version=_MIN_VERSION
+        )
+
+    def _connect(self) -> Admin:
+        if self._admin is None:
+            self._admin = connect(self._properties, IMPATIENT_CONNECT_SECONDS)
+        return self._admin

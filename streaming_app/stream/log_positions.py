@@ -1,0 +1,343 @@
+"""What a stream has read, as leader epochs and offsets, and whether the log still has it.
+
+Theory of operation
+-------------------
+Where a partition has no replica in the ISR, an unclean election gives it a leader that lacks records. The others cut
+their logs, and new records get the offsets of those that are gone. An offset alone does not tell the two apart; the
+leader epoch of its record does. So next to the checkpoint is, for each partition, up to where records may be in the
+tables and of which epochs they are, which is written before the first row of a batch. A leader epoch rises at every
+restart of a broker, too. Only the leader's answer to OffsetForLeaderEpoch tells whether what was read is still there.
+
+- At each start the chain of each partition is compared with the log. Records between where they part and the end of
+  the chain are a `Cut`: `truncation` marks what came of them, and `start` reads that partition again from its start.
+  A batch that was begun, and of which nothing was written, may end beyond the log, and Spark could never read it: then
+  there is no cut, and the query starts from the last batch that was committed.
+- Before and after the records of a batch are read, the leaders are asked. If their epochs differ, the records may be of
+  two logs, and are read again. Only then is anything written.
+- Spark's executors keep records that they fetched and did not need yet, until the query ends. These may be of the old
+  log, too, although nothing of it was written. So the end of the log after a read counts as what was read, for as long
+  as the query runs.
+- A warehouse of an older release has no chains: the log is then taken for what was read, unless it ends earlier.
+
+With client properties that kafka-python does not support nothing of this is known, and the job does as without it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from threading import Event, RLock
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from streaming_app.kafka.leader_epochs import EpochEnd, LeaderEpochs
+from streaming_app.kafka.properties import SecurityError
+from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
+from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streaming_app.kafka.offsets_topic import OffsetsTopic
+    from streaming_app.tables.checkpoint_offsets import BatchEnds
+    from streaming_app.tables.files import Files
+
+T = TypeVar("T")
+
+_KEPT_CUTS = 20
+_CLOSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Records of a partition that the stream has read and the log no longer has: the offsets from `start` to `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    """The offset after the last one."""
+    epoch: int | None
+    """Leader epoch of the last of them; None if it is not known."""
+    new_epoch: int
+    """Leader epoch when this was found."""
+    found_at: str
+    """In ISO-8601."""
+
+    def __str__(self) -> str:
+        last = self.end - 1
+        offsets = f"offset {last}" if self.start == last else f"offsets {self.start} to {last}"
+        return f"partition {self.partition} of {self.topic}, {offsets}"
+
+
+class LogCheck(NamedTuple):
+    """What a start has to know about the log."""
+
+    cuts: tuple[Cut, ...] = ()
+    ends_early: bool = False
+    """A batch that was begun ends beyond the log."""
+    committed: Mapping[int, int] = {}
+    """By partition, the end of the last batch that was committed."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the query can go on from its checkpoint."""
+        return not (self.cuts or self.ends_early)
+
+
+NO_CUT = LogCheck()
+
+
+class TruncatedLogError(Exception):
+    """The log was cut while the query ran: it must be started again. The text is one line."""
+
+
+class NoPositions:
+    """Knows nothing of a log, for callers that have none."""
+
+    chains: Mapping[int, Chain] = MappingProxyType({})
+
+    def before_read(self) -> None:
+        """Do nothing."""
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        """Return that the records are of one log."""
+        del ends
+        return True
+
+
+class LogPositions(NoPositions):
+    """The positions of one stream. Batches and checks may be in different threads."""
+
+    def __init__(  # noqa: PLR0913 - each is one thing it needs
+        self,
+        properties: Mapping[str, str],
+        files: Files,
+        checkpoint: Location,
+        report: Callable[[str], None],
+        stop: Event,
+        *,
+        on_cut: Callable[[Cut], None] = lambda _: None,
+    ) -> None:
+        """Prepare; `on_cut` gets what earlier runs found, and each new cut. Once `stop` is set, no call waits."""
+        self._stop = stop
+        self._properties, self._files, self._report, self._on_cut = properties, files, report, on_cut
+        self._file = Location(f"{checkpoint}.epochs.json")
+        self._lock = RLock()
+        self._leaders: LeaderEpochs | None = None
+        self._topic = self._topic_id = ""
+        self.chains: dict[int, Chain] = {}
+        """By partition, the epochs of its log, as far as they are known. It changes with the log."""
+        self._ends: dict[int, int] = {}
+        self._seen: dict[int, EpochStart] = {}  # the leader's epoch, and the end of the log
+        self._past: list[Cut] = []
+        self._is_known = True
+
+    def open(self, topic: OffsetsTopic, batches: BatchEnds) -> LogCheck:
+        """Compare what was read with the log, before the query starts; the `batches` are those of the checkpoint.
+
+        Raises UnreachableError if a partition has no leader for half a minute.
+        """
+        with self._lock:
+            self.close()
+            self._topic, self._topic_id = topic.name, topic.topic_id
+            self._leaders = LeaderEpochs(self._properties, topic.name, topic.topic_id, self._stop)
+            known = self._read()
+            try:
+                return self._compare(range(topic.partitions), known, batches)
+            except SecurityError as error:
+                if self._is_known:
+                    self._report(f"Whether a log is cut is not known: {error}")
+                self._is_known = False
+                return LogCheck(committed=batches.committed)
+
+    def started(self, reread: Iterable[int]) -> None:
+        """Store the positions once tables and checkpoint fit them; those in `reread` are read from their start."""
+        with self._lock:
+            for partition in reread:
+                self._ends.pop(partition, None)
+            if self._is_known:
+                self._write()
+
+    def before_read(self) -> None:
+        """Ask the leaders before records are read. Raises TruncatedLogError, and UnreachableError as `open` does."""
+        with self._lock:
+            if self._is_known and self._seen:
+                self._raise_if_cut()
+                self._learn_epochs()
+
+    def check(self) -> None:
+        """Ask the leaders between two batches; raises as `before_read`, which the next batch still calls."""
+        with self._lock:
+            if self._is_known and self._seen:
+                self._raise_if_cut()
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        """Ask the leaders once records were read; False if there was an election: `before_read`, and read again.
+
+        `ends` are the offsets after the last ones of the batch, which is noted as read.
+        """
+        with self._lock:
+            if not (self._is_known and self._leaders and self._seen):
+                return True
+            asked = {partition: one.epoch for partition, one in self._seen.items()}
+            found = self._leaders.ends(asked)
+            if self._leaders.epochs(asked) != asked:
+                return False
+            ends = {partition: end for partition, end in (ends or {}).items() if partition in found}
+            if short := [partition for partition, end in ends.items() if found[partition].end < end]:
+                raise TruncatedLogError(f"Partition {min(short)} of {self._topic} ends before what was read of it")
+            self._seen = {partition: EpochStart(*end) for partition, end in found.items()}
+            if any(end > self._ends.get(partition, 0) for partition, end in ends.items()):
+                self._ends |= ends
+                self._write()
+            return True
+
+    def close(self) -> None:
+        """Close the connection, if there is one; not while another thread waits for an answer, which a daemon may."""
+        if self._leaders is None or not self._lock.acquire(timeout=_CLOSE_SECONDS):
+            return
+        with suppress(Exception):  # kafka-python raises several kinds
+            self._leaders.close()
+        self._lock.release()
+
+    def _compare(
+        self, partitions: Iterable[int], known: Mapping[int, tuple[Chain, int]], batches: BatchEnds
+    ) -> LogCheck:
+        """Set the positions, and return the difference from the log."""
+        assert self._leaders is not None  # noqa: S101 - `open` made it
+        partitions = list(partitions)
+        epochs, log = self._ask_ends(partitions)
+        self.chains, self._ends, cuts = {}, {}, []
+        for partition in partitions:
+            chain, end = known.get(partition) or ((), 0)
+            parting = self._find_parting(partition, chain, end) if chain else end
+            if parting == end and batches.committed.get(partition, 0) > end:  # by a release without chains
+                end = batches.committed[partition]
+                parting = min(end, log[partition].end)
+            if parting < end:
+                now = datetime.now(timezone.utc).isoformat()
+                last = epoch_at(chain, end - 1)
+                cuts.append(Cut(self._topic, partition, parting, end, last, epochs[partition], now))
+            self.chains[partition], self._ends[partition] = up_to(chain, parting), end
+        self._extend(epochs)
+        self._seen = {partition: EpochStart(epochs[partition], log[partition].end) for partition in partitions}
+        for cut in cuts:
+            self._note(cut)
+        begun = [partition for partition, end in batches.begun.items() if partition in log and end > log[partition].end]
+        return LogCheck(tuple(cuts), bool(begun), batches.committed)
+
+    def _ask_ends(self, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, EpochEnd]]:
+        """Return the epochs of the leaders and where the log ends, as of one moment."""
+        assert self._leaders is not None  # noqa: S101 - the callers know
+        while True:
+            epochs = self._leaders.epochs(partitions)
+            log = self._leaders.ends(epochs)
+            if self._leaders.epochs(partitions) == epochs:
+                return epochs, log
+
+    def _raise_if_cut(self) -> None:
+        """Raise TruncatedLogError unless the log still has what was read."""
+        assert self._leaders is not None  # noqa: S101 - the callers know
+        if self._find_lost():
+            self._leaders.forget()  # another topic may have the name by now
+            if lost := self._find_lost():
+                partition, end = min(lost.items())
+                raise TruncatedLogError(f"The log of partition {partition} of {self._topic} was cut at offset {end}")
+
+    def _find_lost(self) -> dict[int, int]:
+        """Return where the log parts from what was read, for partitions that lack some of it."""
+        assert self._leaders is not None  # noqa: S101 - the callers know
+        found = self._leaders.ends({partition: one.epoch for partition, one in self._seen.items()})
+        return {partition: end for partition, (_, end) in found.items() if end < self._seen[partition].start}
+
+    def _learn_epochs(self) -> None:
+        """Note which epochs began since the last read: they follow what was read."""
+        assert self._leaders is not None  # noqa: S101 - the callers know
+        epochs = self._leaders.epochs(self._seen)
+        self._extend({partition: epoch for partition, epoch in epochs.items() if epoch != self._seen[partition].epoch})
+        self._seen = {partition: EpochStart(epochs[partition], one.start) for partition, one in self._seen.items()}
+
+    def _find_parting(self, partition: int, chain: Chain, end: int) -> int:
+        leaders = self._leaders
+        assert leaders is not None  # noqa: S101 - the callers know
+        return find_parting(chain, end, lambda epoch: leaders.ends({partition: epoch})[partition])
+
+    def _extend(self, newest: Mapping[int, int]) -> None:
+        """Add the epochs of the logs that follow the known ones up to the `newest`, by partition."""
+        assert self._leaders is not None  # noqa: S101 - the callers know
+        found: dict[int, list[EpochStart]] = {partition: [] for partition in newest}
+        upper = dict(newest)
+        for _ in range(MAX_EPOCHS):
+            upper = {one: epoch for one, epoch in upper.items() if epoch > self._last_epoch(one)}
+            if not upper:
+                break
+            below = self._leaders.ends({one: max(0, epoch - 1) for one, epoch in upper.items()})
+            for partition, (epoch, start) in below.items():
+                upper[partition] = self._add(found[partition], upper[partition], epoch, start)
+        for partition, chain in found.items():
+            self.chains[partition] = join(self.chains.get(partition, ()), chain)
+
+    def _last_epoch(self, partition: int) -> int:
+        chain = self.chains.get(partition)
+        return chain[-1].epoch if chain else -1
+
+    def _add(self, found: list[EpochStart], upper: int, below: int, start: int) -> int:
+        """Add the epoch `upper`, which begins where that `below` it ends; return the next one to add, or -1."""
+        if upper == 0:
+            found.insert(0, EpochStart(0, 0))
+            return -1
+        # A leader returns an epoch that is older than its log as it was asked for.
+        if start < 0 or (found and found[0].start == start):
+            return -1
+        found.insert(0, EpochStart(upper, start))
+        return below
+
+    def _note(self, cut: Cut) -> None:
+        same = [(one.partition, one.start, one.end, one.epoch) for one in self._past]
+        if (cut.partition, cut.start, cut.end, cut.epoch) not in same:
+            self._past = [*self._past, cut][-_KEPT_CUTS:]
+        self._on_cut(cut)
+
+    def _read(self) -> dict[int, tuple[Chain, int]]:
+        """Return the stored positions, unless they are of another topic, and take over the cuts."""
+        try:
+            stored = json.loads(self._files.read(self._file) or "")
+            self._past = [Cut(**one) for one in stored["cuts"]]
+            for cut in self._past:
+                self._on_cut(cut)
+            if stored["topic_id"] != self._topic_id:
+                return {}
+            return {int(name): _position(one) for name, one in stored["partitions"].items()}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return {}  # there are none, or the file is damaged
+
+    def _write(self) -> None:
+        partitions = {
+            str(partition): {"end": end, "epochs": up_to(self.chains.get(partition, ()), end)}
+            for partition, end in self._ends.items()
+            if end
+        }
+        record = {"topic_id": self._topic_id, "partitions": partitions, "cuts": [asdict(cut) for cut in self._past]}
+        self._files.write(self._file, json.dumps(record))
+
+
+def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:
+    """Return what `read` returns, once no election happened while it read; `ends` are as in `after_read`."""
+    while True:
+        positions.before_read()
+        found = read()
+        if positions.after_read(ends):
+            return found
+
+
+def read_again(records: DataFrame) -> DataFrame:
+    """Return the records to be kept when they are read next, without what is kept of them."""
+    return records.unpersist(blocking=True).persist()
+
+
+def _position(stored: Mapping[str, Any]) -> tuple[Chain, int]:
+    return tuple(EpochStart(epoch, start) for epoch, start in stored["epochs"]), int(stored["end"])

@@ -1,0 +1,100 @@
+"""What a cut log does to the tables: history of records that no longer exist is marked, rows of their partition go.
+
+It is done before anything is read again, and any number of times: a job that dies meanwhile finds the same cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streaming_app.tables.reader import query_table, quote
+from streaming_app.tables.rust_table import RustTable
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from streaming_app.stream.log_positions import Cut
+    from streaming_app.tables.location import Location
+
+LOG_TRUNCATED = "log_truncated"
+"""The kind of the events in `group_events`."""
+VOIDED = {"group_events": "source_partition", "quarantine": "partition"}
+"""The tables whose rows are marked, and their columns of the partition."""
+NOT_VOID = "(void IS NULL OR void = false)"
+"""The condition that the record of a row is in the log, as far as is known."""
+_EVENTS = "group_events"
+_EVENTS_LOCK = Lock()  # both streams find a cut, and one of them tells of it
+
+
+def void_history(warehouse: Location, cluster: str, cuts: Iterable[Cut], own_rows: Mapping[str, str]) -> None:
+    """Mark the rows of history tables that came from the records of the cuts; `own_rows` are the stream's, in SQL.
+
+    Raises OSError if a table cannot be written.
+    """
+    for name, column in VOIDED.items():
+        condition = " OR ".join(_is_of(cut, column, "offset") for cut in cuts)
+        where = f"cluster = {quote(cluster)} AND ({own_rows[name]}) AND {NOT_VOID} AND ({condition})"
+        if query_table(warehouse / name, f"SELECT 1 FROM t WHERE {where} LIMIT 1").num_rows:  # noqa: S608 - quoted
+            RustTable(warehouse / name, cluster).change(partial(_set_void, where))
+
+
+def _set_void(where: str, target: DeltaTable) -> None:
+    target.update(updates={"void": "true"}, predicate=where)
+
+
+def delete_topologies(warehouse: Location, cluster: str, cuts: Iterable[Cut]) -> None:
+    """Delete the topologies that only these records told of: a group that still has one writes it again."""
+    condition = " OR ".join(_is_of(cut, "source_partition", "offset") for cut in cuts)
+    RustTable(warehouse / "topologies", cluster).delete(condition)
+
+
+def affected_groups(warehouse: Location, cluster: str, tables: Collection[str], cut: Cut) -> list[str]:
+    """Return the groups whose rows in these tables came from records of the cut."""
+    condition = f"cluster = {quote(cluster)} AND {_is_of(cut, 'source_partition', 'last_offset')}"
+    found: set[str] = set()
+    for name in tables:
+        rows = query_table(warehouse / name, f"SELECT DISTINCT group_id FROM t WHERE {condition}")  # noqa: S608 - quoted
+        found |= set(rows["group_id"].to_pylist())
+    return sorted(found)
+
+
+def tell_groups(warehouse: Location, cluster: str, cut: Cut, group_ids: Sequence[str]) -> None:
+    """Append an event for each group that has none about this cut."""
+    with _EVENTS_LOCK:
+        # A start that did not come to its end may have told them, in an earlier epoch than that of now.
+        last = -1 if cut.epoch is None else cut.epoch
+        same = f'source_partition = {cut.partition} AND "offset" = {cut.start} AND log_epoch > {last}'
+        query = f"SELECT group_id FROM t WHERE cluster = {quote(cluster)} AND kind = '{LOG_TRUNCATED}' AND {same}"  # noqa: S608 - quoted
+        told = query_table(warehouse / _EVENTS, query)["group_id"].to_pylist()
+        rows = [_event(cluster, group_id, cut) for group_id in sorted(set(group_ids) - set(told))]
+        if rows:
+            events = RustTable(warehouse / _EVENTS, cluster)
+            events.append(pa.Table.from_pylist(rows, events.schema()))
+
+
+def _event(cluster: str, group_id: str, cut: Cut) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "group_id": group_id,
+        "at": datetime.fromisoformat(cut.found_at),
+        "kind": LOG_TRUNCATED,
+        "old": f"{cut.topic}-{cut.partition} up to offset {cut.end - 1}",
+        "new": f"{cut.topic}-{cut.partition} up to offset {cut.start - 1}",
+        "source_partition": cut.partition,
+        "offset": cut.start,
+        "log_epoch": cut.new_epoch,
+        "void": False,
+    }
+
+
+def _is_of(cut: Cut, partition_column: str, offset_column: str) -> str:
+    """Return the condition that a row is of a record of the cut, and not of one that has its offset since."""
+    older = "" if cut.epoch is None else f" OR log_epoch <= {cut.epoch}"
+    offsets = f'"{offset_column}" >= {cut.start} AND "{offset_column}" < {cut.end}'
+    return f"({partition_column} = {cut.partition} AND {offsets} AND (log_epoch IS NULL{older}))"

@@ -45,6 +45,17 @@ def _drift(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -
     )
 
 
+def _truncated(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    at = job.truncated_at
+    if at is None or not is_recent(at, thresholds["window"], context.now):
+        return None
+    return Finding(
+        at,
+        f"The brokers lost records that the job had read: {job.truncated}; found at {format_time(at)}",
+        {"lost": job.truncated, "newest": to_iso(at)},
+    )
+
+
 def _behind(job: JobStatus, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     if job.behind_since is None:
         return None
@@ -218,6 +229,35 @@ JOB_RULES = (
             "`MalformedRecord`: check that `--dialect` is right for these brokers. If it is, report a bug with the "
             "bytes in `key` and `value`.",
             "Run `streams-groups verify --bootstrap-server ...` to see whether any group is incorrect.",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupsLogTruncated",
+        find=_truncated,
+        for_seconds=None,
+        thresholds={"window": Threshold(DAY, "how long it fires after the latest one", seconds=True)},
+        meaning=(
+            "An unclean leader election cut the log of a partition of the offsets topic: records that the brokers had "
+            "acknowledged, and that the job had read, no longer exist. The job has read these partitions again. The "
+            "tables hold what the brokers hold, and the history of the lost records is marked `void`. For the groups "
+            "themselves the loss is real: members rejoin, and committed offsets may have gone back, so that records "
+            "are processed twice. The alert resolves a day after the latest one."
+        ),
+        queries={
+            "Which groups had records there?": (
+                "SELECT at, group_id, old, new FROM group_events WHERE kind = 'log_truncated' ORDER BY at DESC LIMIT 20"
+            ),
+            "What of the history never happened, as far as the brokers know?": (
+                "SELECT at, group_id, kind, old, new, e.offset, log_epoch FROM group_events e WHERE void\n"
+                "ORDER BY at DESC LIMIT 20"
+            ),
+        },
+        steps=(
+            "Find out why every replica in the ISR was away: the alert names topic, partition and offsets, and the "
+            "controller's log has the election.",
+            "Set `unclean.leader.election.enable=false` and `min.insync.replicas=2` for the offsets topic, unless "
+            "groups that work are worth more than their offsets.",
+            "Look at the groups above: whether their applications may process records twice.",
         ),
     ),
     Rule(

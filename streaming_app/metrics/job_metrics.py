@@ -161,6 +161,11 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         lambda job: job.totals.drifted,
     ),
     Metric(
+        "streams_groups_log_truncated_timestamp_seconds",
+        "When it was last found that an unclean election cut the log below what was read; absent if never.",
+        lambda job: unix_seconds(job.status.truncated_at),
+    ),
+    Metric(
         "streams_groups_self_check_runs_total",
         "Comparisons of the tables with the brokers, including those that could not be completed.",
         lambda job: job.status.self_check.runs,

@@ -213,6 +213,13 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
     "StreamsGroupsUndecodableRecords": [
         ({"quarantined": 1, "quarantined_at": ago(hours=23)}, ago(hours=23), "1 record could not be decoded")
     ],
+    "StreamsGroupsLogTruncated": [
+        (
+            {"truncated_at": ago(hours=2), "truncated": "partition 3 of __consumer_offsets, offsets 120 to 179"},
+            ago(hours=2),
+            "partition 3 of __consumer_offsets, offsets 120 to 179",
+        )
+    ],
     "StreamsGroupsSchemaDrift": [({"drifted": 12, "drifted_at": ago(hours=1)}, ago(hours=1), "in 12 records")],
 }
 JOB_CASES = [

@@ -13,6 +13,7 @@ from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.job_status import SelfCheckStatus
 from streaming_app.metrics.collector import MetricSources
 from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.log_positions import Cut
 
 NOW = datetime.now(timezone.utc)
 SINCE = NOW - timedelta(minutes=10)
@@ -82,6 +83,7 @@ def busy_health(behind: int = 0) -> Health:
     health.offsets.batch_done(batch(behind + 1, quarantined=0, drifted=0))
     health.offsets.failed("another cause")
     health.failed("the cause")
+    health.log_cut(Cut("__consumer_offsets", 3, 120, 180, 7, 9, NOW.isoformat()))
     health.batch_done(batch())
     health.batch_done(batch(behind))
     checks = SelfCheckStatus(runs=3, failures=1, last_run_at=SINCE, compared=40, differing=2, repaired=5)

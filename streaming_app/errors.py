@@ -20,6 +20,10 @@ class UnreachableError(JobError):
     """No broker answers."""
 
 
+class SomeUnreachableError(UnreachableError):
+    """A broker answers, and another one that is needed does not."""
+
+
 class MissingTopicError(JobError):
     """The brokers answer, and have no topic of this name."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,8 +22,10 @@ from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 from streaming_app.kafka.releases import BrokerRelease
 from streaming_app.kafka.security import security_settings
+from streaming_app.text import first_of
 
 _THREADS = 16  # listeners that are connected to at a time
+_NAMED = 3  # partitions of a broker that is away
 _CLOCK_SECONDS = 5.0  # a difference that is worth a line
 _WAIT_FOR_RECORD_SECONDS = 2.0
 _POLL_SECONDS = 0.1
@@ -75,35 +78,48 @@ def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], 
     brokers = sorted(cluster["brokers"], key=lambda broker: broker["broker_id"])
     found = {one.broker_id: one for one in releases.ask(client.admin)}
 
-    def connect(broker: Mapping[str, Any]) -> Result:
-        host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
-        name, address = f"broker {broker['broker_id']}", f"{host}:{broker['port']}"
-        cause = diagnose.find_cause(address, properties)
-        if cause is None:
-            release = found.get(broker["broker_id"])
-            return ok(name, f"{address} answers" + (f"; {release.text}" if release else ""))
-        return failed(name, cause, "the broker gives this address to clients: see its advertised.listeners")
+    def connect(broker: Mapping[str, Any]) -> str | None:
+        return diagnose.find_cause(_address(broker), properties)
 
     with ThreadPoolExecutor(_THREADS) as threads:
-        yield from threads.map(connect, brokers)
+        causes = dict(zip((broker["broker_id"] for broker in brokers), threads.map(connect, brokers), strict=True))
+    led = _partitions_of(client, {number for number, cause in causes.items() if cause})
+    for broker in brokers:
+        number = broker["broker_id"]
+        yield _listener_result(number, _address(broker), causes[number], led[number], found.get(number))
     yield from judge_releases(list(found.values()))
+    answering = next((number for number, cause in causes.items() if cause is None), None)
     yield _check_optional_acl(
-        _may_describe_configs(client, str(brokers[0]["broker_id"])) if brokers else None,
+        None if answering is None else _may_describe_configs(client, str(answering)),
         "ACL DescribeConfigs on Cluster",
         "whether brokers have a description plugin is derived from the records",
     )
 
 
-def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
-    """Yield what the tables will not say since brokers of these releases do not tell it."""
-    check = "Kafka release"
-    if line := releases.without_streams_groups(found):
-        yield warning(check, line, _ENABLE)
-    reasons = [(one, reason) for one in releases.ABILITIES if (reason := releases.why_unknown(one, found))]
-    for ability, reason in reasons:
-        yield warning(check, reason, f"upgrade them to {ability.since} or later, or do without")
-    if found and not reasons:
-        yield ok(check, f"the brokers tell all there is: {', '.join(one.name for one in releases.ABILITIES)}")
+def _address(broker: Mapping[str, Any]) -> str:
+    host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
+    return f"{host}:{broker['port']}"
+
+
+def _listener_result(
+    number: int, address: str, cause: str | None, led: Sequence[str], release: BrokerRelease | None
+) -> Result:
+    if cause is None:
+        return ok(f"broker {number}", f"{address} answers" + (f"; {release.text}" if release else ""))
+    partitions = f"; it leads, or alone has, {first_of(led, _NAMED)}" if led else "; it leads no partition"
+    remedy = "the broker gives this address to clients: see its advertised.listeners"
+    return failed(f"broker {number}", diagnose.of_one_broker(cause) + partitions, remedy)
+
+
+def _partitions_of(client: StreamsGroupClient, brokers: Collection[int]) -> dict[int, list[str]]:
+    """Return for each of these brokers the partitions that it leads, or that have no leader without it."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for topic in client.admin.describe_topics() if brokers else ():
+        for partition in topic["partitions"]:
+            leader = partition["leader_id"]
+            for broker in [leader] if leader >= 0 else partition["offline_replicas"]:
+                found[broker].append(f"{topic['name']}-{partition['partition_index']}")
+    return defaultdict(list, {broker: sorted(found[broker]) for broker in brokers})
 
 
 def _check_topic(client: StreamsGroupClient, _properties: Mapping[str, str], topic: str) -> Iterator[Result]:
@@ -208,7 +224,8 @@ def _check_clock(client: StreamsGroupClient, _properties: Mapping[str, str], top
     if described["error_code"]:
         yield skipped("clock", f"{topic} cannot be described")
         return
-    partitions = [TopicPartition(topic, partition["partition_index"]) for partition in described["partitions"]]
+    led = [one for one in described["partitions"] if one["leader_id"] >= 0]
+    partitions = [TopicPartition(topic, one["partition_index"]) for one in led]
     specs = dict.fromkeys(partitions, OffsetSpec.MAX_TIMESTAMP)
 
     def newest() -> float | None:

@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafka.errors import KafkaError
+
 from streaming_app.errors import UserError
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
 
+_LOOK_SECONDS = 3.0  # between two looks at whether the leaders have changed
 _NEEDS = "the lag needs Describe on the groups and on their topics"
 _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
 _SAVE_SECONDS = 60.0  # between two writes of the samples
@@ -38,7 +41,11 @@ _UNCHANGED_SECONDS = 300.0  # after that, rows are written although only `observ
 
 
 class LagService(Service):
-    """Runs from `start` to `close`; or makes one pass, with `finish`."""
+    """Runs from `start` to `close`; or makes one pass, with `finish`.
+
+    Between two passes it looks at the brokers every few seconds: when one has come or gone, or a partition that could
+    not be asked has another leader, the next pass is due at once.
+    """
 
     def __init__(  # noqa: PLR0913 - each is one thing it needs
         self,
@@ -72,6 +79,8 @@ class LagService(Service):
         self._history: dict[tuple[str, str, int], tuple[float, object]] = {}
         self._report_gap = ReportOnce(report)
         self._has_gap = False
+        self._next_at = self._look_at = 0.0
+        self._failures_in_a_row = 0
 
     def finish(self) -> None:
         """Do one pass now, for a run that ends, and save everything."""
@@ -81,16 +90,40 @@ class LagService(Service):
         self._disconnect()
 
     def is_ready(self) -> bool:
-        """Return whether a pass may begin."""
-        return self._may_begin()
+        """Return whether a pass may begin, and is due."""
+        if not self._may_begin():
+            return False
+        now = time.monotonic()
+        if now < self._next_at and now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            return self._has_news()
+        return now >= self._next_at
 
     def pause(self, seconds: float) -> float:
-        """Return the time until the next pass: one that takes long leaves as much time to others."""
-        return max(self._settings.interval - seconds, seconds)
+        """Return the time until a pass may be due: one that takes long leaves as much time to others.
+
+        After the first failures the next pass is sooner than after the interval.
+        """
+        interval = self._settings.interval
+        if failures := self._failures_in_a_row:
+            interval = min(interval, _LOOK_SECONDS * 2.0**failures)
+        pause = max(interval - seconds, seconds)
+        self._next_at = time.monotonic() + pause
+        self._look_at = time.monotonic() + max(_LOOK_SECONDS, seconds)
+        return min(pause, self.poll_seconds)
+
+    def _has_news(self) -> bool:
+        if self._admin is None:
+            return False
+        try:
+            return self._pass.has_news(self._admin)
+        except KafkaError:
+            return True  # the pass says what is wrong
 
     def failed(self, text: str) -> str:
         """Tell the job of a pass that failed, and return the line about it."""
         self._disconnect()
+        self._failures_in_a_row += 1
         self._on_pass(text)
         return f"lag: not known at present: {text}"
 
@@ -98,6 +131,7 @@ class LagService(Service):
         """Report that the lag is known again."""
         if self.report_failure.clear():
             self.report("lag: known again")
+        self._failures_in_a_row = 0
         super().succeeded()
 
     def leave(self) -> None:
@@ -190,10 +224,11 @@ class LagService(Service):
 
     def _report_gaps(self, result: PassResult) -> None:
         """Report what brokers do not tell, once, and again when it is about other errors."""
-        if result.errors or self._has_gap:
-            text = describe_errors(result.errors) or "the lag of all partitions is known"
-            self._report_gap(f"lag: {escape(text)}", key=frozenset(result.errors))
-        self._has_gap = bool(result.errors)
+        gaps = frozenset({*result.errors, *result.away})
+        if gaps or self._has_gap:
+            text = describe_errors(result.errors, result.away) or "the lag of all partitions is known"
+            self._report_gap(f"lag: {escape(text)}", key=gaps)
+        self._has_gap = bool(gaps)
 
     def _disconnect(self) -> None:
         if self._admin is not None:

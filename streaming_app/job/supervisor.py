@@ -28,6 +28,7 @@ from streaming_app.errors import (
     NothingReadError,
     OtherOwnerError,
     OtherTopicError,
+    SomeUnreachableError,
     UnreachableError,
 )
 from streaming_app.job.stopping import StopRequestedError
@@ -324,8 +325,7 @@ class _TopicState:
     def found(self, *, say: bool = True) -> None:
         """Record that the topic can be read."""
         if say and self.error is not None:
-            is_broker = isinstance(self.error, UnreachableError)
-            self._report("A broker answers again." if is_broker else "The topic can be read again.")
+            self._report("A broker answers again." if _is_no_broker(self.error) else "The topic can be read again.")
         self.error = None
         self._report_error.clear()
         self._update()
@@ -340,8 +340,12 @@ class _TopicState:
         self._report_error(f"{error} {_WAITING.get(type(error), 'Trying again.')}")
 
     def _update(self) -> None:
-        self._health.brokers(answer=not isinstance(self.error, UnreachableError))
+        self._health.brokers(answer=not _is_no_broker(self.error))
         self._health.topic(exists=not isinstance(self.error, MissingTopicError))
+
+
+def _is_no_broker(error: JobError | None) -> bool:
+    return isinstance(error, UnreachableError) and not isinstance(error, SomeUnreachableError)
 
 
 _WAITING = {UnreachableError: "Waiting for a broker.", MissingTopicError: "Waiting for it."}

@@ -4,14 +4,19 @@ kafka-python's admin client sends them. Its errors arrive as exceptions, so what
 """
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RequestTimedOutError
+from kafka.future import Future
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.metadata.find_coordinator import CoordinatorType
 
+from streaming_app.kafka.first_answer import BrokerGoneError, make_client
 from streaming_app.kafka.protocol import COORDINATOR_CODES, Fields, GroupError
 from streaming_app.kafka.security import security_settings
 
@@ -21,6 +26,7 @@ IMPATIENT_CONNECT_SECONDS = 5.0
 """The same, where a batch of the stream or a reader of the page waits meanwhile."""
 ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
+_LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether the broker is still there
 _FIND_COORDINATOR_BATCH_SIZE = 1000  # group ids in one FindCoordinator request
 
 
@@ -52,8 +58,9 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
     def __init__(self, **configs: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
         """Connect. When the cluster does not answer, close the thread and the socket that kafka-python leaves open."""
         silence_log()
+        self._addresses: dict[int, str] = {}
         try:
-            super().__init__(client_id="streams-groups", **configs)
+            super().__init__(client_id="streams-groups", kafka_client=make_client, **configs)
         except BaseException:
             if hasattr(self, "_client"):
                 self._metrics.close()
@@ -109,27 +116,54 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
     def send_all(self, requests: Sequence[tuple[int, Any]], timeout_ms: int) -> list[Any]:
         """Send each request to the broker of that id, all before the first response; return responses in order.
 
-        The entry of a request that failed is its KafkaError.
+        The entry of a request that failed is its KafkaError. A broker that the others do not count to the cluster any
+        more is not waited for.
         """
 
         async def send() -> list[Any]:
             if any(self._manager.cluster.broker_metadata(node_id) is None for node_id, _ in requests):
-                await self._manager.cluster.refresh_metadata()  # a broker joined
-            responses: list[Any] = []
-            for node_id, request in requests:
-                try:
-                    responses.append(self._manager.send(request, node_id, timeout_ms))
-                except KafkaError as error:  # noqa: PERF203 - each has its own
-                    responses.append(error)
-            for number, sent in enumerate(responses):
-                if not isinstance(sent, KafkaError):
-                    try:
-                        responses[number] = await sent
-                    except KafkaError as error:
-                        responses[number] = error
-            return responses
+                await self._read_brokers()  # a broker joined
+            deadline = time.monotonic() + timeout_ms / 1000
+            sent = [self._begin(request, node_id, timeout_ms) for node_id, request in requests]
+            return [
+                await self._answer(one, node_id, deadline) for one, (node_id, _) in zip(sent, requests, strict=True)
+            ]
 
         return self._manager.run(send)  # type: ignore[no-any-return] # kafka-python is untyped
+
+    def _begin(self, request: Any, node_id: int, timeout_ms: int) -> Future:  # noqa: ANN401 - the same
+        try:
+            return self._manager.send(request, node_id, timeout_ms)
+        except KafkaError as error:
+            return Future().failure(error)
+
+    async def _answer(self, sent: Future, node_id: int, deadline: float) -> Any:  # noqa: ANN401 - the same
+        """Return the response of a broker, or the KafkaError; wait until the deadline at most."""
+        while not sent.is_done and (left := deadline - time.monotonic()) > 0:
+            with suppress(KafkaError):
+                await self._manager.wait_for(sent, 1000 * min(left, _LOOK_SECONDS))
+            if not sent.is_done and node_id not in await self._read_brokers():
+                return BrokerGoneError(f"broker {node_id} is fenced")
+        if not sent.is_done:
+            return RequestTimedOutError(f"no answer of broker {node_id}")
+        return sent.exception or sent.value
+
+    def alive_brokers(self) -> frozenset[int]:
+        """Return the ids of the brokers that the cluster counts as its own. Raises KafkaError if none answers."""
+        return self._manager.run(self._read_brokers)  # type: ignore[no-any-return] # kafka-python is untyped
+
+    async def _read_brokers(self) -> frozenset[int]:
+        response = await self._manager.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        self._manager.cluster.update_metadata(response)
+        for one in response.brokers:
+            self._addresses[one.node_id] = f"{one.host}:{one.port}"
+        return frozenset(one.node_id for one in response.brokers)
+
+    def broker_name(self, node_id: int) -> str:
+        """Return `broker 2 (host:port)`, as a line names a broker; without an address that was never known."""
+        known = self._manager.cluster.broker_metadata(node_id)
+        address = f"{known.host}:{known.port}" if known else self._addresses.get(node_id)
+        return f"broker {node_id}" + (f" ({address})" if address else "")
 
     def delete_group(self, group_id: str) -> int:
         """Send a DeleteGroups for one group and return its error code; GroupError if the coordinator is unavailable."""

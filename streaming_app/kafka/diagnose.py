@@ -10,18 +10,22 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.errors import IllegalSaslStateError, KafkaError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from kafka.net.compat import KafkaNetClient
 
-from streaming_app.kafka.connection import silence_log
+from streaming_app.kafka.connection import connect, silence_log
 from streaming_app.kafka.properties import Properties, SecurityError
 from streaming_app.kafka.security import security_settings
+from streaming_app.text import first_of
 
 _CONNECT_SECONDS = 3.0
 _RESPONSE_SECONDS = 5.0
+_THREADS = 16  # servers that are connected to at a time
+_NAMED = 3  # servers that are away
 
 NO_LISTENER, UNKNOWN_HOST, NO_ANSWER = "no listener", "unknown host", "no answer"
 LISTENER_WITH_TLS, LISTENER_WITHOUT_TLS = "listener with TLS", "listener without TLS"
@@ -31,7 +35,8 @@ CLIENT_CERTIFICATE_REJECTED, NO_COMMON_TLS_VERSION = "client certificate rejecte
 CREDENTIALS_REJECTED, MECHANISM_NOT_ENABLED = "credentials rejected", "mechanism not enabled"
 LISTENER_WITH_SASL, LISTENER_WITHOUT_SASL = "listener with SASL", "listener without SASL"
 
-_UNREACHABLE = "No Kafka broker answers at {servers}"
+_NOBODY = "No Kafka broker answers"
+_UNREACHABLE = f"{_NOBODY} at {{servers}}"
 _TLS_FAILED = "TLS with {server} failed"
 MESSAGES: Mapping[str, str] = {
     NO_LISTENER: f"{_UNREACHABLE}: nothing listens there; is the address right, and does the broker run?",
@@ -86,9 +91,31 @@ _Failure = tuple[str, str]
 """Cause and detail; where the cause has no message of its own (""), the detail is the whole message."""
 
 
+class Failure(NamedTuple):
+    """Why a client gets no answer."""
+
+    line: str
+    """In one line, with what to do."""
+    some_answer: bool
+    """A broker does answer: another one does not."""
+
+
+def explain(servers: str, properties: Properties) -> Failure:
+    """Return why a client with these properties gets no answer."""
+    away = find_away(servers, properties)
+    if all(away.values()):
+        return Failure(next(iter(away.values())) or "", some_answer=False)
+    if not any(away.values()):
+        away |= _find_away_in_cluster(properties)
+    answering = ", ".join(server for server, line in away.items() if line is None)
+    if silent := [f"{server} does not ({_reason(line, server)})" for server, line in away.items() if line]:
+        return Failure(f"{answering} answers, {first_of(silent, _NAMED)}.", some_answer=True)
+    return Failure(f"{answering} answers, but a request was not answered in time.", some_answer=True)
+
+
 def describe_failure(servers: str, properties: Properties) -> str:
     """Return a line that says why a client with these properties gets no answer, and what to do."""
-    return find_cause(servers, properties) or MESSAGES[NO_ANSWER].format(servers=servers)
+    return explain(servers, properties).line
 
 
 def find_cause(servers: str, properties: Properties) -> str | None:
@@ -96,20 +123,56 @@ def find_cause(servers: str, properties: Properties) -> str | None:
 
     Of several servers the line is about the first one; if another one answers, there is no cause.
     """
+    lines = list(find_away(servers, properties).values())
+    return lines[0] if lines and all(lines) else None
+
+
+def find_away(servers: str, properties: Properties) -> dict[str, str | None]:
+    """Return for each server the line that says why it does not answer; None for one that does."""
     try:
         settings: Mapping[str, Any] | None = security_settings(properties)
     except SecurityError:
         settings = None  # kafka-python does not support them; whether a listener exists and uses TLS is tested anyway
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    lines = []
-    for server in (part.strip() for part in servers.split(",")):
+
+    def try_server(server: str) -> str | None:
         failure = _connect(server, protocol, settings)
         if failure is None:
             return None
         cause, detail = failure
         template = MESSAGES.get(cause)
-        lines.append(template.format(servers=servers, server=server, detail=detail) if template else detail)
-    return lines[0]
+        return template.format(servers=servers, server=server, detail=detail) if template else detail
+
+    names = [part.strip() for part in servers.split(",")]
+    with ThreadPoolExecutor(_THREADS) as threads:  # one that is paused is waited for
+        return dict(zip(names, threads.map(try_server, names), strict=True))
+
+
+def of_one_broker(line: str) -> str:
+    """Return a line of `find_cause` about a single broker of a cluster, without the words that no broker answers."""
+    return line.replace(_NOBODY, "does not answer", 1)
+
+
+def _reason(line: str, server: str) -> str:
+    """Return the reason in a line about one of several servers."""
+    return line.partition(": ")[2] if line.startswith(_NOBODY) else line.replace(server, "it")
+
+
+def _find_away_in_cluster(properties: Properties) -> dict[str, str | None]:
+    """Return the same for the addresses that the brokers give to clients; empty where they do not say them."""
+    try:
+        admin = connect(properties, _RESPONSE_SECONDS)
+    except (KafkaError, OSError, SecurityError):
+        return {}
+    with closing(admin):
+        try:
+            brokers = admin.describe_cluster()["brokers"]
+        except (KafkaError, OSError):
+            return {}
+    addresses = [
+        f"[{one['host']}]:{one['port']}" if ":" in one["host"] else f"{one['host']}:{one['port']}" for one in brokers
+    ]
+    return find_away(",".join(addresses), properties) if addresses else {}
 
 
 def _connect(server: str, protocol: str, settings: Mapping[str, Any] | None) -> _Failure | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
-from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
+from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, SomeUnreachableError, UnreachableError
 from streaming_app.kafka import GROUP_PREFIX, diagnose
 from streaming_app.kafka.diagnose import MESSAGES
 from streaming_app.kafka.properties import SecurityError
@@ -70,7 +70,7 @@ def to_job_error(error: Any, properties: Mapping[str, str], topic: str) -> JobEr
     class_name, message = causes[-1]
     class_names = {name for name, _ in causes}
     if class_name == "TimeoutException" or "LoginException" in class_names or message.startswith(_UNRESOLVED_BOOTSTRAP):
-        return UnreachableError(diagnose.describe_failure(servers, properties))
+        return _unreachable(servers, properties)
     if template := _BY_CLASS.get(class_name):
         error_type = _TYPE_BY_CLASS.get(class_name, JobError)
         return error_type(template.format(servers=servers, server=servers, topic=topic, detail=message))
@@ -81,6 +81,11 @@ def to_job_error(error: Any, properties: Mapping[str, str], topic: str) -> JobEr
     if causes[0][0] == _WRAPPER:  # the client could not be created
         return JobError(f"--command-config: Kafka client setting refused: {_setting_message(causes)}")
     return JobError(f"{servers}: {class_name}: {message}")
+
+
+def _unreachable(servers: str, properties: Mapping[str, str]) -> UnreachableError:
+    failure = diagnose.explain(servers, properties)
+    return (SomeUnreachableError if failure.some_answer else UnreachableError)(failure.line)
 
 
 def _is_retriable(error: Any) -> bool:  # noqa: ANN401 - a Java exception

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,12 +29,15 @@ TopicPartition = tuple[str, int]
 LATEST, EARLIEST = -1, -2
 """What to ask for instead of a time in milliseconds since 1970."""
 NO_LEADER = "LEADER_NOT_AVAILABLE"
+AWAY = "BROKER_NOT_AVAILABLE"
+"""The leader does not answer."""
+UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
 _TOPICS_PER_REQUEST = 2_000
 _PARTITIONS_PER_REQUEST = 50_000  # 0.8 MB out, 1.4 MB in
 _ISOLATION_VERSION = 2  # of ListOffsets: the first with an isolation level
 _NO_TOPIC_ID = UUID(int=0)
-_STALE = frozenset({"NOT_LEADER_FOR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", NO_LEADER})
+_DENIED = "AUTHORIZATION"
 _GROUPS_PER_FIND = 1_000
 _GROUPS_PER_FETCH = 100
 _FIND_VERSION, _FETCH_VERSION = 4, 8  # the first that take many groups: KIP-699, KIP-709; Kafka 3.0
@@ -46,6 +50,8 @@ class TopicLeaders(NamedTuple):
     topic_id: str | None
     leaders: Mapping[int, int]
     error: str | None = None
+    offline: Mapping[int, Sequence[int]] = MappingProxyType({})
+    """By partition without a leader: the brokers that have it, and are away."""
 
 
 @dataclass
@@ -55,15 +61,29 @@ class Offsets:
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     errors: dict[TopicPartition, str] = field(default_factory=dict)
     requests: int = 0
+    away: set[int] = field(default_factory=set)
+    """The brokers that did not answer."""
 
     @property
-    def are_leaders_stale(self) -> bool:
-        """Whether the leaders should be asked for again."""
-        return not _STALE.isdisjoint(self.errors.values())
+    def stale(self) -> list[TopicPartition]:
+        """The partitions whose leaders should be asked for again: any error but a denial may come of an election."""
+        return [key for key, error in self.errors.items() if not is_denied(error)]
+
+    def replace(self, again: Offsets) -> None:
+        """Put in what was found of some of the partitions when they were asked for again."""
+        self.errors = {key: error for key, error in self.errors.items() if key not in again.offsets} | again.errors
+        self.offsets |= again.offsets
+        self.requests += again.requests
+        self.away |= again.away
+
+
+def is_denied(error: str) -> bool:
+    """Return whether an error is that the principal may not ask."""
+    return _DENIED in error
 
 
 class LogEndsClient:
-    """Asks the brokers of one cluster; for one thread. Raises KafkaError where none of them answers."""
+    """Asks the brokers of one cluster; for one thread. `describe` raises KafkaError where none of them answers."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -79,8 +99,9 @@ class LogEndsClient:
             for topic in self._admin.send_to_any(request).topics:
                 described[topic.name] = TopicLeaders(
                     format_topic_id(topic.topic_id),
-                    {one.partition_index: -1 if one.error_code else one.leader_id for one in topic.partitions},
+                    {one.partition_index: one.leader_id for one in topic.partitions},
                     error_name(topic.error_code) if topic.error_code else None,
+                    {one.partition_index: one.offline_replicas for one in topic.partitions if one.leader_id < 0},
                 )
         return described
 
@@ -99,7 +120,7 @@ class LogEndsClient:
         found = Offsets()
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for key in partitions:
-            leader = _leader(topics.get(key[0]), key[1])
+            leader = leader_of(topics, key)
             if isinstance(leader, str):
                 found.errors[key] = leader
             else:
@@ -110,26 +131,26 @@ class LogEndsClient:
             for chunk in chunks(keys, _PARTITIONS_PER_REQUEST)
         ]
         answers = self._admin.send_all([(leader, request) for leader, _, request in requests], ANSWER_MS)
-        for (_, chunk, _), answer in zip(requests, answers, strict=True):
+        for (leader, chunk, _), answer in zip(requests, answers, strict=True):
             found.requests += 1
             if isinstance(answer, KafkaError):
-                found.errors.update(dict.fromkeys(chunk, type(answer).__name__))
+                found.away.add(leader)
+                found.errors.update(dict.fromkeys(chunk, AWAY))
             else:
                 _add(found, answer)
-        if requests and all(isinstance(answer, KafkaError) for answer in answers):
-            raise answers[0]
         return found
 
 
-def _leader(topic: TopicLeaders | None, partition: int) -> int | str:
-    """Return the leader, or the name of the error."""
+def leader_of(topics: Mapping[str, TopicLeaders], key: TopicPartition) -> int | str:
+    """Return the leader of a partition, or the name of the error."""
+    topic = topics.get(key[0])
     if topic is None:
-        return "UNKNOWN_TOPIC_OR_PARTITION"
+        return UNKNOWN_TOPIC
     if topic.error is not None:
         return topic.error
-    leader = topic.leaders.get(partition)
+    leader = topic.leaders.get(key[1])
     if leader is None:
-        return "UNKNOWN_TOPIC_OR_PARTITION"
+        return UNKNOWN_TOPIC
     return leader if leader >= 0 else NO_LEADER
 
 

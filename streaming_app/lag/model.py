@@ -40,6 +40,8 @@ class LogEnds(NamedTuple):
     stable: int | None = None
     """The last stable offset: where the oldest open transaction begins, else the high watermark."""
     topic_id: str | None = None
+    at: float | None = None
+    """When the leader was asked, by the job's clock."""
 
 
 NO_ENDS = LogEnds()

@@ -101,7 +101,7 @@ class LagTracker:
                 samples = self._samples[key] = EndSamples()
             elif key[0] in recreated:
                 samples.clear()
-            if samples.add(one.end, now):
+            if samples.add(one.end, now if one.at is None else one.at):
                 self._moved.add(key)
         return recreated
 

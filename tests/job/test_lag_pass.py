@@ -170,7 +170,7 @@ def test_a_group_that_committed_on_topics_that_do_not_exist_any_more_has_no_lag_
     rows = {row.topic: row for row in result.rows if row.group_id == group_id}
 
     assert (rows[kept].lag, rows[gone].lag, rows[gone].status) == (2, None, "UNKNOWN")
-    line = describe_errors(result.errors)
+    line = describe_errors(result.errors, result.away)
     assert line is not None
     assert f"UNKNOWN_TOPIC_OR_PARTITION: {gone}" in line
     assert f"GROUP_AUTHORIZATION_FAILED: group {group_id}; grant Describe" in line

@@ -9,6 +9,7 @@ from kafka import KafkaProducer
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import (
+    AWAY,
     EARLIEST,
     NO_LEADER,
     CommittedOffset,
@@ -76,7 +77,7 @@ def test_errors_stay_with_their_partitions(
     assert found.offsets == {(topic, 0): 0, (topic, 1): 0}
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     assert found.errors == {(topic, 2): unknown, (topic, 3): NO_LEADER, (topic, 4): unknown, (missing, 0): unknown}
-    assert found.are_leaders_stale
+    assert set(found.stale) == set(found.errors)
     assert missing not in client.admin.list_topics()
 
 
@@ -92,7 +93,8 @@ def test_a_leader_that_is_not_there_loses_only_its_own_partitions(
     found = ends.list_offsets([(topic, 0), (topic, 1)], topics)
 
     assert found.offsets == {(topic, 0): 0}
-    assert found.errors == {(topic, 1): "UnknownBrokerIdError"}
+    assert found.errors == {(topic, 1): AWAY}
+    assert found.away == {4711}
 
 
 def test_committed_offsets_of_many_groups(client: StreamsGroupClient, unique: Callable[[str], str]) -> None:

@@ -71,7 +71,7 @@ def test_the_lag_of_hidden_topics_is_null_and_one_line_names_them_and_the_acl(
     assert lags[group_id, shown] == lags[other, shown] == (3, 5)
     assert lags[other, hidden] == (None, None)
     assert all(row.status == "UNKNOWN" for row in result.rows if row.topic == hidden)
-    line = describe_errors(result.errors)
+    line = describe_errors(result.errors, result.away)
     assert line is not None
     assert "\n" not in line
     assert f"TOPIC_AUTHORIZATION_FAILED: {hidden}; grant Describe on them" in line
@@ -83,4 +83,4 @@ def test_the_lag_of_hidden_topics_is_null_and_one_line_names_them_and_the_acl(
     cluster.now += 400
     result = cluster.passes.run(admin)
     assert {(row.topic, row.lag) for row in result.rows} == {(shown, 3), (hidden, 3)}
-    assert describe_errors(result.errors) is None
+    assert describe_errors(result.errors, result.away) is None

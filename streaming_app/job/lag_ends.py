@@ -1,0 +1,185 @@
+"""The ends of the logs, as a pass over the lag asks for them: what is kept of leaders and starts from pass to pass.
+
+Theory of operation
+-------------------
+The leaders of all topics are asked for now and then. Meanwhile an answer that is an error, and a broker that does not
+answer, say that they may be others by now: then the topics are described again, and the new leaders asked in the same
+pass. Where there is no new leader yet, `has_news` tells when there is one: a pass is then due at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.lag_offsets import (
+    AWAY,
+    EARLIEST,
+    LATEST,
+    NO_LEADER,
+    LogEndsClient,
+    Offsets,
+    TopicLeaders,
+    leader_of,
+)
+from streaming_app.lag.model import Commit, LogEnds, TopicPartition
+from streaming_app.lag.tracker import CommitKey
+
+_SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
+_SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
+
+
+class Ends(NamedTuple):
+    """The ends of a pass, and what the brokers did not answer."""
+
+    ends: Mapping[TopicPartition, LogEnds]
+    errors: Mapping[TopicPartition, str]
+    """The name of the error; not of partitions whose broker is away."""
+    away: Mapping[str, Collection[TopicPartition]]
+    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
+    requests: int
+
+
+class LogEndsReader:
+    """What is kept from pass to pass of one cluster; for one thread."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.topics: dict[str, TopicLeaders] = {}
+        """Those that were needed, as they were last described."""
+        self._starts: dict[TopicPartition, int] = {}
+        self._slow_at = 0.0
+        self._brokers: frozenset[int] = frozenset()
+        self._missing: Mapping[TopicPartition, str] = {}
+
+    def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
+        """Ask for the leaders of all topics now and then; else of new ones, and of those that were created again.
+
+        Raises KafkaError when no broker answers.
+        """
+        client = LogEndsClient(admin)
+        self._brokers = admin.alive_brokers()
+        if self._is_slow_due():
+            self.topics = client.describe(sorted(needed))
+            return
+        recreated = {
+            topic
+            for (_, topic, _), commit in commits.items()
+            if commit.topic_id is not None and topic in self.topics and self.topics[topic].topic_id != commit.topic_id
+        }
+        self.topics.update(client.describe(sorted((needed - self.topics.keys()) | recreated)))
+
+    def topic_id(self, topic: str) -> str | None:
+        """Return the id of a topic that was described."""
+        described = self.topics.get(topic)
+        return described.topic_id if described else None
+
+    def read(self, admin: Admin, keys: Collection[TopicPartition]) -> Ends:
+        """Ask for the ends of these partitions. Raises KafkaError when no broker answers."""
+        client = LogEndsClient(admin)
+        at = dict.fromkeys(keys, self._clock())
+        latest = client.list_offsets(keys, self.topics)
+        if stale := [key for key in latest.stale if not self._is_known_to_be_missing(key)]:
+            self.topics.update(client.describe(sorted({topic for topic, _ in stale})))
+            at.update(dict.fromkeys(stale, self._clock()))
+            latest.replace(client.list_offsets(self._with_another_leader(stale, latest), self.topics))
+        answered = latest.offsets.keys()
+        stable = client.list_offsets(answered, self.topics, LATEST, committed_only=True)
+        starts = self._read_starts(client, answered)
+        self._missing = {key: latest.errors[key] for key in latest.stale if not self._is_known_to_be_missing(key)}
+        ends = {
+            key: LogEnds(
+                end,
+                self._starts.get(key),
+                _at_most(stable.offsets.get(key), end),
+                self.topic_id(key[0]),
+                at[key],
+            )
+            for key, end in ((key, latest.offsets.get(key)) for key in keys)
+        }
+        away = self._away(admin, latest)
+        named = {key for led in away.values() for key in led}
+        errors = {key: error for key, error in latest.errors.items() if key not in named}
+        return Ends(ends, errors, away, latest.requests + stable.requests + starts)
+
+    def has_news(self, admin: Admin) -> bool:
+        """Tell whether a broker has come or gone since the newest pass, or whom it could not ask has another leader.
+
+        Raises KafkaError when no broker answers.
+        """
+        if admin.alive_brokers() != self._brokers:
+            return True
+        if not self._missing:
+            return False
+        described = LogEndsClient(admin).describe(sorted({topic for topic, _ in self._missing}))
+        return any(
+            isinstance(leader := leader_of(described, key), int)
+            and (leader != leader_of(self.topics, key) or error not in {AWAY, NO_LEADER})
+            for key, error in self._missing.items()
+        )
+
+    def seed(
+        self,
+        admin: Admin,
+        new: Collection[TopicPartition],
+        ends: Mapping[TopicPartition, LogEnds],
+        now: float,
+    ) -> tuple[Mapping[TopicPartition, list[tuple[int, float]]], int]:
+        """Find earlier end offsets of partitions by record times; return them, and how many requests it took.
+
+        An answer that is the start of the log proves nothing: older records were deleted, or there were none.
+        """
+        client = LogEndsClient(admin)
+        found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
+        requests = 0
+        for age in _SEED_SECONDS if new else ():
+            answers = client.list_offsets(new, self.topics, int((now - age) * 1000))
+            requests += answers.requests
+            for key, offset in answers.offsets.items():
+                end, start = ends[key].end, ends[key].start
+                written = end if offset < 0 else offset
+                if written is not None and start is not None and written > start:
+                    found[key].append((written, now - age))
+        return found, requests
+
+    def _is_slow_due(self) -> bool:
+        return not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
+
+    def _is_known_to_be_missing(self, key: TopicPartition) -> bool:
+        """Tell whether the newest description of the topic is itself an error: then the leader was not even asked."""
+        described = self.topics.get(key[0])
+        return described is None or described.error is not None
+
+    def _with_another_leader(self, keys: Iterable[TopicPartition], latest: Offsets) -> list[TopicPartition]:
+        """Return the partitions that may be asked again: not those whose leader has just not answered."""
+        return [key for key in keys if latest.errors[key] != AWAY or leader_of(self.topics, key) not in latest.away]
+
+    def _read_starts(self, client: LogEndsClient, answered: Collection[TopicPartition]) -> int:
+        """Ask for the starts of the logs that are due; return how many requests it took."""
+        is_due, requests = self._is_slow_due(), 0
+        if due := answered if is_due else set(answered) - self._starts.keys():
+            starts = client.list_offsets(due, self.topics, EARLIEST)
+            requests = starts.requests
+            self._starts = {key: offset for key, offset in self._starts.items() if key in answered}
+            self._starts.update(starts.offsets)
+        if is_due:
+            self._slow_at = self._clock()
+        return requests
+
+    def _away(self, admin: Admin, latest: Offsets) -> dict[str, list[TopicPartition]]:
+        found: defaultdict[str, list[TopicPartition]] = defaultdict(list)
+        for key, error in latest.errors.items():
+            topic, leader = self.topics.get(key[0]), leader_of(self.topics, key)
+            if error == AWAY and isinstance(leader, int):
+                found[admin.broker_name(leader)].append(key)
+            elif error == NO_LEADER and topic:
+                for broker in topic.offline.get(key[1], ()):
+                    found[admin.broker_name(broker)].append(key)
+        return dict(found)
+
+
+def _at_most(offset: int | None, end: int | None) -> int | None:
+    """Return a last stable offset, which is asked for after the end, as it was at the end."""
+    return offset if offset is None or end is None else min(offset, end)

@@ -1,0 +1,138 @@
+"""The lag while a broker of three is away: the service on real brokers, from the election of new leaders on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from streaming_app.config.sections import LagSettings
+from streaming_app.job.lag_service import LagService
+from streaming_app.job.service import describes_requests
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import Admin, connect
+from streaming_app.kafka.lag_offsets import LogEndsClient, TopicPartition
+from streaming_app.tables.lag_tables import LagTables
+from tests.away_brokers import connection, killed, others, paused
+from tests.kafka_cluster import LocalCluster
+from tests.waiting import wait_until
+from tests.warehouses import make_warehouse, replace_rows
+
+pytestmark = pytest.mark.broker
+
+PARTITIONS = 12
+SECONDS = 10.0
+"""From the election of a leader until the lag of its partitions is known again."""
+
+
+class Rig:
+    """A group with commits on partitions that three brokers lead, and the service that finds its lag."""
+
+    def __init__(self, cluster: LocalCluster, path: Path, topic: str, group_id: str, replicas: int = 3) -> None:
+        self.cluster, self.topic, self.group_id = cluster, topic, group_id
+        self.lines: list[str] = []
+        self.keys = [(topic, number) for number in range(PARTITIONS)]
+        create_spread(cluster, topic, replicas)
+        self.produced = 0
+        self.produce(cluster.bootstrap_server)
+        with StreamsGroupClient(cluster.bootstrap_server.split(",")) as client:
+            client.commit_offsets(group_id, dict.fromkeys(self.keys, 0))
+        self.path = make_warehouse(path)
+        commits = [
+            {"group_id": group_id, "topic": topic, "partition": number, "committed_offset": 0, "last_offset": number}
+            for _, number in self.keys
+        ]
+        replace_rows(self.path, "offset_commits", *commits)
+        properties = {"bootstrap.servers": cluster.bootstrap_server}
+        self.service = LagService(
+            LagSettings(),
+            LagTables(self.path, "default"),
+            partial(connect, properties),
+            report=self.lines.append,
+            describe_error=describes_requests(properties, "the lag needs Describe"),
+        )
+
+    def produce(self, server: str) -> None:
+        """Append a record to each partition."""
+        with KafkaProducer(bootstrap_servers=server.split(","), enable_idempotence=False) as producer:
+            for sent in [producer.send(self.topic, b"x", partition=number) for _, number in self.keys]:
+                sent.get(30)
+        self.produced += 1
+
+    def lags(self) -> dict[TopicPartition, int | None]:
+        """Return the lags of the newest pass."""
+        result = self.service.result
+        rows = result.rows if result else []
+        return {(row.topic, row.partition): row.lag for row in rows if row.group_id == self.group_id}
+
+    def has_lag(self) -> bool:
+        return self.lags() == dict.fromkeys(self.keys, self.produced)
+
+
+def create_spread(cluster: LocalCluster, topic: str, replicas: int) -> None:
+    """Create a topic whose partitions the three brokers lead in turn."""
+    ids = list(cluster.brokers)
+    assignments = {number: [ids[(number + one) % len(ids)] for one in range(replicas)] for number in range(PARTITIONS)}
+    with connection(cluster.bootstrap_server) as admin:
+        admin.create_topics({topic: {"assignments": assignments}})
+        assert wait_until(lambda: {*leaders(admin, topic)} == {*ids}, 30)
+
+
+def leaders(admin: Admin, topic: str) -> list[int]:
+    return list(LogEndsClient(admin).describe([topic])[topic].leaders.values())
+
+
+@pytest.mark.parametrize("away", [killed, paused])
+def test_a_partition_has_lag_within_seconds_of_the_election_of_its_leader(
+    three_brokers: LocalCluster,
+    tmp_path: Path,
+    unique: Callable[[str], str],
+    group_id: str,
+    away: Callable[[LocalCluster, int], object],
+) -> None:
+    rig = Rig(three_brokers, tmp_path / "warehouse", unique("orders"), group_id)
+    victim, *_ = three_brokers.brokers
+    rig.service.start()
+    try:
+        assert wait_until(rig.has_lag, 30), rig.lines
+        with away(three_brokers, victim), connection(others(three_brokers, victim)) as admin:  # type: ignore[attr-defined]
+            # A pass in the moment between the death and the election, when nobody leads the partitions.
+            rig.service._next_at = 0.0
+            assert wait_until(lambda: not {-1, victim} & {*leaders(admin, rig.topic)}, 30)
+            elected_at = time.monotonic()
+            rig.produce(others(three_brokers, victim))
+            assert wait_until(rig.has_lag, 330), (rig.lags(), rig.lines)
+            seconds = time.monotonic() - elected_at
+            print(f"{away.__name__}: {seconds:.1f} s from the election to right lag; {rig.lines}")
+    finally:
+        rig.service.close()
+    assert seconds <= SECONDS
+    assert not [line for line in rig.lines if "No Kafka broker" in line]
+
+
+def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_lag_is_known_when_it_is_back(
+    three_brokers: LocalCluster, tmp_path: Path, unique: Callable[[str], str], group_id: str
+) -> None:
+    victim, *_ = three_brokers.brokers
+    rig = Rig(three_brokers, tmp_path / "warehouse", unique("single"), group_id, replicas=1)
+    led = {(rig.topic, number) for number in range(0, PARTITIONS, len(three_brokers.brokers))}
+    rig.service.start()
+    try:
+        assert wait_until(rig.has_lag, 30), rig.lines
+        with killed(three_brokers, victim), connection(others(three_brokers, victim)) as admin:
+            assert wait_until(lambda: -1 in leaders(admin, rig.topic), 30)
+            assert wait_until(lambda: {key for key, lag in rig.lags().items() if lag is None} == led, 30)
+        back_at = time.monotonic()
+        assert wait_until(rig.has_lag, 60), rig.lines
+        seconds = time.monotonic() - back_at
+    finally:
+        rig.service.close()
+    (away, known) = rig.lines
+    assert f"broker {victim} ({three_brokers.brokers[victim].bootstrap_server}) does not answer" in away
+    assert f"{rig.topic}-0, {rig.topic}-3, {rig.topic}-6 and 1 more" in away
+    assert known == "lag: the lag of all partitions is known"
+    assert seconds <= SECONDS

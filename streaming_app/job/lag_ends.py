@@ -49,7 +49,7 @@ class LogEndsReader:
         self._clock = clock
         self.topics: dict[str, TopicLeaders] = {}
         """Those that were needed, as they were last described."""
-        self._starts: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, tuple[int, float]] = {}  # and when they were asked for
         self._slow_at = 0.0
         self._brokers: frozenset[int] = frozenset()
         self._missing: Mapping[TopicPartition, str] = {}
@@ -89,16 +89,11 @@ class LogEndsReader:
         stable = client.list_offsets(answered, self.topics, LATEST, committed_only=True)
         starts = self._read_starts(client, answered)
         self._missing = {key: latest.errors[key] for key in latest.stale if not self._is_known_to_be_missing(key)}
-        ends = {
-            key: LogEnds(
-                end,
-                self._starts.get(key),
-                _at_most(stable.offsets.get(key), end),
-                self.topic_id(key[0]),
-                at[key],
-            )
-            for key, end in ((key, latest.offsets.get(key)) for key in keys)
-        }
+        ends = {}
+        for key in keys:
+            end, (start, start_at) = latest.offsets.get(key), self._starts.get(key, (None, None))
+            last_stable = _at_most(stable.offsets.get(key), end)
+            ends[key] = LogEnds(end, start, last_stable, self.topic_id(key[0]), at[key], start_at)
         away = self._away(admin, latest)
         named = {key for led in away.values() for key in led}
         errors = {key: error for key, error in latest.errors.items() if key not in named}
@@ -160,10 +155,10 @@ class LogEndsReader:
         """Ask for the starts of the logs that are due; return how many requests it took."""
         is_due, requests = self._is_slow_due(), 0
         if due := answered if is_due else set(answered) - self._starts.keys():
-            starts = client.list_offsets(due, self.topics, EARLIEST)
+            asked_at, starts = self._clock(), client.list_offsets(due, self.topics, EARLIEST)
             requests = starts.requests
-            self._starts = {key: offset for key, offset in self._starts.items() if key in answered}
-            self._starts.update(starts.offsets)
+            self._starts = {key: known for key, known in self._starts.items() if key in answered}
+            self._starts.update({key: (offset, asked_at) for key, offset in starts.offsets.items()})
         if is_due:
             self._slow_at = self._clock()
         return requests

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -26,10 +26,11 @@ from streaming_app.lag.model import (
     Commit,
     GroupTasks,
     LagRow,
+    ReadUntil,
     group_tasks,
     source_topics,
 )
-from streaming_app.lag.tracker import CommitKey, LagTracker
+from streaming_app.lag.tracker import LATE_SECONDS, CommitKey, LagTracker
 from streaming_app.tables.lag_tables import GroupVersion, LagTables
 from streaming_app.text import first_of
 
@@ -65,10 +66,20 @@ class LagPass:
     """What is kept from pass to pass of one cluster; for one thread."""
 
     def __init__(
-        self, store: LagTables, allowed_lag: Callable[[str], int], clock: Callable[[], float] = time.time
+        self,
+        store: LagTables,
+        allowed_lag: Callable[[str], int],
+        clock: Callable[[], float] = time.time,
+        read_until: Callable[[], ReadUntil] | None = None,
+        late_seconds: float = LATE_SECONDS,
     ) -> None:
-        self._store, self._clock = store, clock
-        self.tracker = LagTracker(allowed_lag)
+        """Prepare. `read_until` returns up to when the streams have read the log, by default up to now.
+
+        What is known only up to more than `late_seconds` ago is late, see `lag.tracker`.
+        """
+        self._store, self._clock, self._late_seconds = store, clock, late_seconds
+        self._read_until = read_until or (lambda: ReadUntil(clock(), clock()))
+        self.tracker = LagTracker(allowed_lag, late_seconds)
         self._committed = CommittedOffsets()
         self._versions: dict[str, GroupVersion] = {}
         self._known: dict[str, _KnownGroup] = {}
@@ -87,13 +98,15 @@ class LagPass:
     def run(self, admin: Admin) -> PassResult:
         """Do one pass. Raises KafkaError when no broker answers, WarehouseError when a table cannot be read."""
         began = time.monotonic()
+        log = self._read_until()
         reader = self._store.reader()
         in_log = self._store.commits(reader)
         self._read_groups(reader)
-        fetched = fetch_committed_offsets(
-            admin, sorted(self._committed.choose(in_log, self._known.keys(), self._clock()))
-        )
-        commits = self._committed.merge(fetched.offsets, self._clock())
+        asked_at = self._clock()
+        is_late = asked_at - log.commits > self._late_seconds
+        chosen = self._committed.choose(in_log, self._known.keys(), asked_at, is_late=is_late)
+        fetched = fetch_committed_offsets(admin, sorted(chosen))
+        commits = self._committed.merge(fetched.offsets, asked_at)
         groups = self._groups({topic for _, topic, _ in commits})
         groups.update(
             (group_id, replace(NO_TASKS, has_members=has_members))
@@ -107,7 +120,7 @@ class LagPass:
         now = self._clock()
         ends = self._ends.read(admin, keys)
         seeds = self._seed(admin, commits, ends, now)
-        rows = self.tracker.observe(commits, ends.ends, groups, now)
+        rows = self.tracker.observe(commits, ends.ends, groups, now, self._known_until(commits, log))
         return PassResult(
             rows,
             _errors(ends, fetched.errors),
@@ -139,6 +152,16 @@ class LagPass:
         for group_id in self._known.keys() - versions.keys():
             del self._known[group_id]
         self._versions = versions
+
+    def _known_until(self, commits: Iterable[CommitKey], log: ReadUntil) -> dict[str, ReadUntil]:
+        """Return up to when it is known what each group did. The stream of commits reads members of other groups."""
+        return {
+            group_id: ReadUntil(
+                self._committed.known_until(group_id, log.commits),
+                log.members if group_id in self._known else log.commits,
+            )
+            for group_id in {key[0] for key in commits}
+        }
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:

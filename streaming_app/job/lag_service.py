@@ -19,7 +19,8 @@ from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.lag.group_lag import GroupLag, group_lags
-from streaming_app.lag.model import LagRow
+from streaming_app.lag.model import LagRow, ReadUntil
+from streaming_app.lag.tracker import LATE_SECONDS
 from streaming_app.metrics.lag_metrics import LagStatus
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.lag_tables import LagTables
@@ -27,6 +28,7 @@ from streaming_app.text import escape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from streaming_app.config.sections import LagSettings
     from streaming_app.config.settings import JobConfig
@@ -58,17 +60,21 @@ class LagService(Service):
         clock: Callable[[], float] = time.time,
         may_begin: Callable[[], bool] = lambda: True,
         on_pass: Callable[[str | None], None] = lambda _failure: None,
+        read_until: Callable[[], ReadUntil] | None = None,
+        late_seconds: float = LATE_SECONDS,
     ) -> None:
         """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
 
         `on_pass` is called after each pass, with the error of one that failed.
+
+        `read_until` and `late_seconds` are as in `LagPass`.
 
         No pass begins unless `may_begin`: the job reads old records, or has itself reported that no broker answers.
         """
         super().__init__("lag", report, interval=settings.interval, describe_error=describe_error)
         self._settings, self._store, self._connect = settings, store, connect
         self._clock, self._may_begin, self._on_pass = clock, may_begin, on_pass
-        self._pass = LagPass(store, settings.allowed_for, clock)
+        self._pass = LagPass(store, settings.allowed_for, clock, read_until, late_seconds)
         self._admin: Admin | None = None
         self._is_restored = False
         self._result: PassResult | None = None
@@ -239,6 +245,12 @@ class LagService(Service):
 
 def make_lag_service(config: JobConfig, properties: Mapping[str, str], health: Health, report: Report) -> LagService:
     """Return the service of a job. Raises WarehouseError if the tables do not exist."""
+
+    def read_until() -> ReadUntil:
+        status = health.status
+        commits = status.offsets.caught_up_at if status.offsets else None
+        return ReadUntil(_seconds(commits), _seconds(status.caught_up_at))
+
     return LagService(
         config.lag,
         LagTables(config.warehouse, config.cluster),
@@ -247,4 +259,10 @@ def make_lag_service(config: JobConfig, properties: Mapping[str, str], health: H
         describe_error=describes_requests(properties, _NEEDS),
         on_pass=health.lag_pass,
         may_begin=lambda: health.status.caught_up and health.status.brokers_away_since is None,
+        read_until=read_until,
+        late_seconds=LATE_SECONDS + 2 * config.offsets.trigger,
     )
+
+
+def _seconds(at: datetime | None) -> float:
+    return at.timestamp() if at else 0.0

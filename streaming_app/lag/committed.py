@@ -8,6 +8,7 @@ from OffsetFetch where a wrong one would matter, and times from the log where bo
 - Any other group at the first pass, and once its commits rest: the next commit of a group that goes on corrects what an
   aborted one left. Again every five minutes while it rests, since offsets expire; and when a commit goes back, before
   that is believed.
+- All groups, while the job reads the log late: then the coordinators alone know what is committed now.
 """
 
 from __future__ import annotations
@@ -33,12 +34,17 @@ class CommittedOffsets:
         self._fetched: dict[str, Fetched] = {}
         self._fetched_at: dict[str, float] = {}
 
-    def choose(self, in_log: Mapping[CommitKey, Commit], always: Collection[str], now: float) -> set[str]:
-        """Take in what the log has now, and return the groups to ask their coordinators for."""
+    def choose(
+        self, in_log: Mapping[CommitKey, Commit], always: Collection[str], now: float, *, is_late: bool = False
+    ) -> set[str]:
+        """Take in what the log has now, and return the groups to ask their coordinators for.
+
+        `is_late`: the newest commits are not in it yet.
+        """
         by_group: _ByGroup = defaultdict(dict)
         for (group_id, topic, partition), commit in in_log.items():
             by_group[group_id][topic, partition] = commit
-        chosen = set(always) | (set() if self._in_log else by_group.keys())
+        chosen = set(always) | (by_group.keys() if is_late or not self._in_log else set())
         for group_id, commits in by_group.items():
             before = self._in_log.get(group_id)
             if before == commits:
@@ -56,6 +62,11 @@ class CommittedOffsets:
             del self._fetched_at[group_id]
         self._in_log = dict(by_group)
         return chosen
+
+    def known_until(self, group_id: str, log_read_until: float) -> float:
+        """Return until when all commits of a group are known; those that the log has are until `log_read_until`."""
+        at = self._fetched_at.get(group_id) if group_id in self._fetched else None
+        return log_read_until if at is None else max(at, log_read_until)
 
     def merge(self, fetched: Mapping[str, Fetched], now: float) -> dict[CommitKey, Commit]:
         """Return all committed offsets; of a group whose coordinator did not answer, as the log has them."""

@@ -42,9 +42,20 @@ class LogEnds(NamedTuple):
     topic_id: str | None = None
     at: float | None = None
     """When the leader was asked, by the job's clock."""
+    start_at: float | None = None
+    """When it was asked for the start, which is less often."""
 
 
 NO_ENDS = LogEnds()
+
+
+class ReadUntil(NamedTuple):
+    """Up to which times, by the job's clock, it is known what a group did."""
+
+    commits: float
+    """All commits until then are known."""
+    members: float
+    """The same of members, tasks and topology."""
 
 
 class Owner(NamedTuple):

@@ -5,6 +5,8 @@ interval between commits explains (`Facts.patience`): until then it is OK, and a
 
 Of a group that rebalances, the statuses that follow from behaviour are held as they were before: commits pause and
 tasks have no owner then. Whether a rebalance takes too long is another question.
+
+While it is not known what a group has done lately, since the job reads late, every status is held.
 """
 
 from __future__ import annotations
@@ -126,8 +128,10 @@ RANK: Mapping[str, int] = MappingProxyType({status: rank for rank, status in enu
 """The status of several partitions is the one with the lowest rank."""
 
 
-def status_of(facts: Facts, before: str | None, *, is_rebalancing: bool) -> tuple[str, bool]:
-    """Return the status, and whether it is the one `before`, held since the group rebalances."""
+def status_of(facts: Facts, before: str | None, *, is_rebalancing: bool, is_late: bool = False) -> tuple[str, bool]:
+    """Return the status, and whether it is the one `before`, held since the group rebalances or is not known of now."""
+    if is_late:
+        return (UNKNOWN, False) if before is None else (before, True)
     for status, holds in _FROM_OFFSETS:
         if holds(facts):
             return status, False

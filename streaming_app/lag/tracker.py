@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from streaming_app.lag.model import (
     NO_ENDS,
@@ -13,6 +14,7 @@ from streaming_app.lag.model import (
     LagRow,
     LogEnds,
     Owner,
+    ReadUntil,
     TopicPartition,
 )
 from streaming_app.lag.series import Age, CommitSeries, EndSamples
@@ -21,15 +23,20 @@ from streaming_app.lag.status import CATCHING_UP, UNKNOWN, Facts, status_of
 CommitKey = tuple[str, str, int]
 """Group, topic and partition."""
 
+LATE_SECONDS = 60.0
+"""When what a group did is known only up to so long ago, its status is held, and its lag is not known."""
+
 _UNKNOWN_AGE = Age(0.0, is_lower_bound=True)
 
 
 class LagTracker:
     """The partitions that any group commits or reads; for one thread."""
 
-    def __init__(self, allowed_lag: Callable[[str], int] = lambda _group_id: 0) -> None:
+    def __init__(
+        self, allowed_lag: Callable[[str], int] = lambda _group_id: 0, late_seconds: float = LATE_SECONDS
+    ) -> None:
         """Begin without knowledge. `allowed_lag` returns what is no lag for a group, in offsets."""
-        self._allowed_lag = allowed_lag
+        self._allowed_lag, self._late_seconds = allowed_lag, late_seconds
         self._samples: dict[TopicPartition, EndSamples] = {}
         self._topic_ids: dict[str, str] = {}
         self._series: dict[CommitKey, CommitSeries] = {}
@@ -41,18 +48,28 @@ class LagTracker:
         ends: Mapping[TopicPartition, LogEnds],
         groups: Mapping[str, GroupTasks],
         now: float,
+        read_until: Mapping[str, ReadUntil] = MappingProxyType({}),
     ) -> list[LagRow]:
         """Take in a pass, of which the commits were read before the ends, and return a row for each commit.
 
-        What is in `commits` no more is forgotten, and so are the samples of partitions that nobody commits.
+        What a group did is known up to now, unless `read_until` says otherwise of it. What is in `commits` no more is
+        forgotten, and so are the samples of partitions that nobody commits.
         """
         recreated = self._observe_ends(ends, now)
         allowed = {group_id: self._allowed_lag(group_id) for group_id in {key[0] for key in commits}}
         for key in self._series.keys() - commits.keys():
             del self._series[key]
+        up_to_now = ReadUntil(now, now)
         return [
             self._row(
-                key, commit, ends.get(key[1:], NO_ENDS), groups.get(key[0], NO_TASKS), now, allowed[key[0]], recreated
+                key,
+                commit,
+                ends.get(key[1:], NO_ENDS),
+                groups.get(key[0], NO_TASKS),
+                now,
+                read_until.get(key[0], up_to_now),
+                allowed[key[0]],
+                recreated,
             )
             for key, commit in commits.items()
         ]
@@ -112,6 +129,7 @@ class LagTracker:
         ends: LogEnds,
         tasks: GroupTasks,
         now: float,
+        read_until: ReadUntil,
         allowed: int,
         recreated_topics: set[str],
     ) -> LagRow:
@@ -128,7 +146,8 @@ class LagTracker:
         is_recreated = _is_recreated(commit, ends)
         lag = lost = None
         age: Age | None = None
-        if ends.end is not None and not is_recreated:
+        known_until = min(now, *read_until)
+        if ends.end is not None and not is_recreated and now - read_until.commits <= self._late_seconds:
             lost = max(0, ends.start - commit.offset) if ends.start is not None else None
             lag = max(0, ends.end - max(commit.offset, ends.start or 0))
             series.observe_lag(lag, now, allowed=allowed)
@@ -136,26 +155,31 @@ class LagTracker:
         facts = Facts(
             lag=lag,
             allowed=allowed,
-            age=age.seconds if age else None,
+            age=max(0.0, age.seconds - (now - known_until)) if age else None,
             age_is_lower_bound=age.is_lower_bound if age else False,
             end_moved=key[1:] in self._moved,
             is_left_over=tasks.subtopology_of is not None and subtopology_id is None,
             is_recreated=is_recreated,
-            lost=lost or 0,
+            lost=lost or 0 if known_until >= min(now, ends.start_at or now) else 0,
             has_owner=_has_owner(tasks, owner),
             is_rewound=series.rewound_from is not None,
             patience=series.patience,
-            since_commit=now - series.seen_at,
-            since_offset=now - series.offset_since,
+            since_commit=known_until - series.seen_at,
+            since_offset=known_until - series.offset_since,
             commits_at_offset=series.commits_at_offset,
-            behind_for=_behind_for(series, age, allowed, now),
+            behind_for=_behind_for(series, age, allowed, now) - (now - known_until),
             falls=False,
         )
         catch_up = None
         if lag is not None and lag > allowed:
             trend = series.trend()
             facts.falls, catch_up = trend.falls, trend.catch_up_seconds
-        status, held = status_of(facts, series.status, is_rebalancing=tasks.rebalancing_since is not None)
+        status, held = status_of(
+            facts,
+            series.status,
+            is_rebalancing=tasks.rebalancing_since is not None,
+            is_late=now - known_until > self._late_seconds,
+        )
         if status != series.status:
             series.status, series.status_since = status, now
         series.held_since = (series.held_since or now) if held else None

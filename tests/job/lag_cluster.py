@@ -11,7 +11,7 @@ from offsets_decoder import decode
 from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.lag.model import LagRow
+from streaming_app.lag.model import LagRow, ReadUntil
 from streaming_app.tables.lag_tables import LagTables
 from tests.offsets_log import RawRecord
 from tests.warehouses import make_warehouse, replace_rows
@@ -30,12 +30,18 @@ class LagCluster:
         self.client, self._read, self._server = client, read, server
         self.now = datetime.now(timezone.utc).timestamp()
         self.store = LagTables(self.path, CLUSTER)
+        self.commits_read_at: float | None = None
+        """When the stream of commits was last at the end of the topic; None: now."""
         self.restart()
 
     def restart(self, settings: LagSettings | None = None) -> None:
         """Begin again with what is in the tables."""
-        self.passes = LagPass(self.store, (settings or LagSettings()).allowed_for, lambda: self.now)
+        self.passes = LagPass(self.store, (settings or LagSettings()).allowed_for, lambda: self.now, self.read_until)
         self.passes.restore()
+
+    def read_until(self) -> ReadUntil:
+        """Return up to when the streams have read."""
+        return ReadUntil(self.commits_read_at or self.now, self.now)
 
     def read_log(self, *group_ids: str) -> None:
         """Replace the commits in the tables by those in the log."""

@@ -224,3 +224,53 @@ def test_a_restart_knows_what_was_known(
     assert row.lag_seconds == pytest.approx(630, abs=1)
     assert not row.lag_seconds_is_lower_bound
     assert row.status == "STOPPED"
+
+
+def test_a_group_that_goes_on_is_neither_stopped_nor_lost_while_the_stream_of_commits_is_late(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    for number in range(10):
+        produce(topic, 10)
+        client.commit_offsets(group_id, {(topic, 0): 10 * (number + 1)})
+        cluster.read_log(group_id)
+        assert cluster.rows(group_id)[topic, 0].status == "OK"
+    cluster.commits_read_at = cluster.now
+
+    late = []
+    for number in range(10, 22):
+        produce(topic, 10)
+        client.commit_offsets(group_id, {(topic, 0): 10 * (number + 1)})
+        client.admin.delete_records({TopicPartition(topic, 0): 10 * number})
+        late.append(cluster.rows(group_id)[topic, 0])
+
+    assert {row.status for row in late} == {"OK"}
+    assert (late[-1].committed_offset, late[-1].lag, late[-1].log_start_offset) == (220, 0, 200)
+
+
+def test_a_group_that_may_not_be_asked_has_no_lag_and_keeps_its_status_while_the_stream_of_commits_is_late(
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    unique: Callable[[str], str],
+    group_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    denied = CommittedOffsets({}, {group_id: "GROUP_AUTHORIZATION_FAILED"})
+    monkeypatch.setattr(lag_pass, "fetch_committed_offsets", lambda *_: denied)
+    client.create_topic(topic)
+    for number in range(10):
+        produce(topic, 10)
+        client.commit_offsets(group_id, {(topic, 0): 10 * (number + 1)})
+        cluster.read_log(group_id)
+        cluster.rows(group_id)
+    cluster.commits_read_at = cluster.now
+
+    late = []
+    for _ in range(12):
+        produce(topic, 10)
+        late.append(cluster.rows(group_id)[topic, 0])
+
+    assert {row.status for row in late} == {"OK"}
+    assert (late[-1].lag, late[-1].lag_seconds, late[-1].held_since is None) == (None, None, False)

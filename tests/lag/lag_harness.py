@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, Owner
+from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, Owner, ReadUntil
 from streaming_app.lag.tracker import LagTracker
 
 GROUP, TOPIC, TOPIC_ID = "payments", "orders", "b5Wb5ZLaQh2q0mFYH7Yb2A"
@@ -25,6 +25,9 @@ class MiniCluster:
     start: int | None = 0
     topic_id: str | None = TOPIC_ID
     commit: Commit | None = None
+    commits_until: float | None = None
+    """Until when the commits are known; None: until now."""
+    members_until: float | None = None
 
     def produce(self, count: int) -> None:
         assert self.end is not None
@@ -41,8 +44,9 @@ class MiniCluster:
 
     def rows(self) -> list[LagRow]:
         commits = {} if self.commit is None else {(GROUP, TOPIC, 0): self.commit}
-        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id)}
-        return self.tracker.observe(commits, ends, {GROUP: self.tasks}, self.now)
+        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id, self.now, self.now)}
+        until = ReadUntil(self.commits_until or self.now, self.members_until or self.now)
+        return self.tracker.observe(commits, ends, {GROUP: self.tasks}, self.now, {GROUP: until})
 
 
 def row(**fields: Any) -> LagRow:

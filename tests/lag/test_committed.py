@@ -70,3 +70,16 @@ def test_a_commit_of_the_same_offset_at_a_later_time_goes_not_back() -> None:
     committed.choose(log(plain=10), set(), 0.0)
     again = {key: commit._replace(committed_at=500.0) for key, commit in log(plain=10).items()}
     assert committed.choose(again, set(), 30.0) == set()
+
+
+def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_known_as_of_the_answer() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(app=1, plain=1, denied=1), {"app"}, 0.0)
+    committed.merge({"app": {}}, 0.0)
+    known = log(app=2, plain=2, denied=2)
+    assert committed.choose(known, {"app"}, 30.0) == {"app"}
+
+    assert committed.choose(known, {"app"}, 130.0, is_late=True) == {"app", "plain", "denied"}
+    committed.merge({"app": {("t", 0): (2, None)}, "plain": {("t", 0): (9, None)}}, 130.0)
+
+    assert [committed.known_until(one, 25.0) for one in ("app", "plain", "denied")] == [130.0, 130.0, 25.0]

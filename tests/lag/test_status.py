@@ -372,3 +372,85 @@ def test_commits_of_the_same_offset_are_not_stalled_within_a_minute() -> None:
         statuses.append(cluster.step(10).status)
     assert statuses[:4] == ["BEHIND"] * 4
     assert statuses[-1] == "STALLED"
+
+
+def test_while_commits_are_read_late_the_lag_is_not_known_and_the_status_is_held() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.commits_until = cluster.now
+
+    late = []
+    for _ in range(20):
+        cluster.produce(100)
+        late.append(cluster.step())
+    cluster.commits_until = None
+    cluster.commit_offset(cluster.end or 0)
+    after = cluster.step()
+
+    assert {found.status for found in late} == {"OK"}
+    assert [found.lag is None for found in late] == [False] * 2 + [True] * 18
+    assert late[-1].held_since is not None
+    assert (after.status, after.held_since) == ("OK", None)
+
+
+def test_a_status_that_holds_is_neither_confirmed_nor_ended_by_commits_that_are_read_late() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster, 20)
+    for _ in range(6):
+        cluster.produce(100)
+        cluster.step()
+    cluster.commits_until = cluster.now
+
+    held = [cluster.step() for _ in range(10)]
+
+    assert {found.status for found in held} == {"STOPPED"}
+    assert held[-1].held_since is not None
+
+
+def test_no_commit_means_none_until_the_commits_are_known() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster, 20)
+
+    statuses = []
+    for _ in range(12):
+        cluster.commits_until = cluster.now - 25  # 55 s before the pass, which is not late yet
+        cluster.produce(100)
+        statuses.append(cluster.step().status)
+
+    in_step = MiniCluster(tasks=TASKS)
+    keep_up(in_step, 20)
+    expected = []
+    for _ in range(12):
+        in_step.produce(100)
+        expected.append(in_step.step().status)
+    late_passes = 2  # of 25 s, and of the pass itself
+    assert statuses[late_passes:] == expected[:-late_passes]
+    assert statuses[-1] == "STOPPED"
+
+
+def test_a_commit_that_is_older_than_the_start_of_the_log_proves_no_loss() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.commits_until = cluster.now
+    cluster.start = cluster.end
+
+    unproven = cluster.step()
+    cluster.commits_until = None
+    proven = cluster.step()
+
+    assert (unproven.status, proven.status) == ("OK", "LOST")
+
+
+def test_a_task_is_not_unowned_because_members_are_read_late() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    cluster.members_until = cluster.now
+    cluster.tasks = replace(TASKS, owners={})
+
+    late = []
+    for _ in range(20):
+        cluster.produce(100)
+        late.append(cluster.step())
+
+    assert {found.status for found in late} == {"OK"}
+    assert late[-1].lag is not None

@@ -135,7 +135,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     report = lines.report
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
     from streaming_app.job.background_stream import BackgroundStream  # noqa: PLC0415
-    from streaming_app.job.service import LinkedEvent  # noqa: PLC0415
+    from streaming_app.job.service import LinkedEvent, Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
     from streaming_app.job.stream_query import OFFSETS, SparkProgress, wait_for_listeners  # noqa: PLC0415
     from streaming_app.job.streams import CommitsStream, GroupsStream, StreamParts  # noqa: PLC0415
@@ -160,6 +160,10 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         ExitStack() as more,
     ):
         offsets = None
+        maintenance = Services()
+        more.callback(maintenance.close)
+        if not config.once:
+            maintenance.start(stream.make_maintenance_service())
         if health.offsets:
             stop_offsets = LinkedEvent(stop)
             commits = CommitsStream(replace(parts, health=health.offsets, report=say_offsets, stop=stop_offsets))
@@ -171,6 +175,8 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             )
             more.enter_context(closing(offsets))
             offsets.start()
+            if not config.once:
+                maintenance.start(commits.make_maintenance_service())
         Supervisor(stream, stop, report, log_file, health, SparkProgress(spark), config.once).run()
         if not stop.is_set():
             wait_for_listeners(spark)
@@ -179,10 +185,12 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         if not stop.is_set():
             stream.require_records()
             health.nothing_new(stream.progress.end_known_at)
+            stream.maintain()
             if offsets:
                 offsets.finish()
                 wait_for_listeners(spark)
                 commits.require_records()
                 commits.finish()
+                commits.maintain()
             services.finish()
     lines.end_with(STOPPED if stop.is_set() else "Done: all available records are processed.")

@@ -18,8 +18,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from streaming_app.job.maintenance import MaintenanceService
 from streaming_app.job.self_check import make_self_check
 from streaming_app.job.stream_query import (
     OFFSETS,
@@ -86,10 +88,24 @@ class TopicStream(ABC):
 
     name: ClassVar[str | None] = None
 
-    def __init__(self, parts: StreamParts, checkpoint: Location, progress: Progress, maintenance: Maintenance) -> None:
+    def __init__(
+        self,
+        parts: StreamParts,
+        checkpoint: Location,
+        progress: Progress,
+        maintenance: Callable[..., Maintenance],
+    ) -> None:
+        self._lock = threading.Lock()  # held by each batch, and by each task of the maintenance
+        self._maintenance = maintenance(
+            retention_days=parts.config.retention_days,
+            report=parts.report,
+            on_failure=parts.health.maintenance_failed,
+            is_stopping=parts.stop.is_set,
+            between_batches=self._lock,
+        )
         self._spark, self._config, self._properties = parts.spark, parts.config, parts.properties
         self._writer, self._health, self._report, self._stop = parts.writer, parts.health, parts.report, parts.stop
-        self._checkpoint, self._maintenance, self._check_owner = checkpoint, maintenance, parts.check_owner
+        self._checkpoint, self._check_owner = checkpoint, parts.check_owner
         self._reset = parts.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # None: not known
@@ -119,19 +135,20 @@ class TopicStream(ABC):
         self._wait_for_last()
         self._check_owner()
         topic = self._describe_topic()
-        self._before_start()
-        self._writer.prepare(self._report)
-        log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
-        position = prepare_start(
-            self._writer,
-            self._checkpoint,
-            topic,
-            reset=self._reset,
-            away=self._health.time_away(),
-            tables=self._query_tables(),
-            log=log,
-        )
-        self._positions.started(range(topic.partitions) if position.from_beginning else position.cut)
+        with self._lock:  # a maintenance that runs would find tables that come and go
+            self._before_start()
+            self._writer.prepare(self._report)
+            log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
+            position = prepare_start(
+                self._writer,
+                self._checkpoint,
+                topic,
+                reset=self._reset,
+                away=self._health.time_away(),
+                tables=self._query_tables(),
+                log=log,
+            )
+            self._positions.started(range(topic.partitions) if position.from_beginning else position.cut)
         self._reset = False
         self._topic = topic
         self._starts = {} if position.from_beginning else processed_offsets(self._checkpoint) or None
@@ -180,6 +197,14 @@ class TopicStream(ABC):
             ends = self.progress.ends or self._topic.end_offsets
             require_records(self._properties, self._topic, self._starts, ends)
             self._starts = {**self._starts, **ends}
+
+    def make_maintenance_service(self) -> MaintenanceService:
+        """Return what runs the maintenance of the tables beside the stream."""
+        return MaintenanceService(self._maintenance, self._spark, self._report)
+
+    def maintain(self) -> None:
+        """Run the maintenance that is due, with `once`, when the stream is done."""
+        self._maintenance.run()
 
     def close(self) -> None:
         """Release what the stream holds."""
@@ -231,16 +256,10 @@ class GroupsStream(TopicStream):
     def __init__(self, parts: StreamParts, topics: TopicMetadata, services: BackgroundServices) -> None:
         """Prepare; `topics` finds the reasons of NotReady."""
         config = parts.config
-        maintenance = Maintenance(
-            parts.writer,
-            config.warehouse / "_jobs" / f"{config.cluster}.maintenance",
-            config.retention_days,
-            parts.report,
-            on_failure=parts.health.maintenance_failed,
-            is_stopping=parts.stop.is_set,
-        )
+        checkpoint = checkpoint_location(config.warehouse, config.cluster)
+        done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
         progress = Progress(parts.report, parts.health, shows_phases=config.profile)
-        super().__init__(parts, checkpoint_location(config.warehouse, config.cluster), progress, maintenance)
+        super().__init__(parts, checkpoint, progress, partial(Maintenance, parts.writer, done_at))
         self._topics, self._services = topics, services
         self._plugin_read_at = -math.inf
         self._tables = KnownTables(config.warehouse, parts.writer.files)
@@ -306,6 +325,7 @@ class GroupsStream(TopicStream):
             maintenance=self._maintenance,
             listener=self._services.group_cache,
             dialect=self._config.dialect,
+            lock=self._lock,
         )
 
         def write(batch: DataFrame, batch_id: int) -> None:
@@ -346,17 +366,11 @@ class CommitsStream(TopicStream):
         """Prepare."""
         config = parts.config
         self._tables = NewestTables(parts.writer, config.cluster, config.retention_days)
-        maintenance = Maintenance(
-            self._tables,
-            config.warehouse / "_jobs" / f"{config.cluster}.offsets-upkeep",
-            config.retention_days,
-            parts.report,
-            tables=[table(name) for name in NAMES],
-            on_failure=parts.health.maintenance_failed,
-            is_stopping=parts.stop.is_set,
-        )
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(parts, checkpoint, Progress(parts.report, parts.health, OFFSETS), maintenance)
+        done_at = config.warehouse / "_jobs" / f"{config.cluster}.offsets-upkeep"
+        own = [table(name) for name in NAMES]
+        progress = Progress(parts.report, parts.health, OFFSETS)
+        super().__init__(parts, checkpoint, progress, partial(Maintenance, self._tables, done_at, tables=own))
         self._identities: list[str] = []
 
     def finish(self) -> None:
@@ -417,6 +431,7 @@ class CommitsStream(TopicStream):
             maintenance=self._maintenance,
             check_topic=self._topic_identity.check,
             positions=self._positions,
+            lock=self._lock,
         )
 
         def write(batch: DataFrame, batch_id: int) -> None:

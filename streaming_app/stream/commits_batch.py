@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -86,8 +87,10 @@ class CommitsBatchWriter:
         maintenance: Maintenance | None = None,
         check_topic: Callable[[], None] = lambda: None,
         positions: LogPositions | None = None,
+        lock: Lock | None = None,
     ) -> None:
-        """Prepare for batches of the topic of `options`; `check_topic` and `positions` as in `GroupsBatchWriter`."""
+        """Prepare for batches of the topic of `options`; `check_topic`, `positions` and `lock` as in `GroupsBatchWriter`."""
+        self._lock = lock or Lock()
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
         self._schema = arrow_schema(ROWS_DDL)
@@ -98,7 +101,11 @@ class CommitsBatchWriter:
         self._versions = TableVersions(writer, checkpoint, NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch of the Kafka source into the tables, and run the maintenance that is due."""
+        """Write one micro-batch of the Kafka source into the tables."""
+        with self._lock:
+            self._process(batch, batch_id)
+
+    def _process(self, batch: DataFrame, batch_id: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
         most = self._offsets.most_records(batch_id)

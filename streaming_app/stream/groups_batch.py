@@ -116,12 +116,14 @@ class GroupsBatchWriter:
         maintenance: Maintenance | None = None,
         listener: GroupListener | None = None,
         dialect: str = SHIPPED,
+        lock: Lock | None = None,
     ) -> None:
         """Prepare for batches of `topic`.
 
         `history_offsets` is what the history tables hold already, by table and partition, see `start`; `topics`
         finds the reasons of NotReady; `check_topic` is called once the records of a batch are read, and raises if they
-        may be of another topic; `positions` are asked before and after that; the rest is as in `FoldOptions`.
+        may be of another topic; `positions` are asked before and after that; `lock` is held by each batch; the rest is
+        as in `FoldOptions`.
         """
         self._writer = writer
         self._group_rows = GroupRows(writer)
@@ -147,10 +149,10 @@ class GroupsBatchWriter:
         self._plans = SlicePlans(writer.files, checkpoint)
         self._versions = TableVersions(writer, checkpoint, version=self._group_rows.version)
         self._times = BatchTimes()  # of the batch that is written
-        self._lock = Lock()  # held while the tables are read, folded and written
+        self._lock = lock or Lock()  # held while the tables are read, folded and written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch of the Kafka source into the tables, and run the maintenance that is due."""
+        """Write one micro-batch of the Kafka source into the tables."""
         with self._lock:
             self._process(batch, batch_id)
 

@@ -1,8 +1,9 @@
 """Keeps the tables small: compacts files, deletes expired rows, and removes files and log entries no longer needed.
 
-It runs between batches, in the stream's own thread: at the same time as a batch it would only conflict with the batch's
-commits. But nothing of it is needed for the next batch. So a task that fails is reported in one line and tried again
-later, with pauses that grow, and neither the stream nor the other tables wait for it.
+No task runs while a batch writes: it would only conflict with the batch's commits. Nor is it a part of a batch, which
+would take as much longer, and whose records would be late: the service `job.maintenance` runs each task between two
+batches. Nothing of it is needed for the next batch. So a task that fails is reported in one line and tried again later,
+with pauses that grow, and neither the stream nor the other tables wait for it.
 
 The time when rows were last deleted from every table is kept in a file, so that a job that runs at intervals (`--once`)
 deletes them daily, too.
@@ -12,9 +13,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streaming_app.errors import java_error_message
 from streaming_app.tables.definitions import Table, expiring_tables
@@ -71,7 +73,7 @@ class MaintainedTables(Protocol):
 
 
 class Maintenance:
-    """Called after every batch, it runs the tasks that are due. The table `alerts` is not included: see its store."""
+    """Learns of each batch, and runs the tasks that are due. The table `alerts` is not included: see its store."""
 
     def __init__(  # noqa: PLR0913 - the last three are for tests, or have a default
         self,
@@ -84,11 +86,12 @@ class Maintenance:
         tables: Sequence[Table] | None = None,
         on_failure: Callable[[], None] = lambda: None,
         is_stopping: Callable[[], bool] = lambda: False,
+        between_batches: AbstractContextManager[Any] | None = None,
     ) -> None:
         """Prepare. The file `done_at` holds the time when expired rows were last deleted, in seconds since 1970.
 
         `tables` are by default those that expire. `on_failure` is called when a task fails. No task begins while
-        `is_stopping`.
+        `is_stopping`; each runs in `between_batches`, which batches wait for.
         """
         self._writer = writer
         self._done_at = Location.of(done_at)
@@ -97,7 +100,8 @@ class Maintenance:
         self._clock = clock
         self._on_failure = on_failure
         self._is_stopping = is_stopping
-        self._commits = 0
+        self._between_batches = between_batches or nullcontext()
+        self._commits, self._has_begun = 0, False
         self._vacuumed_at = clock()
         self._deleted_at = clock()
         tables = expiring_tables() if tables is None else tables
@@ -108,15 +112,22 @@ class Maintenance:
         self._vacuums = [_Task(f"removing old files of {one.name}", self._vacuum(one)) for one in tables]
 
     def after_batch(self, *, wrote: int) -> None:
-        """Run the tasks that are due after a batch. Report in a line what was done.
+        """Learn that a batch is done.
 
         `wrote` is how many commits the batch counts as: 0 if it changed no table, and more than 1 if it wrote so much
         that the tables should be compacted earlier.
+        """
+        self._commits += wrote
+        self._has_begun = True
+
+    def run(self) -> None:
+        """Run the tasks that are due, each between two batches, after the first batch. Report in a line what was done.
 
         Never raises an error of a task.
         """
+        if not self._has_begun:
+            return
         started = self._clock()
-        self._commits += wrote
         if self._commits >= COMMITS_PER_COMPACTION:
             self._commits = 0
             _set_due(self._compactions)
@@ -141,7 +152,10 @@ class Maintenance:
         if not task.is_due or self._is_stopping() or not _is_over(task.failed_at, task.pause(), now):
             return ""
         try:
-            done = task.run()
+            with self._between_batches:
+                if self._is_stopping():
+                    return ""
+                done = task.run()
         except Exception as error:  # noqa: BLE001 - Delta, Spark and stores raise many kinds; the stream must go on
             if not self._is_stopping():  # else Spark has cancelled it
                 self._failed(task, now, error)

@@ -7,6 +7,7 @@ import os
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,12 @@ from tests.stream.frames import Pair, Row, batch, expect_few_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def done(maintenance: Maintenance, *, wrote: bool = True) -> None:
+    """Let a batch be done, and the maintenance that is due after it."""
+    maintenance.after_batch(wrote=wrote)
+    maintenance.run()
 
 
 def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
@@ -48,6 +55,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 
     for number, (group, days_ago, deleted) in enumerate((("old", 40, True), ("kept", 40, False), ("new", 1, True))):
         write_batch(batch(spark, records(group, days_ago, deleted=deleted)), number)
+        maintenance.run()
         assert bool(lines) == (number == 2)
         seconds[0] += 24 * 3600 * (number == 1)
 
@@ -60,7 +68,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
     files = len(list((empty_warehouse / "groups").rglob("*.parquet")))
     assert files > 1
     for _ in range(COMMITS_PER_COMPACTION):
-        maintenance.after_batch(wrote=True)
+        done(maintenance)
     assert any("files compacted" in line for line in lines)
     opened = WarehouseReader(empty_warehouse)
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
@@ -234,22 +242,22 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
     lost = empty_warehouse / "quarantine"
     lost.rename(empty_warehouse / "away")
     for _ in range(COMMITS_PER_COMPACTION):
-        maintenance.after_batch(wrote=True)
+        done(maintenance)
     assert len(failures) == 1
     assert lines[0].startswith("maintenance: compacting quarantine failed, trying again in 1 min: ")
     assert "\n" not in lines[0]
     assert lines[1].startswith("maintenance: files compacted, ")
     assert spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]["numFiles"] == 1
 
-    maintenance.after_batch(wrote=False)  # too soon
+    done(maintenance, wrote=False)  # too soon
     assert len(failures) == 1
     seconds[0] += 61
-    maintenance.after_batch(wrote=False)
+    done(maintenance, wrote=False)
     assert len(failures) == 2
     assert "trying again in 2 min" in lines[-1]
     (empty_warehouse / "away").rename(lost)
     seconds[0] += 121
-    maintenance.after_batch(wrote=False)
+    done(maintenance, wrote=False)
     assert len(failures) == 2
     assert lines[-1].startswith("maintenance: files compacted, ")
 
@@ -259,7 +267,7 @@ def test_no_task_begins_while_the_job_stops(spark: SparkSession, empty_warehouse
     lines: list[str] = []
     maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, is_stopping=lambda: True)
     for _ in range(COMMITS_PER_COMPACTION):
-        maintenance.after_batch(wrote=True)
+        done(maintenance)
     assert lines == []
 
 
@@ -269,5 +277,25 @@ def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkS
     done_at.write_text(str(time.time() + 365 * 24 * 3600), "utf-8")
     now = time.time()
     groups = [table("groups")]
-    Maintenance(writer, done_at, 30, lambda _: None, lambda: now, tables=groups).after_batch(wrote=False)
+    done(Maintenance(writer, done_at, 30, lambda _: None, lambda: now, tables=groups), wrote=False)
     assert float(done_at.read_text("utf-8")) == now
+
+
+def test_no_task_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(
+    spark: SparkSession, empty_warehouse: Path
+) -> None:
+    writer, lock = DeltaWriter(spark, str(empty_warehouse), "default"), Lock()
+    lines: list[str] = []
+    maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, between_batches=lock)
+    for _ in range(COMMITS_PER_COMPACTION):
+        maintenance.after_batch(wrote=True)
+    with lock:  # a batch
+        thread = Thread(target=maintenance.run)
+        thread.start()
+        thread.join(1)
+        assert (thread.is_alive(), lines) == (True, [])
+    thread.join(60)
+    assert lines[0].startswith("maintenance: files compacted, ")
+
+    with lock:
+        maintenance.run()

@@ -208,10 +208,10 @@ class LagService(Service):
         new, known = [], self._history
         history: dict[tuple[str, str, int], tuple[float, object]] = {}
         for row in rows:
-            if row.lag is None:
-                continue
             key = (row.group_id, row.topic, row.partition)
-            value = (row.committed_offset, row.log_end_offset, row.status)
+            if row.lag is None and key not in known:  # it never was
+                continue
+            value = (row.committed_offset, row.log_end_offset, row.status, row.lag is None)
             at, before = known.get(key, (0.0, None))
             if value != before and not 0 <= now - at < self._settings.history_interval:
                 new.append(row)

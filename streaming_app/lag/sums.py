@@ -1,7 +1,7 @@
 """Lag summed by group, subtopology, task, member, process, host, topic or partition.
 
-Topics that the topology of the group does not read are in no sum. A sum leaves out partitions whose lag is not known;
-it is None if that of none is.
+Topics that the topology of the group does not read are in no sum. A sum leaves out partitions whose lag is not known,
+and counts them (`unknown_partitions`): it is then a lower bound. It is None if the lag of none is known.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class LagSum:
     """Of the partition with the oldest lag."""
     is_lower_bound: bool = False
     """Whether that is only known to be so old at least."""
+    unknown_partitions: int = 0
+    """Those whose lag is not known, while there may be some: lag and seconds are then lower bounds."""
     partitions: int = 0
     partitions_without_commit: int = 0
     partitions_behind: int = 0
@@ -40,6 +42,9 @@ class LagSum:
         """Add a partition."""
         is_first = self.partitions == self.partitions_without_commit  # with a commit
         self.partitions += 1
+        if is_unknown(row):
+            self.unknown_partitions += 1
+            self.is_lower_bound = True
         if row.committed_offset is None:
             self.partitions_without_commit += 1
             return
@@ -51,7 +56,14 @@ class LagSum:
             if self.max_lag is None or row.lag > self.max_lag:
                 self.max_lag, self.worst = row.lag, (row.topic, row.partition)
         if row.lag_seconds is not None and (self.lag_seconds is None or row.lag_seconds > self.lag_seconds):
-            self.lag_seconds, self.is_lower_bound = row.lag_seconds, bool(row.lag_seconds_is_lower_bound)
+            self.lag_seconds = row.lag_seconds
+            self.is_lower_bound = bool(row.lag_seconds_is_lower_bound) or self.unknown_partitions > 0
+
+
+def is_unknown(row: LagRow) -> bool:
+    """Return whether the lag is not known, and may not be 0: it is of a log without records."""
+    is_empty = row.committed_offset is None and row.log_end_offset is not None
+    return row.lag is None and not (is_empty and row.log_end_offset == row.log_start_offset)
 
 
 KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.config.sections import LagSubject, MetricsSettings
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.sums import LagSum, lag_sums
+from streaming_app.lag.sums import LagSum, is_unknown, lag_sums
 from streaming_app.metrics.metric import Metric, Sample
 from streaming_app.regex import compiled
 
@@ -87,6 +87,7 @@ def _sums(value: Callable[[LagSum], float | None], by: LagSubject, labels: _Labe
 
 _offsets = partial(_sums, lambda one: one.lag)
 _seconds = partial(_sums, lambda one: one.lag_seconds)
+_unknown = partial(_sums, lambda one: one.unknown_partitions)
 
 
 def _key(one: LagSum) -> tuple[str, ...]:
@@ -107,6 +108,12 @@ def _unowned(scrape: LagScrape) -> Iterator[Sample]:
     for group_id, rows in scrape.groups.items():
         if any(row.task_id is not None for row in rows):
             yield Sample(sum(row.lag or 0 for row in rows if row.is_unowned), (group_id,))
+
+
+def _unowned_unknown(scrape: LagScrape) -> Iterator[Sample]:
+    for group_id, rows in scrape.groups.items():
+        if any(row.task_id is not None for row in rows):
+            yield Sample(sum(row.is_unowned and is_unknown(row) for row in rows), (group_id,))
 
 
 def _partitions(scrape: LagScrape) -> Iterator[Sample]:
@@ -140,6 +147,13 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
         ("group",),
     ),
     Metric(
+        "streams_group_lag_unknown_partitions",
+        "Partitions of which the lag is not known, while there may be some: what `streams_group_lag_offsets` and "
+        "`streams_group_lag_seconds` say is a lower bound unless this is 0.",
+        _unknown("group", _key),
+        ("group",),
+    ),
+    Metric(
         "streams_group_topic_lag_offsets",
         "Lag of the group in one topic.",
         _offsets("topic", _key),
@@ -152,9 +166,21 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
         ("group", "topic"),
     ),
     Metric(
+        "streams_group_topic_lag_unknown_partitions",
+        "The same as `streams_group_lag_unknown_partitions` for one topic.",
+        _unknown("topic", _key),
+        ("group", "topic"),
+    ),
+    Metric(
         "streams_group_subtopology_lag_offsets",
         "Lag of the tasks of one subtopology.",
         _offsets("subtopology", _key),
+        ("group", "subtopology"),
+    ),
+    Metric(
+        "streams_group_subtopology_lag_unknown_partitions",
+        "The same as `streams_group_lag_unknown_partitions` for one subtopology.",
+        _unknown("subtopology", _key),
         ("group", "subtopology"),
     ),
     Metric(
@@ -170,9 +196,21 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
         ("group", "process", "host"),
     ),
     Metric(
+        "streams_group_process_lag_unknown_partitions",
+        "The same as `streams_group_lag_unknown_partitions` for one process.",
+        _unknown("process", _process),
+        ("group", "process", "host"),
+    ),
+    Metric(
         "streams_group_task_lag_offsets",
         "Lag of one task; only if `metrics.lag_by` includes `task`.",
         _offsets("task", _task),
+        ("group", "subtopology", "partition"),
+    ),
+    Metric(
+        "streams_group_task_lag_unknown_partitions",
+        "The same as `streams_group_lag_unknown_partitions` for one task; only if `metrics.lag_by` includes `task`.",
+        _unknown("task", _task),
         ("group", "subtopology", "partition"),
     ),
     Metric(
@@ -185,6 +223,12 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
         "streams_group_unowned_lag_offsets",
         "Lag of the tasks of a streams group that no member has as active.",
         _unowned,
+        ("group",),
+    ),
+    Metric(
+        "streams_group_unowned_lag_unknown_partitions",
+        "The same as `streams_group_lag_unknown_partitions` for the tasks that no member has as active.",
+        _unowned_unknown,
         ("group",),
     ),
     Metric(

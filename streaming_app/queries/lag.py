@@ -58,12 +58,13 @@ def to_row(one: LagSum, by: str) -> Row:
     worst = f"{one.worst[0]}-{one.worst[1]} {one.max_lag}" if one.worst and one.max_lag else None
     return {
         **names,
-        "LAG": one.lag,
+        "LAG": _lag(one),
         "LAG-SECONDS": _seconds(one),
         "STATUS": one.status,
         "PARTITIONS": one.partitions,
         "NOT-OK": one.partitions_behind,
         "WITHOUT-COMMIT": one.partitions_without_commit,
+        "UNKNOWN": one.unknown_partitions,
         "LARGEST": worst,
     }
 
@@ -79,6 +80,8 @@ def to_json(one: LagSum, by: str) -> Row:
         "partitions": one.partitions,
         "partitions_not_ok": one.partitions_behind,
         "partitions_without_commit": one.partitions_without_commit,
+        "unknown_partitions": one.unknown_partitions,
+        "lag_is_lower_bound": one.unknown_partitions > 0,
         "max_lag": one.max_lag,
         "max_lag_topic": one.worst[0] if one.worst else None,
         "max_lag_partition": one.worst[1] if one.worst else None,
@@ -112,6 +115,12 @@ def _offset_row(one: Row, *, verbose: bool) -> Row:
     seconds = LagSum((), lag_seconds=one.get("lag_seconds"), is_lower_bound=bool(one.get("lag_seconds_is_lower_bound")))
     owner = {title: one.get(name) for title, name in _VERBOSE.items()}
     return {**row, **owner, "LAG-SECONDS": _seconds(seconds), "STATUS": one.get("status")}
+
+
+def _lag(one: LagSum) -> str | None:
+    if one.lag is None:
+        return None
+    return f"{'>=' if one.unknown_partitions else ''}{one.lag}"
 
 
 def _seconds(one: LagSum) -> str | None:

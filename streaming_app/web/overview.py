@@ -117,7 +117,7 @@ def _lag(lag: Row) -> dict[str, Any]:
         "lag": lag["lag"] if is_known else None,
         "lag_seconds": lag["lag_seconds"] if is_known else None,
         "lag_status": UNKNOWN if lag["worst"] is None else BY_RANK[lag["worst"]],
-        "lag_is_partial": lag["known"] < lag["partitions"],
+        "lag_is_partial": lag["unknown_partitions"] > 0,
         "lag_seconds_is_lower_bound": bool(lag["is_lower_bound"]),
     }
 

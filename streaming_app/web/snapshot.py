@@ -250,9 +250,12 @@ FROM assignments WHERE cluster = {cluster} GROUP BY group_id
 """
 _RANKS = " ".join(f"WHEN {quote(name)} THEN {rank}" for name, rank in RANK.items())
 _RANK = f"CASE status {_RANKS} ELSE {RANK[UNKNOWN]} END"  # a later release may have written others
+# There may be some. Of a log without records, of which there is no commit, there is none.
+_UNKNOWN_LAG = "(lag IS NULL AND NOT coalesce(committed_offset IS NULL AND log_end_offset = log_start_offset, false))"
 _LAG = f"""
 SELECT group_id, sum(lag) AS lag, max(lag_seconds) AS lag_seconds, count(*) AS partitions,
-       count(lag) AS known, bool_or(lag_seconds_is_lower_bound) AS is_lower_bound,
+       count(lag) AS known, sum(CASE WHEN {_UNKNOWN_LAG} THEN 1 ELSE 0 END) AS unknown_partitions,
+       bool_or(lag_seconds_is_lower_bound OR {_UNKNOWN_LAG}) AS is_lower_bound,
        min(CASE WHEN committed_offset IS NOT NULL THEN {_RANK} END) AS worst
 FROM lag WHERE cluster = {{cluster}} AND status <> '{LEFT_OVER}' GROUP BY group_id
 """  # noqa: S608 - our own constants

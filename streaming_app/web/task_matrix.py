@@ -172,6 +172,8 @@ class Instant:
     """Its processes are the members: the events do not name processes."""
     lag: int | None
     """Offsets, of the partitions of which it is known; None if it is of none."""
+    lag_is_partial: bool
+    """Of some partitions it is not known."""
     lag_seconds: float | None
     moved: Sequence[str]
     """The tasks that another member has now as active, or none."""
@@ -196,6 +198,7 @@ def instant_view(
         members=len(group.members),
         matrix=task_matrix(map(_member, group.members.values()), rows, lag_by_task(of_tasks)),
         lag=sum(known) if known else None,
+        lag_is_partial=len(known) < len(samples),
         lag_seconds=max(seconds, default=None),
         moved=_moved(rows, current),
     )

@@ -47,9 +47,9 @@ def lines(warehouse: Path, *arguments: str) -> list[list[str]]:
 
 def test_groups_are_listed_with_the_largest_lag_first(warehouse: Path) -> None:
     assert lines(warehouse, "lag") == [
-        ["GROUP", "LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK", "WITHOUT-COMMIT", "LARGEST"],
-        ["payments", "580", ">=90", "UNOWNED", "4", "2", "1", "orders-1", "500"],
-        ["plain", "7", "1", "OK", "1", "0", "0", "clicks-0", "7"],
+        ["GROUP", "LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK", "WITHOUT-COMMIT", "UNKNOWN", "LARGEST"],
+        ["payments", ">=580", ">=90", "UNOWNED", "4", "2", "1", "1", "orders-1", "500"],
+        ["plain", "7", "1", "OK", "1", "0", "0", "0", "clicks-0", "7"],
     ]
 
 
@@ -81,6 +81,25 @@ def test_every_subject_as_json(warehouse: Path, by: str, expected: list[tuple[ob
     name = {"process": "process_id", "host": "client_host", "member": "member_id", "subtopology": "subtopology_id"}
     found = json.loads(result.stdout)
     assert [(one[name.get(by, by)], one["lag"]) for one in found] == expected
+
+
+def test_a_sum_that_lacks_the_lag_of_some_partitions_says_so_in_json_and_in_sql(warehouse: Path) -> None:
+    found = json.loads(run(warehouse, "lag", "--json").stdout)
+    query = "SELECT group_id, lag, is_lower_bound, partitions, unknown_partitions FROM group_lag ORDER BY group_id"
+    in_sql = json.loads(run(warehouse, "sql", "--cluster", "default", query, "--format", "json").stdout)
+    tasks = "SELECT task_id, lag, unknown_partitions FROM task_lag WHERE group_id = 'payments' ORDER BY task_id"
+
+    assert [(one["group_id"], one["unknown_partitions"], one["lag_is_lower_bound"]) for one in found] == [
+        ("payments", 1, True),
+        ("plain", 0, False),
+    ]
+    assert [tuple(one.values()) for one in in_sql] == [("payments", 580, True, 4, 1), ("plain", 7, False, 1, 0)]
+    assert [tuple(one.values()) for one in json.loads(run(warehouse, "sql", tasks, "--format", "json").stdout)] == [
+        ("0_0", 10, 0),
+        ("0_1", 500, 0),
+        ("0_2", 70, 0),
+        ("0_3", None, 1),
+    ]
 
 
 def test_top_is_the_number_of_rows(warehouse: Path) -> None:

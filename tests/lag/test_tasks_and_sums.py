@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,3 +146,21 @@ def test_partitions_without_a_commit_are_counted_and_say_nothing_of_the_status()
     assert (found.lag, found.status) == (10, "OK")
     (nothing,) = lag_sums([without], "group")
     assert (nothing.lag, nothing.status, nothing.partitions_without_commit) == (None, "UNKNOWN", 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "unknown"),
+    [
+        ({"log_end_offset": None}, 1),
+        ({"status": "RECREATED"}, 1),
+        ({"committed_offset": None, "log_start_offset": 5, "log_end_offset": 9}, 1),
+        ({"committed_offset": None, "log_start_offset": 9, "log_end_offset": 9}, 0),
+        ({"status": "LEFT_OVER"}, 0),
+    ],
+    ids=lambda value: "" if isinstance(value, int) else ",".join(value),
+)
+def test_a_sum_counts_the_partitions_of_which_the_lag_is_not_known(fields: dict[str, object], unknown: int) -> None:
+    missing = row(partition=1, **{"lag": None, "lag_seconds": None, "status": "UNKNOWN", **fields})
+    for rows in ([row(), missing], [missing, row()]):
+        (found,) = lag_sums(rows, "group")
+        assert (found.lag, found.unknown_partitions, found.is_lower_bound) == (10, unknown, unknown > 0)

@@ -66,6 +66,24 @@ def test_the_default_series() -> None:
     assert not any(key[0].startswith("kafka_") for key in values)
 
 
+def test_beside_each_sum_is_of_how_many_partitions_the_lag_is_not_known() -> None:
+    unknown = row(partition=3, lag=None, lag_seconds=None, log_end_offset=None, task_id="0_3", subtopology_id="0")
+    empty = row(partition=4, committed_offset=None, lag=None, log_start_offset=9, log_end_offset=9)
+    values = scrape(
+        [*ROWS, unknown, empty], MetricsSettings(lag_by=("group", "topic", "subtopology", "process", "task"))
+    )
+
+    assert of(values, "streams_group_lag_unknown_partitions") == {("payments",): 2, ("plain",): 0}
+    assert of(values, "streams_group_topic_lag_unknown_partitions") == {
+        ("payments", "orders"): 2,
+        ("plain", "clicks"): 0,
+    }
+    assert of(values, "streams_group_subtopology_lag_unknown_partitions") == {("payments", "0"): 2}
+    assert of(values, "streams_group_process_lag_unknown_partitions") == {("payments", "10.0.0.1", "p-1"): 1}
+    assert of(values, "streams_group_task_lag_unknown_partitions")["payments", "3", "0"] == 1
+    assert of(values, "streams_group_unowned_lag_unknown_partitions") == {("payments",): 1}
+
+
 def test_tasks_and_partitions_have_series_on_request() -> None:
     values = scrape(ROWS, MetricsSettings(lag_by=("task", "partition")))
 

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 Clients report to the coordinator, in their heartbeats, how much of its changelogs each of their tasks has, and where
 these end (`TaskOffsets`, `TaskEndOffsets` of StreamsGroupDescribe; Kafka 4.4). The coordinator keeps it in memory only,
-so after it has moved nothing is known until the next reports, and it says -1, or nothing, for what a client does not
-know. A task with several changelogs of which one is unknown is reported as 0. So 0 of more is unknown, too.
+so after it has moved nothing is known until the next reports, and it says -1, 2^63-1, or nothing, for what a client
+does not know. A task with several changelogs of which one is unknown is reported as 0. So 0 of more is unknown, too.
 
 A process may be stopped if every stateful task that it has would go on elsewhere without a restore: another process has
 the task active, or has a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left
@@ -26,6 +26,8 @@ from streaming_app.groups.snapshot import AWAY_EPOCH
 ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
 DEFAULT_ACCEPTABLE_LAG = 10_000
 """Kafka's default of `acceptable.recovery.lag`."""
+
+_UNKNOWN = (1 << 63) - 1  # Java's Long.MAX_VALUE, which Kafka Streams reports of a task whose offsets it does not know
 
 TaskId = tuple[str, int]
 """Subtopology, partition."""
@@ -77,7 +79,7 @@ def format_task(task: TaskId) -> str:
 
 def known_offset(offset: int | None) -> int | None:
     """Return an offset that a client reported; None for the values that stand for an unknown one."""
-    return None if offset is None or offset < 0 else offset
+    return None if offset is None or not 0 <= offset < _UNKNOWN else offset
 
 
 def lag_of(offset: int | None, end_offset: int | None) -> int | None:

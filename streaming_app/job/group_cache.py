@@ -123,14 +123,14 @@ class GroupCache:
         groups = {name: group for name, group in self._groups.items() if group.state != DEAD}
         unbounded = WrittenBetween(None, now)
         if reload:
-            groups = {group.group_id: self._correct(group, unbounded) for group in self._read(groups)}
+            groups = {one.group_id: self._correct(one, self._groups, unbounded) for one in self._read(groups)}
         replaces = operator.gt if reload else operator.ge
         for rows, bounds in queue:
             rows = rows.filter(pc.is_valid(rows["group_id"]))  # noqa: PLW2901 - without a group: undecodable records
             for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
                 cached = groups.get(group.group_id)
                 if cached is None or replaces(group.last_offset, cached.last_offset):
-                    groups[group.group_id] = self._correct(group, bounds)
+                    groups[group.group_id] = self._correct(group, groups, bounds)
         self._groups = groups
         self._some_dead = any(group.state == DEAD for group in groups.values())
         self._written = {group_id: group for group_id, group in self._written.items() if group_id in groups}
@@ -141,8 +141,11 @@ class GroupCache:
                 self._histories.retract(group_id, event)
             self._add_events(_events(rows, EVENTS.column), bounds)
 
-    def _correct(self, written: GroupSnapshot, bounds: WrittenBetween) -> GroupSnapshot:
-        group_id, corrected = written.group_id, self._groups.get(written.group_id)
+    def _correct(
+        self, written: GroupSnapshot, known: Mapping[str, GroupSnapshot], bounds: WrittenBetween
+    ) -> GroupSnapshot:
+        """Correct the times of a group; `known` has it as it was corrected before, which may be in the same refresh."""
+        group_id, corrected = written.group_id, known.get(written.group_id)
         before = CorrectedSnapshot(self._written.get(group_id, corrected), corrected) if corrected else None
         result = correct_snapshot(written, before, bounds)
         if result.corrected is written:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.groups.task_copies import TaskCopy, known_offset, lag_of
 from streaming_app.tables.definitions import table
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
@@ -27,8 +27,8 @@ class TaskCopiesTable:
         self._table = RustTable(self._warehouse / NAME, cluster)
 
     def read(self) -> list[TaskCopy]:
-        """Return the rows. Raises WarehouseError when the table cannot be read."""
-        return read_copies(WarehouseReader(self._warehouse), self._table.own_rows)
+        """Return the rows as they are stored. Raises WarehouseError when the table cannot be read."""
+        return _read(WarehouseReader(self._warehouse), self._table.own_rows)
 
     def replace(self, copies: Sequence[TaskCopy]) -> None:
         """Replace all rows by these. Raises OSError when the table cannot be written."""
@@ -38,6 +38,17 @@ class TaskCopiesTable:
 
 
 def read_copies(warehouse: WarehouseReader, where: str) -> list[TaskCopy]:
-    """Return the rows that match this SQL condition."""
+    """Return the rows that match this SQL condition. Releases up to 0.2.0 wrote 2^63-1 for an unknown offset."""
+    return [_without_unknown(copy) for copy in _read(warehouse, where)]
+
+
+def _read(warehouse: WarehouseReader, where: str) -> list[TaskCopy]:
     names = ", ".join(f'"{name}"' for name in table(NAME).names if name != "cluster")
     return [TaskCopy(**row) for row in warehouse.rows(f"SELECT {names} FROM {NAME} WHERE {where}")]  # noqa: S608 - our own names
+
+
+def _without_unknown(copy: TaskCopy) -> TaskCopy:
+    offset, end = known_offset(copy.task_offset), known_offset(copy.task_end_offset)
+    if (offset, end) == (copy.task_offset, copy.task_end_offset):
+        return copy
+    return copy._replace(task_offset=offset, task_end_offset=end, lag=lag_of(offset, end))

@@ -70,6 +70,12 @@ def test_the_copies_of_a_description_have_what_clients_reported_and_null_for_the
     assert len(found) == 3
 
 
+def test_a_copy_whose_client_does_not_know_its_offset_is_not_caught_up() -> None:
+    largest = (1 << 63) - 1
+    (found,) = copies_of_description(described(member("b", {0: largest}, {0: 100}, standby=[0])))
+    assert (found.task_offset, found.task_end_offset, found.lag) == (None, 100, None)
+
+
 def test_a_task_is_stateful_by_its_changelogs_or_by_a_copy_that_has_an_offset() -> None:
     stateless = copies_of_description(described(member("a", {}, {}, active=[0, 1]), changelogs=()))
     assert {one.stateful for one in stateless} == {False}
@@ -152,6 +158,8 @@ def test_a_process_whose_other_copies_have_reported_nothing_may_not_be_stopped(o
     assert not first.may_stop
 
 
-@pytest.mark.parametrize(("reported", "known"), [(None, None), (-1, None), (-2, None), (0, 0), (7, 7)])
-def test_a_reported_offset_is_known_unless_it_is_negative(reported: int | None, known: int | None) -> None:
+@pytest.mark.parametrize(("reported", "known"), [(None, None), (-1, None), ((1 << 63) - 1, None), (0, 0), (7, 7)])
+def test_a_reported_offset_is_known_unless_it_is_negative_or_the_largest_there_is(
+    reported: int | None, known: int | None
+) -> None:
     assert known_offset(reported) == known

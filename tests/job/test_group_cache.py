@@ -313,6 +313,21 @@ def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(warehouse: Pat
     assert cache.groups()["a"].state_since == at(8.9)
 
 
+def test_two_batches_of_a_group_that_wait_are_applied_one_after_the_other(warehouse: Path, clock: FakeClock) -> None:
+    cache = GroupCache(warehouse, "default", WINDOW, clock, lambda: at(-0.1))
+    cache.on_rows(folded(row("a", 1)))
+    cache.refresh()
+    behind = at(-60)  # by the broker's clock, which is wrong
+    details = {"state_since": behind, "assignment_epoch": 7}
+    members = [member("slow", "UNREVOKED_TASKS", 6, behind)]
+    cache.on_rows(folded(row("a", 2, "Reconciling", members=members, **details)))
+    clock.time = at(9)
+    cache.on_rows(folded(row("a", 3, "Reconciling", members=members, **details)))
+    cache.refresh()
+
+    assert (cache.groups()["a"].state_since, cache.groups()["a"].unsettled[0].updated_at) == (at(-0.1), at(-0.1))
+
+
 def test_a_queue_that_grows_too_long_is_replaced_by_reading_the_table(
     warehouse: Path, cache: GroupCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.location import Location
-from streaming_app.tables.task_copies_table import TaskCopiesTable
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.task_copies_table import TaskCopiesTable, read_copies
 from tests.hostile import STORED
 from tests.warehouses import make_warehouse
 
@@ -29,6 +30,12 @@ def test_the_rows_of_a_cluster_are_replaced_and_those_of_others_stay(tmp_path: P
     assert one.read() == [UNKNOWN]
     one.replace([])
     assert (one.read(), other.read()) == ([], [FULL])
+
+
+def test_an_unknown_offset_that_an_older_release_wrote_as_a_number_is_unknown(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    TaskCopiesTable(tmp_path, "prod").replace([FULL._replace(task_offset=(1 << 63) - 1, lag=0)])
+    assert read_copies(WarehouseReader(tmp_path), "true") == [FULL._replace(task_offset=None, lag=None)]
 
 
 def test_old_files_are_removed_after_a_start_and_then_at_intervals(

@@ -229,6 +229,7 @@ class _Run:
         if self._stop.is_set():
             self._finish(query)
             raise _Ended
+        self._stream.look_at(query)
         failure = query.exception()
         return None if failure is None else cause_of(str(failure))
 

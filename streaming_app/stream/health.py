@@ -145,9 +145,9 @@ class Health:
             self._status = replace(self._status, self_check=status)
             self._differing_groups = differing_groups
 
-    def batch_done(self, batch: Batch, began_at: datetime | None = None) -> None:
-        """Record a batch that was committed; it read what was in the topic at `began_at`, by default just now."""
-        now, left = _now(), sum(batch.behind.values())
+    def batch_done(self, batch: Batch, began_at: datetime | None = None, ended_at: datetime | None = None) -> None:
+        """Record a batch that was committed; it read what was in the topic at `began_at`. By default both are now."""
+        now, left = ended_at or _now(), sum(batch.behind.values())
         with self._lock:
             totals, status = self._totals, self._status
             self._totals = replace(
@@ -177,9 +177,9 @@ class Health:
                 drifted=status.drifted + batch.drifted,
             )
 
-    def nothing_new(self, at: datetime | None = None) -> None:
-        """Record that there was nothing to read at this time, by default now."""
-        now = _now()
+    def nothing_new(self, at: datetime | None = None, seen_at: datetime | None = None) -> None:
+        """Record that there was nothing to read at this time, as was seen at another. By default both are now."""
+        now = seen_at or _now()
         with self._lock:
             self._totals = replace(self._totals, behind=dict.fromkeys(self._totals.behind, 0))
             self._status = replace(

@@ -1,14 +1,20 @@
-"""Reports each batch: Spark's progress event and the counts of the micro-batch become a log line and `Health`."""
+"""Reports each batch: Spark's progress and the counts of the micro-batch become a log line and `Health`.
+
+Spark tells of its progress in two ways: the query has it at once, and listeners get an event of it, which may arrive
+minutes later while other events or another listener hold it up. So the query is looked at a few times a second, and an
+event counts only if it is the first to tell. Whatever tells of it, a batch is dated by its own time.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 
 from streaming_app.stream.batch_outcome import Outcome, all_phases, describe_phases
 from streaming_app.stream.health import Batch, Health
@@ -19,9 +25,12 @@ if TYPE_CHECKING:
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
-        StreamingQueryProgress,
     )
     from pyspark.sql.streaming.query import StreamingQuery
+
+_KEPT = 1000  # triggers; Spark keeps the progress of a hundred
+_Trigger = tuple[str, str]
+"""Run, and when it began."""
 
 
 class Progress(StreamingQueryListener):
@@ -50,7 +59,7 @@ class Progress(StreamingQueryListener):
         self.has_ended_trigger = False
         """Whether it has ended a trigger since then, with a batch, which is counted here, or without."""
         self._runs: set[str] = set()
-        self._is_first_trigger = False  # of a run, whose event may never come
+        self._told: deque[_Trigger] = deque(maxlen=_KEPT)  # those that are reported, the newest last
         self._outcomes: dict[int, Outcome] = {}
         self._has_caught_up = False
         self._lock = Lock()
@@ -61,11 +70,17 @@ class Progress(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Write the line of the batch that ended."""
-        progress = event.progress
-        if str(progress.runId) not in self._runs:
+        if str(event.progress.runId) in self._runs:
+            self._take(event.progress)
+
+    def _take(self, progress: StreamingQueryProgress) -> None:
+        """Report what a trigger did, unless it is reported."""
+        if not self._is_first_to_tell(str(progress.runId), progress.timestamp):
+            return
+        if "addBatch" not in progress.durationMs:  # it found nothing to read
+            self._nothing_new(progress.timestamp)
             return
         self._read(progress)
-        self._is_first_trigger = False
         outcome = self._outcomes.pop(progress.batchId, None)
         if not outcome:
             return
@@ -74,7 +89,8 @@ class Progress(StreamingQueryListener):
         batch = Batch(
             progress.numInputRows, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases
         )
-        self._health.batch_done(batch, self.end_known_at or _time(progress.timestamp))
+        began_at = _time(progress.timestamp)
+        self._health.batch_done(batch, self.end_known_at or began_at, began_at + timedelta(seconds=seconds))
         if progress.numInputRows:
             left = sum(behind.values())
             shown = phases if self._shows_phases else {}
@@ -86,13 +102,11 @@ class Progress(StreamingQueryListener):
         """Note which query it is; the job writes its own line at the start. Spark calls this before a batch begins."""
         if event.name == self._query_name:
             self._runs.add(str(event.runId))
-            self._is_first_trigger = True
             self.records, self.ends, self.has_ended_trigger = 0, {}, False
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Note that there was nothing to read."""
-        if str(event.runId) in self._runs:
-            self._is_first_trigger = False
+        if str(event.runId) in self._runs and self._is_first_to_tell(str(event.runId), event.timestamp):
             self._nothing_new(event.timestamp)
 
     def _read(self, progress: StreamingQueryProgress) -> None:
@@ -102,23 +116,32 @@ class Progress(StreamingQueryListener):
         self.has_ended_trigger = True
 
     def look_at(self, query: StreamingQuery) -> None:
-        """Note that the first trigger of the running query found nothing to read.
+        """Report what the query has done since the last call. Call it a few times a second, and once after its end.
 
-        Spark posts no event of it, only of the next one (`ProgressReporter.updateIdleness`), which may be ten seconds
-        later. Call it a few times a second.
+        Of a first trigger that finds nothing to read Spark posts no event at all (`ProgressReporter.updateIdleness`).
         """
-        if not self._is_first_trigger or self.end_known_at is not None:
-            return
-        progress = query.lastProgress
-        if progress is not None:
-            self._is_first_trigger = False
-            if "addBatch" not in progress.durationMs:  # of a batch there is an event
-                self._nothing_new(progress.timestamp)
+        known: Any = query._jsq.recentProgress()  # noqa: SLF001 - only what is new is read
+        run_id, new = str(query.runId), []
+        for number in range(len(known) - 1, -1, -1):
+            if (run_id, str(known[number].timestamp())) in self._told:
+                break
+            new.append(known[number])
+        for one in reversed(new):
+            self._take(StreamingQueryProgress.fromJObject(one))
+
+    def _is_first_to_tell(self, run_id: str, timestamp: str) -> bool:
+        """Return whether this trigger is not reported yet, and count it as reported."""
+        with self._lock:
+            is_first = (run_id, timestamp) not in self._told
+            if is_first:
+                self._told.append((run_id, timestamp))
+        return is_first
 
     def _nothing_new(self, trigger_began_at: str) -> None:
         self.has_ended_trigger = True
         self._caught_up()
-        self._health.nothing_new(self.end_known_at or _time(trigger_began_at))
+        began_at = _time(trigger_began_at)
+        self._health.nothing_new(self.end_known_at or began_at, began_at)
 
     def _caught_up(self) -> None:
         """Write a line the first time that nothing is left: a query to which records always come is never idle."""

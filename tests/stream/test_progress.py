@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaProducer
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from streaming_app.job.stream_query import StreamQuery
+from streaming_app.job.stream_query import StreamQuery, wait_for_listeners
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
@@ -53,6 +55,46 @@ def reading(spark: SparkSession, records: DataFrame, checkpoint: Path) -> Iterat
     finally:
         query.stop()
         spark.streams.removeListener(progress)
+
+
+class HeldUp(StreamingQueryListener):
+    """Holds up all events of batches, for itself and for those who come after, until it is released."""
+
+    def __init__(self) -> None:
+        self.released = Event()
+
+    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: ARG002, N802 - as above
+        self.released.wait(120)
+
+    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802 - as above
+
+    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802 - as above
+
+
+def test_a_batch_is_known_although_its_event_arrives_late_and_the_event_changes_nothing(
+    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic, held_up = unique("held-up"), HeldUp()
+    client.create_topic(topic, 1)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+        producer.send(topic, b"x").get(timeout=30)
+    properties = client_properties(broker.bootstrap_server, None)
+    records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)
+    spark.streams.addListener(held_up)
+    try:
+        with reading(spark, records, tmp_path) as (health, lines):
+            status, known_at = health.status, datetime.now(timezone.utc)
+            held_up.released.set()
+            wait_for_listeners(spark)
+            after, totals = health.status, health.totals
+    finally:
+        held_up.released.set()
+        spark.streams.removeListener(held_up)
+    assert status.last_success_at is not None
+    assert known_at - status.last_success_at < timedelta(seconds=30)
+    assert (after, totals.batches, len(lines)) == (status, 1, 2)
 
 
 def test_the_first_trigger_of_a_query_shows_that_nothing_is_new(

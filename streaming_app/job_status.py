@@ -19,13 +19,15 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from streaming_app.text import count, utc
 
+GROUPS, COMMITS, LOG_ENDS, DESCRIPTIONS = "groups", "commits", "log ends of broker", "descriptions"
+"""The inputs, see `inputs`."""
 _MAX_BEHIND = timedelta(minutes=1)  # since the job was last at the end of the topic
 _MAX_STANDSTILL = timedelta(minutes=15)  # without a batch that ends, or any progress of Spark with one
 _CLOCK_SLACK = timedelta(minutes=5)  # a time that is later than now by more than this is from a wrong clock
@@ -133,10 +135,30 @@ class JobStatus:
     self_check: SelfCheckStatus = SelfCheckStatus()
     offsets: OffsetsStatus | None = None
     """None if `offsets.enabled` is false."""
+    log_ends_at: Mapping[str, datetime] = field(default_factory=dict)
+    """By the id of a broker: when it last told the ends of the logs that it leads."""
+    descriptions_at: datetime | None = None
+    """When brokers last described the groups whose tasks have copies."""
     lag_failing_since: datetime | None = None
     """Since when no pass over the lag has succeeded; None after one that has, and before the first one."""
     lag_failure: str | None = None
     """Why, in one line."""
+
+
+class Input(NamedTuple):
+    """What answers are made of, and until when it is known: by the time of a batch, or of a broker's answer."""
+
+    name: str
+    at: datetime | None
+    """None: not yet."""
+
+
+def inputs(job: JobStatus) -> tuple[Input, ...]:
+    """Return the inputs that this job has: both streams, the ends of the logs by broker, descriptions of groups."""
+    commits = (Input(COMMITS, job.offsets.caught_up_at),) if job.offsets else ()
+    ends = (Input(f"{LOG_ENDS} {broker}", at) for broker, at in sorted(job.log_ends_at.items()))
+    descriptions = (Input(DESCRIPTIONS, job.descriptions_at),) if job.descriptions_at else ()
+    return Input(GROUPS, job.caught_up_at), *commits, *ends, *descriptions
 
 
 class ProbeResult(NamedTuple):

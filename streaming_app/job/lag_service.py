@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,6 @@ from streaming_app.text import escape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from streaming_app.config.sections import LagSettings
     from streaming_app.config.settings import JobConfig
@@ -59,13 +59,14 @@ class LagService(Service):
         describe_error: Callable[[Exception], str] | None = None,
         clock: Callable[[], float] = time.time,
         may_begin: Callable[[], bool] = lambda: True,
-        on_pass: Callable[[str | None], None] = lambda _failure: None,
+        on_pass: Callable[[str | None, Mapping[str, datetime] | None], None] = lambda *_: None,
         read_until: Callable[[], ReadUntil] | None = None,
         late_seconds: float = LATE_SECONDS,
     ) -> None:
         """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
 
-        `on_pass` is called after each pass, with the error of one that failed.
+        `on_pass` is called after each pass, with the error of one that failed, else with the time at which each broker
+        last told the ends of its logs.
 
         `read_until` and `late_seconds` are as in `LagPass`.
 
@@ -130,7 +131,7 @@ class LagService(Service):
         """Tell the job of a pass that failed, and return the line about it."""
         self._disconnect()
         self._failures_in_a_row += 1
-        self._on_pass(text)
+        self._on_pass(text, None)
         return f"lag: not known at present: {text}"
 
     def succeeded(self) -> None:
@@ -183,7 +184,8 @@ class LagService(Service):
         self._result = result
         self._report_gaps(result)
         self._write(result)
-        self._on_pass(None)
+        told_at = {str(one): datetime.fromtimestamp(at, timezone.utc) for one, at in result.told_at.items()}
+        self._on_pass(None, told_at)
 
     def _write(self, result: PassResult) -> None:
         now, rows = result.at, result.rows

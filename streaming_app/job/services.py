@@ -143,6 +143,7 @@ def background_services(
 
     if COPIES in wanted:
         copies = make_task_copies(config, properties, group_cache.groups, may_ask, report)
+        copies.on_described = health.described
     if FACTS in wanted:
         facts = make_broker_facts(config, properties, group_cache.groups, may_ask, report)
     if config.lag.enabled:

@@ -122,6 +122,8 @@ class TaskCopies(Service):
         )
         self._interval, self._connect, self._snapshots, self._rows, self._table = interval, connect, groups, rows, table
         self._may_ask, self._now = may_ask, now
+        self.on_described: Callable[[datetime], None] = lambda _at: None
+        """Called when brokers have described groups."""
         self._known: dict[str, _Group] = {}
         self._stored: list[TaskCopy] | None = None
         self._report_denial = ReportOnce(report)
@@ -162,6 +164,7 @@ class TaskCopies(Service):
         if wanted:
             with self._connect() as brokers:
                 self._ask(brokers, wanted, running, now)
+            self.on_described(now)
         self._statuses = tuple(group.status for group in self._known.values() if group.status)
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
         self._write()

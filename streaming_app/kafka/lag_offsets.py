@@ -63,6 +63,7 @@ class Offsets:
     requests: int = 0
     away: set[int] = field(default_factory=set)
     """The brokers that did not answer."""
+    answered: set[int] = field(default_factory=set)
 
     @property
     def stale(self) -> list[TopicPartition]:
@@ -75,6 +76,7 @@ class Offsets:
         self.offsets |= again.offsets
         self.requests += again.requests
         self.away |= again.away
+        self.answered |= again.answered
 
 
 def is_denied(error: str) -> bool:
@@ -137,6 +139,7 @@ class LogEndsClient:
                 found.away.add(leader)
                 found.errors.update(dict.fromkeys(chunk, AWAY))
             else:
+                found.answered.add(leader)
                 _add(found, answer)
         return found
 

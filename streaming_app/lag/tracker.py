@@ -209,7 +209,7 @@ class LagTracker:
             catch_up if status == CATCHING_UP else None,
             series.commit_interval,
             series.rewound_from,
-            now,
+            now if ends.at is None else ends.at,
         )
 
     def _age(self, key: CommitKey, offset: int, lag: int, now: float) -> Age:
@@ -277,5 +277,5 @@ def _without_commit(key: CommitKey, ends: LogEnds, subtopology_id: str | None, o
         catch_up_seconds=None,
         commit_interval_seconds=None,
         rewound_from=None,
-        observed_at=now,
+        observed_at=now if ends.at is None else ends.at,
     )

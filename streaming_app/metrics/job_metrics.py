@@ -8,7 +8,7 @@ from typing import NamedTuple
 from offsets_decoder.definitions import record
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.groups.state_rules import STATES
-from streaming_app.job_status import JobStatus, OffsetsStatus
+from streaming_app.job_status import JobStatus, OffsetsStatus, inputs
 from streaming_app.metrics.metric import Metric, Sample, renamed, unix_seconds
 from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
@@ -69,6 +69,13 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         "streams_groups_last_success_timestamp_seconds",
         "When a batch was last completed, or the stream last found no new records; absent before.",
         lambda job: unix_seconds(job.status.last_success_at),
+    ),
+    Metric(
+        "streams_groups_input_timestamp_seconds",
+        "Until when each input is known, by the time of a batch or of a broker's answer: `groups`, `commits`, "
+        "`descriptions`, and `log ends of broker 1` for each broker; absent before it is known first.",
+        lambda job: [Sample(one.at.timestamp(), (one.name,)) for one in inputs(job.status) if one.at],
+        ("input",),
     ),
     Metric(
         "streams_groups_brokers_answering",

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from streaming_app.alerts.alert import FIRING
 from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.job_status import inputs
 from streaming_app.queries.brokers import Brokers, read_brokers
 from streaming_app.queries.warehouse import check_cluster
 from streaming_app.tables.alerts_table import read_alerts
@@ -35,7 +36,13 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
     firing = read_alerts(reader, f"cluster = {quote(cluster)} AND state = {quote(FIRING)}")
     return {
         "cluster": cluster,
-        "job": None if heartbeat is None else {"running": heartbeat.is_alive(now), **heartbeat.model_dump()},
+        "job": None
+        if heartbeat is None
+        else {
+            "running": heartbeat.is_alive(now),
+            "known_until": {one.name: one.at for one in inputs(heartbeat.facts)},
+            **heartbeat.model_dump(),
+        },
         "groups": {row["state"]: row["n"] for row in reader.rows(by_state)},
         "firing": [
             {
@@ -87,6 +94,7 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"groups    {by_state or 'none'}"
     yield f"alerts    {len(status['firing'])} firing"
     if status["job"]:
+        yield f"inputs    {_format_inputs(status['job']['known_until'], now)}"
         yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
         yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
     yield from _format_brokers(status["brokers"], now)
@@ -119,6 +127,11 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
     behind = f"{count(facts['behind'], 'offset')} behind"
     success = f"last success {ago(facts['last_success_at'], now)}" if facts["last_success_at"] else "no batch yet"
     return "; ".join(["running", behind, success, *filter(None, problems), process])
+
+
+def _format_inputs(known_until: dict[str, datetime | None], now: datetime) -> str:
+    """Return the line about how old each input is."""
+    return ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until.items())
 
 
 def _format_self_check(check: dict[str, Any], now: datetime) -> str:

@@ -211,11 +211,17 @@ class Health:
             since = None if exists else self._status.topic_missing_since or _now()
             self._status = replace(self._status, topic_missing_since=since)
 
-    def lag_pass(self, failure: str | None) -> None:
-        """Record that a pass over the lag has succeeded, or why it has failed."""
+    def lag_pass(self, failure: str | None, log_ends_at: Mapping[str, datetime] | None = None) -> None:
+        """Record that a pass over the lag has succeeded, and when each broker last told ends, or why it has failed."""
         with self._lock:
             since = None if failure is None else self._status.lag_failing_since or _now()
-            self._status = replace(self._status, lag_failing_since=since, lag_failure=failure)
+            known = self._status.log_ends_at if log_ends_at is None else log_ends_at
+            self._status = replace(self._status, lag_failing_since=since, lag_failure=failure, log_ends_at=known)
+
+    def described(self, at: datetime) -> None:
+        """Record that brokers have described groups."""
+        with self._lock:
+            self._status = replace(self._status, descriptions_at=at)
 
     def log_cut(self, cut: Cut) -> None:
         """Record that an unclean election cut the log below what was read."""

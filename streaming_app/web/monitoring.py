@@ -16,8 +16,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from streaming_app.job_status import Probe, check_liveness, check_readiness
+from streaming_app.job_status import Probe, check_liveness, check_readiness, inputs
 from streaming_app.stream.health import Health
+from streaming_app.text import utc
 from streaming_app.web.server import HttpServer, ResponseThreads
 
 _LINKS = {
@@ -101,9 +102,15 @@ def _metrics(registry: CollectorRegistry) -> _Handler:
 
 def _probe(probe: Probe, health: Health, cluster: str) -> _Handler:
     async def handle(_: Request) -> Response:
-        result = probe(health.status, datetime.now(timezone.utc))
+        job = health.status
+        result = probe(job, datetime.now(timezone.utc))
         status = HTTPStatus.OK if result.ok else HTTPStatus.SERVICE_UNAVAILABLE
-        body = {"cluster": cluster, "status": "ok" if result.ok else "unavailable", "reason": result.reason}
+        body = {
+            "cluster": cluster,
+            "status": "ok" if result.ok else "unavailable",
+            "reason": result.reason,
+            "known_until": {one.name: one.at and utc(one.at) for one in inputs(job)},
+        }
         text = json.dumps(body) + "\n"
         return Response(text, status, _NOT_STORED, "application/json; charset=utf-8")
 

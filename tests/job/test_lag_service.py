@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from kafka.errors import KafkaConnectionError
 from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
+from streaming_app.job_status import inputs
 from streaming_app.kafka.connection import Admin
 from streaming_app.lag.model import Commit, LagRow, LogEnds
 from streaming_app.lag.tracker import LagTracker
@@ -40,7 +42,7 @@ class Passes:
         self,
         settings: LagSettings,
         connect: Callable[[], Admin] | None = None,
-        on_pass: Callable[[str | None], None] = lambda _failure: None,
+        on_pass: Callable[[str | None, Mapping[str, datetime] | None], None] = lambda *_: None,
     ) -> LagService:
         class NoConnection:
             def close(self) -> None: ...
@@ -57,7 +59,7 @@ class Passes:
         return self.service
 
     def result(self, rows: list[LagRow], **errors: set[str]) -> PassResult:
-        return PassResult(rows, errors, self.now, len(rows), 2, 0.1)
+        return PassResult(rows, errors, self.now, len(rows), 2, 0.1, told_at={2: self.now})
 
     def run(self, rows: list[LagRow], seconds: float = 30.0, **errors: set[str]) -> None:
         self.now += seconds
@@ -241,3 +243,5 @@ def test_passes_that_fail_are_told_to_the_job_until_one_succeeds(passes: Passes)
     assert "no broker" in (health.status.lag_failure or "")
     passes.run([row()])
     assert (health.status.lag_failing_since, health.status.lag_failure) == (None, None)
+    told_at = datetime.fromtimestamp(passes.now, timezone.utc)
+    assert {one.name: one.at for one in inputs(health.status)} == {"groups": None, "log ends of broker 2": told_at}

@@ -67,6 +67,7 @@ def test_health_and_ready_return_the_reason_as_json(start: Callable[..., HttpSer
         "cluster": "prod",
         "status": "unavailable",
         "reason": "not caught up with the topic yet: 0 offsets behind",
+        "known_until": {"groups": None},
     }
     assert json.loads(body) == expected
     assert request(server, "/health")[0] == 200

@@ -86,7 +86,10 @@ def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], 
     led = _partitions_of(client, {number for number, cause in causes.items() if cause})
     for broker in brokers:
         number = broker["broker_id"]
-        yield _listener_result(number, _address(broker), causes[number], led[number], found.get(number))
+        cause = causes[number]
+        if cause and broker.get("is_fenced"):
+            cause += "; the cluster has fenced it: the controller does not hear from it"
+        yield _listener_result(number, _address(broker), cause, led[number], found.get(number))
     yield from judge_releases(list(found.values()))
     answering = next((number for number, cause in causes.items() if cause is None), None)
     yield _check_optional_acl(

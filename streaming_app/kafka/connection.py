@@ -27,6 +27,7 @@ IMPATIENT_CONNECT_SECONDS = 5.0
 ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
 _LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether the broker is still there
+_REQUESTS_AT_A_TIME = 10_000  # of a broker: kafka-python fails what is more than five, and does not let it wait
 _FIND_COORDINATOR_BATCH_SIZE = 1000  # group ids in one FindCoordinator request
 
 
@@ -60,7 +61,12 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         silence_log()
         self._addresses: dict[int, str] = {}
         try:
-            super().__init__(client_id="streams-groups", kafka_client=make_client, **configs)
+            super().__init__(
+                client_id="streams-groups",
+                kafka_client=make_client,
+                max_in_flight_requests_per_connection=_REQUESTS_AT_A_TIME,
+                **configs,
+            )
         except BaseException:
             if hasattr(self, "_client"):
                 self._metrics.close()

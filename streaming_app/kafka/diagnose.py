@@ -107,10 +107,11 @@ def explain(servers: str, properties: Properties) -> Failure:
         return Failure(next(iter(away.values())) or "", some_answer=False)
     if not any(away.values()):
         away |= _find_away_in_cluster(properties)
-    answering = ", ".join(server for server, line in away.items() if line is None)
+    who = [server for server, line in away.items() if line is None]
+    answering = f"{', '.join(who)} {'answer' if len(who) > 1 else 'answers'}"
     if silent := [f"{server} does not ({_reason(line, server)})" for server, line in away.items() if line]:
-        return Failure(f"{answering} answers, {first_of(silent, _NAMED)}.", some_answer=True)
-    return Failure(f"{answering} answers, but a request was not answered in time.", some_answer=True)
+        return Failure(f"{answering}, {first_of(silent, _NAMED)}.", some_answer=True)
+    return Failure(f"{answering}, but a request was not answered in time.", some_answer=True)
 
 
 def describe_failure(servers: str, properties: Properties) -> str:

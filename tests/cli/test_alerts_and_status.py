@@ -251,6 +251,31 @@ def test_status_shows_the_stream_of_committed_offsets(
     assert line in run("status", "--warehouse", warehouse).stdout.splitlines()
 
 
+def test_status_shows_how_old_each_input_is(warehouse: Path) -> None:
+    now = datetime.now(timezone.utc)
+    facts = JobStatus(
+        AT,
+        caught_up_at=now - timedelta(seconds=40),
+        offsets=OffsetsStatus(),
+        log_ends_at={"2": now - timedelta(minutes=5), "1": now},
+        descriptions_at=now - timedelta(hours=2),
+    )
+    write_heartbeat(warehouse, facts=facts)
+    (line,) = (line for line in run("status", "--warehouse", warehouse).stdout.splitlines() if line[:6] == "inputs")
+    known_until = json.loads(run("status", "--warehouse", warehouse, "--json").stdout)["job"]["known_until"]
+
+    parts = line.removeprefix("inputs    ").split(", ")
+    assert [part.rpartition(" ago")[0].rsplit(" ", 2)[0] or part for part in parts] == [
+        "groups",
+        "commits not yet",
+        "log ends of broker 1",
+        "log ends of broker 2",
+        "descriptions",
+    ]
+    assert list(known_until) == ["groups", "commits", "log ends of broker 1", "log ends of broker 2", "descriptions"]
+    assert known_until["commits"] is None
+
+
 def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
     save(warehouse, FIRING_ALERT, OTHER_CLUSTER)
     lines = run("status", "--warehouse", warehouse).output.splitlines()

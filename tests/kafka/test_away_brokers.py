@@ -13,8 +13,9 @@ from streaming_app.checks.result import FAILED
 from streaming_app.kafka import diagnose
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import CONNECT_SECONDS
-from tests.away_brokers import killed, paused
+from tests.away_brokers import connection, killed, others, paused
 from tests.kafka_cluster import LocalCluster
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -32,6 +33,8 @@ def test_the_others_are_asked_and_who_is_away_is_named(
             with StreamsGroupClient.of(properties) as client:
                 assert client.describe(["no-such-group"])[0]["error_code"] == 69
         seconds = (time.monotonic() - began) / 5
+        with connection(others(three_brokers, first)) as admin:
+            assert wait_until(lambda: first not in admin.alive_brokers(), 60)
         results = {result.check: result for result in check_brokers(properties, "__consumer_offsets")}
         failure = diagnose.explain(servers, properties)
 
@@ -39,6 +42,7 @@ def test_the_others_are_asked_and_who_is_away_is_named(
     assert results[f"broker {first}"].status == FAILED
     assert f"does not answer at {address}" in results[f"broker {first}"].text
     assert "it leads" in results[f"broker {first}"].text
+    assert "fenced" in results[f"broker {first}"].text
     assert f"{address} does not (" in failure.line
     assert failure.some_answer
     assert not [line for line in (failure.line, *(one.text for one in results.values())) if "No Kafka" in line]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaProducer
 
+from streaming_app.kafka import lag_offsets
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import (
     AWAY,
@@ -111,3 +112,15 @@ def test_committed_offsets_of_many_groups(client: StreamsGroupClient, unique: Ca
         for number, group_id in enumerate(groups)
     }
     assert {group_id: found.offsets[group_id] for group_id in groups} == expected
+
+
+def test_a_coordinator_of_many_groups_is_asked_for_all_of_them(
+    client: StreamsGroupClient, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag_offsets, "_GROUPS_PER_FETCH", 1)
+    groups = [unique(f"group-{number}") for number in range(40)]  # more than kafka-python sends to a broker at a time
+    fetch_committed_offsets(client.admin, groups[:1])
+
+    found = fetch_committed_offsets(client.admin, groups)
+
+    assert (found.errors, found.offsets.keys()) == ({}, set(groups))

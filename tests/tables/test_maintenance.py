@@ -284,7 +284,7 @@ def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkS
 def test_no_task_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    writer, lock = DeltaWriter(spark, str(empty_warehouse), "default"), Lock()
+    writer, lock = SparkWriter(spark, str(empty_warehouse), "default"), Lock()
     lines: list[str] = []
     maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, between_batches=lock)
     for _ in range(COMMITS_PER_COMPACTION):

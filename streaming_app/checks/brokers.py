@@ -125,6 +125,18 @@ def _partitions_of(client: StreamsGroupClient, brokers: Collection[int]) -> dict
     return defaultdict(list, {broker: sorted(found[broker]) for broker in brokers})
 
 
+def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
+    """Yield what the tables will not say since brokers of these releases do not tell it."""
+    check = "Kafka release"
+    if line := releases.without_streams_groups(found):
+        yield warning(check, line, _ENABLE)
+    reasons = [(one, reason) for one in releases.ABILITIES if (reason := releases.why_unknown(one, found))]
+    for ability, reason in reasons:
+        yield warning(check, reason, f"upgrade them to {ability.since} or later, or do without")
+    if found and not reasons:
+        yield ok(check, f"the brokers tell all there is: {', '.join(one.name for one in releases.ABILITIES)}")
+
+
 def _check_topic(client: StreamsGroupClient, _properties: Mapping[str, str], topic: str) -> Iterator[Result]:
     described = client.admin.describe_topics([topic])[0]
     code, name = described["error_code"], "topic"

@@ -89,7 +89,7 @@ class CommitsBatchWriter:
         positions: LogPositions | None = None,
         lock: Lock | None = None,
     ) -> None:
-        """Prepare for batches of the topic of `options`; `check_topic`, `positions` and `lock` as in `GroupsBatchWriter`."""
+        """Prepare for batches of the topic of `options`; the rest is as in `GroupsBatchWriter`."""
         self._lock = lock or Lock()
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic

@@ -136,7 +136,7 @@ class JobStatus:
     offsets: OffsetsStatus | None = None
     """None if `offsets.enabled` is false."""
     log_ends_at: Mapping[str, datetime] = field(default_factory=dict)
-    """By the id of a broker: when it last told the ends of the logs that it leads."""
+    """By the id of a broker: when it last answered about the ends of the logs that it leads."""
     descriptions_at: datetime | None = None
     """When brokers last described the groups whose tasks have copies."""
     lag_failing_since: datetime | None = None

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 An `Outbox` is of one sink, which does one task at a time: `take` gives what is due now, and `answered` says what came
 of it. A failed attempt is repeated after a pause that doubles with each failure in a row, and meanwhile nothing is
-sent. A sink that must be told again and again what fires, such as Alertmanager, gets that as a task of its own.
+sent. A sink that needs what fires again and again, such as Alertmanager, gets that as a task of its own.
 
 `Outboxes` are those of all sinks. Alerts that are silenced are held back here, and offered to the sinks when their
 silence has ended. What fired and was resolved within a silence is never sent: see `settle`.
@@ -39,7 +39,7 @@ class SinkTraits(NamedTuple):
     groups: bool = False
     """People read it: several alerts are one notification."""
     resend_seconds: float | None = None
-    """It must be told again what fires, that often."""
+    """It needs what fires again, that often."""
 
 
 @dataclass(frozen=True)

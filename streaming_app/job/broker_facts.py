@@ -90,18 +90,19 @@ class BrokerFacts(Service):
     ) -> None:
         """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
         super().__init__(
-            "broker facts", report, interval=interval, after=self.poll_seconds, describe_error=describe_error
+            "broker facts",
+            report,
+            interval=interval,
+            after=self.poll_seconds,
+            describe_error=describe_error,
+            may_tick=may_ask,
         )
         self._connect, self._groups, self._warehouse = connect, groups, warehouse
         self._table = RustTable(warehouse / NAME, cluster)
-        self._may_ask, self._now = may_ask, now
+        self._now = now
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
-
-    def is_ready(self) -> bool:
-        """Return whether the brokers may be asked."""
-        return self._may_ask()
 
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and an error of the brokers after every kind was tried."""

@@ -40,8 +40,8 @@ class Ends(NamedTuple):
     away: Mapping[str, Collection[TopicPartition]]
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
     requests: int
-    told_at: Mapping[int, float]
-    """When each broker that leads one of them last told its ends."""
+    answered_at: Mapping[int, float]
+    """When each broker that leads one of them last answered."""
 
 
 class LogEndsReader:
@@ -55,7 +55,7 @@ class LogEndsReader:
         self._slow_at = 0.0
         self._brokers: frozenset[int] = frozenset()
         self._missing: Mapping[TopicPartition, str] = {}
-        self._told_at: dict[int, float] = {}
+        self._answered_at: dict[int, float] = {}
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Ask for the leaders of all topics now and then; else of new ones, and of those that were created again.
@@ -88,9 +88,9 @@ class LogEndsReader:
             self.topics.update(client.describe(sorted({topic for topic, _ in stale})))
             at.update(dict.fromkeys(stale, self._clock()))
             latest.replace(client.list_offsets(self._with_another_leader(stale, latest), self.topics))
-        self._told_at.update(dict.fromkeys(latest.answered, self._clock()))
+        self._answered_at.update(dict.fromkeys(latest.answered, self._clock()))
         leaders = {leader_of(self.topics, key) for key in keys}
-        self._told_at = {broker: at for broker, at in self._told_at.items() if broker in leaders}
+        self._answered_at = {broker: at for broker, at in self._answered_at.items() if broker in leaders}
         answered = latest.offsets.keys()
         stable = client.list_offsets(answered, self.topics, LATEST, committed_only=True)
         starts = self._read_starts(client, answered)
@@ -103,7 +103,7 @@ class LogEndsReader:
         away = self._away(admin, latest)
         named = {key for led in away.values() for key in led}
         errors = {key: error for key, error in latest.errors.items() if key not in named}
-        return Ends(ends, errors, away, latest.requests + stable.requests + starts, dict(self._told_at))
+        return Ends(ends, errors, away, latest.requests + stable.requests + starts, dict(self._answered_at))
 
     def has_news(self, admin: Admin) -> bool:
         """Tell whether a broker has come or gone since the newest pass, or whom it could not ask has another leader.

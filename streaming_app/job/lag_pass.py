@@ -50,8 +50,8 @@ class PassResult(NamedTuple):
     groups: Mapping[str, GroupTasks] = MappingProxyType({})
     away: Mapping[str, Collection[str]] = MappingProxyType({})
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
-    told_at: Mapping[int, float] = MappingProxyType({})
-    """When each broker last told the ends of the logs that it leads."""
+    answered_at: Mapping[int, float] = MappingProxyType({})
+    """When each broker last answered about the ends of the logs that it leads."""
 
 
 class _KnownGroup(NamedTuple):
@@ -132,7 +132,7 @@ class LagPass:
             time.monotonic() - began,
             groups,
             _away(ends),
-            ends.told_at,
+            ends.answered_at,
         )
 
     def has_news(self, admin: Admin) -> bool:

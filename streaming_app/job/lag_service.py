@@ -66,15 +66,15 @@ class LagService(Service):
         """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
 
         `on_pass` is called after each pass, with the error of one that failed, else with the time at which each broker
-        last told the ends of its logs.
+        last answered about the ends of its logs.
 
         `read_until` and `late_seconds` are as in `LagPass`.
 
         No pass begins unless `may_begin`: the job reads old records, or has itself reported that no broker answers.
         """
-        super().__init__("lag", report, interval=settings.interval, describe_error=describe_error)
+        super().__init__("lag", report, interval=settings.interval, describe_error=describe_error, may_tick=may_begin)
         self._settings, self._store, self._connect = settings, store, connect
-        self._clock, self._may_begin, self._on_pass = clock, may_begin, on_pass
+        self._clock, self._on_pass = clock, on_pass
         self._pass = LagPass(store, settings.allowed_for, clock, read_until, late_seconds)
         self._admin: Admin | None = None
         self._is_restored = False
@@ -98,7 +98,7 @@ class LagService(Service):
 
     def is_ready(self) -> bool:
         """Return whether a pass may begin, and is due."""
-        if not self._may_begin():
+        if not super().is_ready():
             return False
         now = time.monotonic()
         if now < self._next_at and now >= self._look_at:
@@ -184,8 +184,8 @@ class LagService(Service):
         self._result = result
         self._report_gaps(result)
         self._write(result)
-        told_at = {str(one): datetime.fromtimestamp(at, timezone.utc) for one, at in result.told_at.items()}
-        self._on_pass(None, told_at)
+        answered_at = {str(one): datetime.fromtimestamp(at, timezone.utc) for one, at in result.answered_at.items()}
+        self._on_pass(None, answered_at)
 
     def _write(self, result: PassResult) -> None:
         now, rows = result.at, result.rows

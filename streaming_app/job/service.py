@@ -73,16 +73,17 @@ class Service(ABC):
         after: float = 0.0,
         describe_error: Callable[[Exception], str] | None = None,
         stopping: threading.Event | None = None,
+        may_tick: Callable[[], bool] = lambda: True,
     ) -> None:
         """Prepare. `name` is that of the thread, and begins the lines about failures, which `report` gets.
 
         `interval` is between two ticks, in seconds, None for a single tick; `after` before the first one. `stopping` is
-        set when the service has to end, by default by `close` alone.
+        set when the service has to end, by default by `close` alone. No tick begins unless `may_tick`.
         """
         self.name, self.report, self.interval = name, report, interval
         self.stopping = stopping or threading.Event()
         self.report_failure = ReportOnce(report)
-        self._after, self._describe_error = after, describe_error or error_text
+        self._after, self._describe_error, self._may_tick = after, describe_error or error_text, may_tick
         self._health = ServiceHealth()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -92,7 +93,7 @@ class Service(ABC):
 
     def is_ready(self) -> bool:
         """Return whether a tick may begin that is due."""
-        return True
+        return self._may_tick()
 
     def pause(self, seconds: float) -> float | None:
         """Return the seconds until the next tick, after one that took so many, or None if it was the last one."""

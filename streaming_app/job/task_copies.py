@@ -118,10 +118,15 @@ class TaskCopies(Service):
     ) -> None:
         """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
         super().__init__(
-            "task copies", report, interval=interval, after=self.poll_seconds, describe_error=describe_error
+            "task copies",
+            report,
+            interval=interval,
+            after=self.poll_seconds,
+            describe_error=describe_error,
+            may_tick=may_ask,
         )
         self._interval, self._connect, self._snapshots, self._rows, self._table = interval, connect, groups, rows, table
-        self._may_ask, self._now = may_ask, now
+        self._now = now
         self.on_described: Callable[[datetime], None] = lambda _at: None
         """Called when brokers have described groups."""
         self._known: dict[str, _Group] = {}
@@ -137,10 +142,6 @@ class TaskCopies(Service):
     def sums(self) -> Mapping[str, CopiesSum]:
         """Return the sums of each group that runs, as of the last pass."""
         return self._sums
-
-    def is_ready(self) -> bool:
-        """Return whether the brokers may be asked."""
-        return self._may_ask()
 
     def pause(self, seconds: float) -> float:
         """Return the time until the next pass."""

@@ -212,7 +212,7 @@ class Health:
             self._status = replace(self._status, topic_missing_since=since)
 
     def lag_pass(self, failure: str | None, log_ends_at: Mapping[str, datetime] | None = None) -> None:
-        """Record that a pass over the lag has succeeded, and when each broker last told ends, or why it has failed."""
+        """Record that a pass over the lag has succeeded, and when each broker last answered, or why it has failed."""
         with self._lock:
             since = None if failure is None else self._status.lag_failing_since or _now()
             known = self._status.log_ends_at if log_ends_at is None else log_ends_at

@@ -44,9 +44,9 @@ from streaming_app.stream.truncation import (
     LOG_TRUNCATED,
     NOT_VOID,
     VOIDED,
+    add_truncation_events,
     affected_groups,
     delete_topologies,
-    tell_groups,
     void_history,
 )
 from streaming_app.tables.definitions import Table, history_tables
@@ -198,7 +198,7 @@ def _void(writer: SparkWriter, tables: QueryTables, cuts: Sequence[Cut]) -> None
     """Let the history say what of it came from records that no longer exist. The rows of groups are still there."""
     place, cluster = writer.location, writer.cluster
     for cut in cuts:
-        tell_groups(place, cluster, cut, affected_groups(place, cluster, tables.state, cut))
+        add_truncation_events(place, cluster, cut, affected_groups(place, cluster, tables.state, cut))
     void_history(place, cluster, cuts, tables.own_rows)
     if tables.history:
         delete_topologies(place, cluster, cuts)

@@ -49,7 +49,7 @@ def _set_void(where: str, target: DeltaTable) -> None:
 
 
 def delete_topologies(warehouse: Location, cluster: str, cuts: Iterable[Cut]) -> None:
-    """Delete the topologies that only these records told of: a group that still has one writes it again."""
+    """Delete the topologies that only these records hold: a group that still has one writes it again."""
     condition = " OR ".join(_is_of(cut, "source_partition", "offset") for cut in cuts)
     RustTable(warehouse / "topologies", cluster).delete(condition)
 
@@ -64,15 +64,15 @@ def affected_groups(warehouse: Location, cluster: str, tables: Collection[str], 
     return sorted(found)
 
 
-def tell_groups(warehouse: Location, cluster: str, cut: Cut, group_ids: Sequence[str]) -> None:
+def add_truncation_events(warehouse: Location, cluster: str, cut: Cut, group_ids: Sequence[str]) -> None:
     """Append an event for each group that has none about this cut."""
     with _EVENTS_LOCK:
-        # A start that did not come to its end may have told them, in an earlier epoch than that of now.
+        # A start that did not come to its end may have written them, in an earlier epoch than that of now.
         last = -1 if cut.epoch is None else cut.epoch
         same = f'source_partition = {cut.partition} AND "offset" = {cut.start} AND log_epoch > {last}'
         query = f"SELECT group_id FROM t WHERE cluster = {quote(cluster)} AND kind = '{LOG_TRUNCATED}' AND {same}"  # noqa: S608 - quoted
-        told = query_table(warehouse / _EVENTS, query)["group_id"].to_pylist()
-        rows = [_event(cluster, group_id, cut) for group_id in sorted(set(group_ids) - set(told))]
+        written = query_table(warehouse / _EVENTS, query)["group_id"].to_pylist()
+        rows = [_event(cluster, group_id, cut) for group_id in sorted(set(group_ids) - set(written))]
         if rows:
             events = RustTable(warehouse / _EVENTS, cluster)
             events.append(pa.Table.from_pylist(rows, events.schema()))

@@ -59,7 +59,7 @@ class Passes:
         return self.service
 
     def result(self, rows: list[LagRow], **errors: set[str]) -> PassResult:
-        return PassResult(rows, errors, self.now, len(rows), 2, 0.1, told_at={2: self.now})
+        return PassResult(rows, errors, self.now, len(rows), 2, 0.1, answered_at={2: self.now})
 
     def run(self, rows: list[LagRow], seconds: float = 30.0, **errors: set[str]) -> None:
         self.now += seconds
@@ -243,5 +243,5 @@ def test_passes_that_fail_are_told_to_the_job_until_one_succeeds(passes: Passes)
     assert "no broker" in (health.status.lag_failure or "")
     passes.run([row()])
     assert (health.status.lag_failing_since, health.status.lag_failure) == (None, None)
-    told_at = datetime.fromtimestamp(passes.now, timezone.utc)
-    assert {one.name: one.at for one in inputs(health.status)} == {"groups": None, "log ends of broker 2": told_at}
+    answered_at = datetime.fromtimestamp(passes.now, timezone.utc)
+    assert {one.name: one.at for one in inputs(health.status)} == {"groups": None, "log ends of broker 2": answered_at}

@@ -138,7 +138,7 @@ class DiedError(Exception):
 
 
 STEPS: list[tuple[Any, str, int]] = [
-    (start, "tell_groups", 1),
+    (start, "add_truncation_events", 1),
     (start, "void_history", 1),
     (start, "delete_topologies", 1),
     (start, "_write", 1),

@@ -10,7 +10,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from streaming_app.stream.log_positions import Cut
-from streaming_app.stream.truncation import affected_groups, delete_topologies, tell_groups, void_history
+from streaming_app.stream.truncation import add_truncation_events, affected_groups, delete_topologies, void_history
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from tests.warehouses import append, make_warehouse
@@ -84,9 +84,9 @@ def test_each_group_is_told_once_of_a_cut_and_again_of_the_next_one(tmp_path: Pa
         row = {"group_id": group_id, "source_partition": 3, "last_offset": offset, "log_epoch": 7}
         append(warehouse, "groups", row)
     assert affected_groups(place, "default", ("groups",), CUT) == ["a", "b"]
-    tell_groups(place, "default", CUT, ["a"])
-    tell_groups(place, "default", replace(CUT, new_epoch=10), ["a", "b"])  # the start was not completed
-    tell_groups(place, "default", replace(CUT, epoch=11, new_epoch=12), ["b"])
+    add_truncation_events(place, "default", CUT, ["a"])
+    add_truncation_events(place, "default", replace(CUT, new_epoch=10), ["a", "b"])  # the start was not completed
+    add_truncation_events(place, "default", replace(CUT, epoch=11, new_epoch=12), ["b"])
     told = WarehouseReader(warehouse).rows(
         "SELECT group_id, log_epoch, old, new, e.offset, void FROM group_events e ORDER BY log_epoch"
     )

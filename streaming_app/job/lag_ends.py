@@ -28,6 +28,7 @@ from streaming_app.lag.model import Commit, LogEnds, TopicPartition
 from streaming_app.lag.tracker import CommitKey
 
 _SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
+_RETRIES = 3
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
 
 
@@ -55,6 +56,7 @@ class LogEndsReader:
         self._slow_at = 0.0
         self._brokers: frozenset[int] = frozenset()
         self._missing: Mapping[TopicPartition, str] = {}
+        self._retries = 0  # of the same partitions
         self._answered_at: dict[int, float] = {}
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
@@ -94,7 +96,10 @@ class LogEndsReader:
         answered = latest.offsets.keys()
         stable = client.list_offsets(answered, self.topics, LATEST, committed_only=True)
         starts = self._read_starts(client, answered)
-        self._missing = {key: latest.errors[key] for key in latest.stale if not self._is_known_to_be_missing(key)}
+        missing = {key: latest.errors[key] for key in latest.stale if not self._is_known_to_be_missing(key)}
+        if missing.keys() != self._missing.keys():
+            self._retries = 0
+        self._missing = missing
         ends = {}
         for key in keys:
             end, (start, start_at) = latest.offsets.get(key), self._starts.get(key, (None, None))
@@ -115,11 +120,26 @@ class LogEndsReader:
         if not self._missing:
             return False
         described = LogEndsClient(admin).describe(sorted({topic for topic, _ in self._missing}))
-        return any(
-            isinstance(leader := leader_of(described, key), int)
-            and (leader != leader_of(self.topics, key) or error not in {AWAY, NO_LEADER})
-            for key, error in self._missing.items()
-        )
+        leaders = {key: leader_of(described, key) for key in self._missing}
+        if any(
+            isinstance(leader, int)
+            and (leader != leader_of(self.topics, key) or self._missing[key] not in {AWAY, NO_LEADER})
+            for key, leader in leaders.items()
+        ):
+            return True
+        return self._may_retry(leaders.values())
+
+    def _may_retry(self, leaders: Iterable[object]) -> bool:
+        """Tell whether to ask a leader again that did not answer and that the brokers count as alive, such as a new one.
+
+        Only a few times: it may be one that cannot be reached from here.
+        """
+        if self._retries == _RETRIES or self._brokers.isdisjoint(
+            leader for leader in leaders if isinstance(leader, int)
+        ):
+            return False
+        self._retries += 1
+        return True
 
     def seed(
         self,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _KEPT = 1000  # triggers; Spark keeps the progress of a hundred
 _Trigger = tuple[str, str]
 """Run, and when it began."""
+_NO_OFFSETS = ("null", "None")  # of a source that has not read anything: as JSON, and as PySpark turns that into text
 
 
 class Progress(StreamingQueryListener):
@@ -170,7 +171,7 @@ def _behind(progress: StreamingQueryProgress) -> dict[int, int]:
 
 
 def _offsets(text: str | None) -> dict[int, int]:
-    topics = json.loads(text) if text and text != "null" else {}
+    topics = json.loads(text) if text and text not in _NO_OFFSETS else {}
     return {int(partition): offset for by_partition in topics.values() for partition, offset in by_partition.items()}
 
 

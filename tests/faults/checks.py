@@ -27,6 +27,7 @@ _ATTEMPTS = 3  # a group may change while it is compared, because of the broker'
 _NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
 _OF_BATCHES = "group_type"  # event: of two changes within a batch it is the last one
 _CAUSE = "cause"
+_FROM_BROKERS = frozenset({"log_epoch", "void"})  # columns: what the brokers said of the records
 _SHOWN = 300  # characters
 
 Offsets = Mapping[int, int]
@@ -158,11 +159,12 @@ def _history(name: str, rows: Rows, first_kept: Offsets) -> Iterator[dict[str, A
         kept = first_kept.get(row[str(definition.partition_column)], 0)
         if row.get("kind") not in {_NOT_FROM_LOG, _OF_BATCHES} and row["offset"] >= kept:
             # Of several epochs without an assignment the compacted log has the last one only.
-            yield {**row, _CAUSE: None} if kept and _CAUSE in row else row
+            known = {name: value for name, value in row.items() if name not in _FROM_BROKERS}
+            yield {**known, _CAUSE: None} if kept and _CAUSE in row else known
 
 
 def _key(name: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[column] for column in table(name).key)
+    return tuple(row[column] for column in table(name).key if column not in _FROM_BROKERS)
 
 
 def _compare_rows(warehouse: Path, fresh: Rows) -> Iterator[Finding]:
@@ -173,7 +175,7 @@ def _compare_rows(warehouse: Path, fresh: Rows) -> Iterator[Finding]:
             yield Finding(DIFFERENCE, f"{group_id!r}: only {'the log' if row is None else 'the job'} has the group")
             continue
         for name, value in row.items():
-            if name != _NOT_FROM_LOG and _comparable(value) != _comparable(other[name]):
+            if name not in {_NOT_FROM_LOG, *_FROM_BROKERS} and _comparable(value) != _comparable(other[name]):
                 yield Finding(DIFFERENCE, f"{group_id!r} {name}: {value} for {other[name]}")
 
 

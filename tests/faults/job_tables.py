@@ -22,7 +22,8 @@ _START_SECONDS = 600.0
 _VERIFY_SECONDS = 600.0
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in ("group_id", *Event._fields))
-_NOT_FROM_LOG = {"not_ready_reason"}  # column, change and event: depends on the topics when the job requested them
+# A column, change and event that depends on the topics when the job requested them, and what brokers say of records.
+_NOT_FROM_LOG = {"not_ready_reason", "log_epoch"}
 _NOT_FROM_FOLD = _NOT_FROM_LOG | {"group_type"}  # events that the stream of the committed offsets writes
 
 

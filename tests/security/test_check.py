@@ -52,6 +52,7 @@ def test_with_all_acls_everything_is_right(secured: SecurityHarness) -> None:
     assert {check: result for check, result in found.items() if result.status != OK} == {}
     assert set(found) == {
         "broker 1",
+        "Kafka release",
         "topic",
         "ACL DescribeConfigs on Cluster",
         "ACL Describe on Topic:__consumer_offsets",

@@ -130,7 +130,7 @@ class LogEndsReader:
         return self._may_retry(leaders.values())
 
     def _may_retry(self, leaders: Iterable[object]) -> bool:
-        """Tell whether to ask a leader again that did not answer and that the brokers count as alive, such as a new one.
+        """Tell whether to ask a leader again that did not answer and counts as alive, such as a new one.
 
         Only a few times: it may be one that cannot be reached from here.
         """

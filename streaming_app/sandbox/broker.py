@@ -16,7 +16,15 @@ from typing import NamedTuple
 
 import javaproperties
 from kafka.errors import KafkaError
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import (
+    RetryError,
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_fixed,
+)
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars
@@ -28,6 +36,7 @@ from streaming_app.sandbox.process import HOST, ManagedProcess, Process, reserve
 START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
 _REQUEST_MS = 5000
+_PORT_ATTEMPTS = 3
 _ERROR_WORDS = ("Exception", "ERROR", "FATAL", "Error:")
 
 NODE_ID = 1
@@ -177,6 +186,15 @@ class LocalBroker(ManagedProcess):
         if self.pid is not None:
             return
         class_path = find_jars(kafka_jars(self.version), self._progress)
+        is_chosen = self.port is None
+        again, stop = retry_if_exception(_is_port_taken), stop_after_attempt(_PORT_ATTEMPTS)
+        for attempt in Retrying(retry=again, stop=stop, wait=wait_fixed(0.5), reraise=True):
+            if is_chosen:  # between its choice and its use, a port may become that of another connection
+                self.port, self._ports = None, {}
+            with attempt:
+                self._start(class_path)
+
+    def _start(self, class_path: Sequence[Path]) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as sockets:
             self.port = sockets.enter_context(reserve_port(self.port)).getsockname()[1]
@@ -260,6 +278,10 @@ class LocalBroker(ManagedProcess):
 def make_cluster_id() -> str:
     """Return an id in the form of Kafka's Uuid, without dashes: tools would take a leading one for an option."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
+def _is_port_taken(error: BaseException) -> bool:
+    return isinstance(error, SetupError) and "Address already in use" in str(error)
 
 
 def broker_configuration(

@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -143,3 +144,25 @@ def test_an_unknown_kind_of_broker_is_one_clear_line(tmp_path: Path, monkeypatch
     monkeypatch.setenv("STREAMS_GROUPS_BROKER", "podman")
     with pytest.raises(SetupError, match=r"^STREAMS_GROUPS_BROKER is 'podman': set it to jars or docker$"):
         select_broker(tmp_path)
+
+
+@pytest.mark.broker
+def test_a_broker_whose_port_was_taken_before_it_listens_starts_on_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports: list[int] = []
+    write = LocalBroker._write_configuration
+    with socket.socket() as other:
+
+        def take(broker: LocalBroker) -> Path:
+            assert broker.port
+            if not ports:
+                other.bind(("127.0.0.1", broker.port))
+                other.listen()
+            ports.append(broker.port)
+            return write(broker)
+
+        monkeypatch.setattr(LocalBroker, "_write_configuration", take)
+        with LocalBroker(tmp_path / "broker") as broker:
+            assert len(ports) == 2
+            assert broker.port == ports[1] != ports[0]

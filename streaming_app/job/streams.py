@@ -45,7 +45,6 @@ from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
     commits_checkpoint_location,
     newest_batch_ends,
-    processed_offsets,
 )
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import Maintenance
@@ -151,7 +150,7 @@ class TopicStream(ABC):
             self._positions.started(range(topic.partitions) if position.from_beginning else position.cut)
         self._reset = False
         self._topic = topic
-        self._starts = {} if position.from_beginning else processed_offsets(self._checkpoint) or None
+        self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
         self._remember_tables(position)
         self._topic_identity.remember(topic)
         self._health.started_reading(

@@ -75,12 +75,6 @@ def read_batch_ends(checkpoint: Location, batch_id: int) -> Mapping[int, int] | 
     return begun and begun.offsets
 
 
-def processed_offsets(checkpoint: Location) -> Mapping[int, int]:
-    """Return the offset after the last one processed, by partition; empty before the first batch of a query."""
-    batch_id = _newest_batch(checkpoint)
-    return {} if batch_id is None else read_batch_ends(checkpoint, batch_id) or {}
-
-
 class BatchEnds(NamedTuple):
     """By partition, the end offsets of the newest batch of a checkpoint that was committed, and that was begun."""
 

@@ -22,13 +22,13 @@ from typing import NamedTuple
 
 from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held
-from streaming_app.alerts.history import GroupHistory
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.history import GroupHistory
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import GroupLag
 

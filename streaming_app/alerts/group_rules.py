@@ -7,8 +7,6 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from streaming_app.alerts.alert import CRITICAL, Finding
-from streaming_app.alerts.history import EMPTY, NO_HISTORY, GroupHistory, StateChange, empty_spells
-from streaming_app.alerts.outages import Outage, current_outage
 from streaming_app.alerts.rule import (
     HOUR,
     MINUTE,
@@ -22,6 +20,8 @@ from streaming_app.alerts.rule import (
     to_iso,
 )
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.history import EMPTY, NO_HISTORY, GroupHistory, StateChange, empty_spells
+from streaming_app.health.interruptions import Outage, current_outage
 from streaming_app.text import count, format_duration
 
 _OBSERVED_AT_LEAST = timedelta(days=1)  # before it is known whether a group is empty regularly

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 
 from streaming_app.alerts.alert import CRITICAL, AlertKey, Finding
-from streaming_app.alerts.history import NO_HISTORY, GroupHistory, empty_spells
 from streaming_app.alerts.rule import (
     HOUR,
     MINUTE,
@@ -23,6 +22,7 @@ from streaming_app.alerts.rule import (
     is_recent,
     round_down,
 )
+from streaming_app.health.history import NO_HISTORY, GroupHistory, empty_spells
 from streaming_app.lag.group_lag import NO_PROGRESS, SLOW, GroupLag, WrongPartitions
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.status import LOST, RECREATED, REWOUND, UNOWNED

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from streaming_app.alerts.alert import CRITICAL, Finding
-from streaming_app.alerts.history import Assignment, GroupHistory
-from streaming_app.alerts.outages import joins_and_members, short_stays
 from streaming_app.alerts.rule import (
     HOUR,
     MINUTE,
@@ -33,6 +31,8 @@ from streaming_app.groups.snapshot import (
     describe_obligation,
     member_details,
 )
+from streaming_app.health.history import Assignment, GroupHistory
+from streaming_app.health.interruptions import joins_and_members, short_stays
 from streaming_app.text import and_more, first_of
 
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 from streaming_app.alerts.alert import WARNING, AlertKey, Finding
-from streaming_app.alerts.history import GroupHistory
 from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.history import GroupHistory
 from streaming_app.job_status import DifferingGroup
 from streaming_app.lag.group_lag import GroupLag
 

@@ -10,7 +10,7 @@ only if its offset is higher.
 A deleted group stays in the cache as Dead for one evaluation, so that its open alerts can be resolved, and is then
 removed.
 
-The events of the last hour or so are kept, see `alerts.history`; after a start they are read from the tables. What the
+The events of the last hour or so are kept, see `health.history`; after a start they are read from the tables. What the
 stream passes along was written after the job had last read everything, which corrects the times of brokers whose clocks
 are wrong, see `groups.clock`.
 """
@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.alerts import history
-from streaming_app.alerts.history import GroupHistories, GroupHistory
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.snapshot import COLUMNS, MEMBER_FIELDS, REBALANCING, GroupSnapshot, group_snapshot
+from streaming_app.health import history
+from streaming_app.health.history import GroupHistories, GroupHistory
 from streaming_app.stream.outputs import EVENTS, RETRACTED
 from streaming_app.tables.arrow import to_values, with_plain_types
 from streaming_app.tables.location import Location

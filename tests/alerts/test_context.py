@@ -11,10 +11,10 @@ import pytest
 
 from streaming_app.alerts.alert import AlertKey, Finding
 from streaming_app.alerts.evaluate import RULES, evaluate
-from streaming_app.alerts.history import GroupHistory, MemberChange, Reason, StateChange
 from streaming_app.alerts.rule import EvaluationContext, RuleSettings
 from streaming_app.alerts.survey import survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.history import GroupHistory, MemberChange, Reason, StateChange
 from tests.alerts.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)

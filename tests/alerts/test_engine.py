@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.history import Assignment, GroupHistory
 from streaming_app.alerts.notification_queue import Attempt
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
@@ -21,6 +20,7 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import group_lags
 from tests.alerts.healthy_group import healthy_group

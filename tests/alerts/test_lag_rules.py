@@ -12,10 +12,10 @@ import pytest
 
 from streaming_app.alerts.alert import FIRING, AlertKey, Finding
 from streaming_app.alerts.evaluate import RULES_FOR_LAG, evaluate, is_held
-from streaming_app.alerts.history import GroupHistory, StateChange
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
+from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import GroupTasks, LagRow
 from tests.lag.lag_harness import GROUP, row

@@ -20,9 +20,9 @@ from streaming_app.alerts.evaluate import (
     RULES_FOR_LAG,
     evaluate,
 )
-from streaming_app.alerts.history import Assignment, GroupHistory, MemberChange
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
 from streaming_app.groups.snapshot import AWAY, BEHIND, NOT_REVOKING, WAITING, GroupSnapshot, UnsettledMember
+from streaming_app.health.history import Assignment, GroupHistory, MemberChange
 from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus
 from tests.alerts.healthy_group import healthy_group
 

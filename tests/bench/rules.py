@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming_app.alerts.evaluate import evaluate
-from streaming_app.alerts.history import Assignment, GroupHistory, MemberChange, StateChange
 from streaming_app.alerts.lifecycle import AlertState, advance
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
+from streaming_app.health.history import Assignment, GroupHistory, MemberChange, StateChange
 from streaming_app.job_status import JobStatus
 from tests.alerts.healthy_group import healthy_group
 

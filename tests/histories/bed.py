@@ -16,7 +16,6 @@ from typing import Any
 
 from streaming_app.alerts.alert import FIRING, Alert, AlertKey
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.history import COLUMNS, GroupHistories
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
@@ -28,6 +27,7 @@ from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
+from streaming_app.health.history import COLUMNS, GroupHistories
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.lag_passes import LagPasses

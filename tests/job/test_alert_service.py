@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.evaluate import RULES
-from streaming_app.alerts.history import GroupHistory
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
+from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job_status import JobStatus

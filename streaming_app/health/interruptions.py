@@ -33,7 +33,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from streaming_app.alerts.history import EMPTY, MemberChange, StateChange
+from streaming_app.health.history import EMPTY, MemberChange, StateChange
 
 _PROCESSING = frozenset({"Stable", "Reconciling"})
 _DOWN = frozenset({EMPTY, "NotReady"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.history import EMPTY_KEPT_FOR, GroupHistories, GroupHistory, empty_spells
+from streaming_app.health.history import EMPTY_KEPT_FOR, GroupHistories, GroupHistory, empty_spells
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from streaming_app.alerts.history import MemberChange, StateChange
-from streaming_app.alerts.outages import Outage, current_outage, joins_and_members, short_stays
+from streaming_app.health.history import MemberChange, StateChange
+from streaming_app.health.interruptions import Outage, current_outage, joins_and_members, short_stays
 
 START = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
 UPTIME, GAP = timedelta(minutes=8), timedelta(minutes=10)

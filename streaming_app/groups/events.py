@@ -108,12 +108,8 @@ def member_values(member_id: str, member: Member | None, *, with_identity: bool)
 
 
 def values_changed(before: Mapping[Subject, str | None], after: Mapping[Subject, str | None]) -> ValueChanges:
-    """Return what differs, as values before and after. That a member's client id was read later is no change."""
-    return {
-        subject: (old, after[subject])
-        for subject, old in before.items()
-        if old != after[subject] and not (subject[0] == "member" and None not in (old, after[subject]))
-    }
+    """Return what differs, as values before and after."""
+    return {subject: (old, after[subject]) for subject, old in before.items() if old != after[subject]}
 
 
 def split_causes(text: str | None) -> frozenset[str]:
@@ -151,8 +147,8 @@ def make_events(
     """Yield an event for each change that has one; `causes` as `collect_causes` returns them."""
     cause_of = dict(zip(("group_epoch", "assignment_epoch"), causes, strict=True))
     for (what, member_id), (old, new) in changes.items():
-        if what in _WITHOUT_EVENT:
-            continue
+        if what in _WITHOUT_EVENT or (what == "member" and None not in (old, new)):
+            continue  # that a member's client id was read later is no event
         event = Event(at, _event_kind(what, old, new), member_id, old, new, offset, cause_of.get(what))
         if what == "member":
             host, instance = (changes.get((name, member_id), (None, None)) for name in (CLIENT_HOST, INSTANCE_ID))

@@ -74,8 +74,6 @@ class Fold:
     _before: dict[Subject, str | None] = field(default_factory=dict)
     _since: dict[str, datetime | None] = field(default_factory=dict)
     _causes_before: str | None = None
-    _joined: set[str] = field(default_factory=set)
-    """Members whose record 19 is part of the current operation."""
     _saved: set[str] = field(default_factory=set)
     """Members whose values before the current operation are in `_before`."""
     _in_operation: bool = False
@@ -131,8 +129,6 @@ class Fold:
             self._set_metadata(record, record.value)
         else:
             apply(self.group_state.group, record.record_type, record.key, record.value, record.timestamp)
-        if record.record_type == MEMBER_METADATA and record.value is not None:
-            self._joined.add(record.key["member_id"])
         if record.record_type == TOPOLOGY and record.value is not None:
             self._compare_topology(record)
         self.group_state.last_offset = record.offset
@@ -168,19 +164,22 @@ class Fold:
             return
         if self._in_operation:
             self._emit_events()
-        self._is_continuation = not self._in_operation and same_time and bool(group_state.last_changes)
+        self._is_continuation = not self._in_operation and same_time
         self._in_operation = True
-        self._joined, self._saved = set(), set()
+        self._saved = set()
         if self.exists and not self._is_continuation and group_state.group.group_epoch is None:
             group_state.first_seen_at = None  # an operation without record 17 is not the creation
         if self._values is None:
             self._values = group_values(group_state.group, exists=self.exists)
         self._before = dict(self._values)
+        self._causes_before = group_state.group.causes_since_assignment
         if self._is_continuation:  # the previous batch ended within this operation, or within its millisecond
             changes = [change for change in group_state.last_changes if change.what not in {NOT_READY_REASON, CAUSES}]
             self._before.update({(change.what, change.member_id): change.old for change in changes})
+            # not what `_revert_last_changes` leaves: a group that was deleted and created again begins without causes
+            reverted = (change.old for change in group_state.last_changes if change.what == CAUSES)
+            self._causes_before = next(reverted, self._causes_before)
             _revert_last_changes(group_state)
-        self._causes_before = group_state.group.causes_since_assignment
         self._since = {"state": group_state.state_since, "description_status": group_state.description_since}
         group_state.updated_at = at
 
@@ -204,9 +203,8 @@ class Fold:
         for member_id in old.members:
             self._save_member(old, member_id)
         self._before["group", None] = None
-        joined = self._joined | {
-            one.member_id for one in old.members.values() if one.joined_at and one.joined_at == record.timestamp
-        }
+        at = record.timestamp  # as in the row, which knows of its operation also where a batch ended within it
+        joined = {one.member_id for one in old.members.values() if at is not None and one.updated_at == at}
         self._create_group(record)
         self.group_state.group = old.create_again(joined)
 

@@ -170,14 +170,26 @@ class Group:
 
     def was_description_stored(self, topology_epoch: int | None) -> bool:
         """Return whether the description of a topology epoch was stored before, whatever became of it since."""
-        return topology_epoch is not None and "description_stored_at" in self.topology_epochs.get(topology_epoch, {})
+        return topology_epoch is not None and self.topology_epochs.get(topology_epoch, {}).get(
+            "description_stored", False
+        )
 
-    def set_topology_epoch_time(self, epoch: int, column: str, at: datetime | None) -> None:
-        """Set when a topology epoch was first seen, validated, stored or failed, unless that time is already set."""
-        if epoch < 0:
+    def set_topology_epoch_seen(self, epoch: int, at: datetime | None) -> dict[str, Any]:
+        """Set when a topology epoch was first seen, unless that is set; return what is kept of it."""
+        return self.topology_epochs.setdefault(epoch, {"first_seen_at": at, "description_stored": False})
+
+    def set_topology_epoch_reached(self, step: str, before: int, epoch: int, at: datetime | None) -> None:
+        """Set when a topology epoch was validated, stored or failed, if the group reached it only now.
+
+        `at` is None where the log does not prove the time. That a description was stored is kept then, too.
+        """
+        if epoch < 0 or epoch == before:
             return
-        times = self.topology_epochs.setdefault(epoch, {"first_seen_at": at})
-        times.setdefault(column, at)
+        kept = self.set_topology_epoch_seen(epoch, at)
+        is_stored = step == "description_stored_at"
+        if at is not None and not (is_stored and kept["description_stored"]):
+            kept.setdefault(step, at)
+        kept["description_stored"] |= is_stored
 
 
 class LogRecord(NamedTuple):

@@ -13,6 +13,13 @@ from typing import Any
 from streaming_app.groups.group import LEFT_EPOCH, ROLES, Group, TaskId, Tasks
 from streaming_app.groups.state_rules import MEMBER_STATES, NONE
 
+REACHED = {
+    "validated_at": "validated_topology_epoch",
+    "description_stored_at": "stored_description_epoch",
+    "description_failed_at": "failed_description_epoch",
+}
+"""Step of a topology epoch -> the group's value that is the epoch which has reached it."""
+
 
 def apply(
     group: Group, record_type: int, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None
@@ -29,6 +36,7 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         group.deleted = True
         return
     configs = value["last_assignment_configs"]
+    before = [getattr(group, name) for name in REACHED.values()]
     group.group_epoch = value["epoch"]
     group.metadata_hash = value["metadata_hash"]
     group.validated_topology_epoch = value["validated_topology_epoch"]
@@ -40,9 +48,8 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         epoch != NONE
         for epoch in (group.validated_topology_epoch, group.stored_description_epoch, group.failed_description_epoch)
     )
-    group.set_topology_epoch_time(group.validated_topology_epoch, "validated_at", at)
-    group.set_topology_epoch_time(group.stored_description_epoch, "description_stored_at", at)
-    group.set_topology_epoch_time(group.failed_description_epoch, "description_failed_at", at)
+    for (step, name), epoch in zip(REACHED.items(), before, strict=True):
+        group.set_topology_epoch_reached(step, epoch, getattr(group, name), at)
 
 
 def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
@@ -102,7 +109,7 @@ def _topology(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         return
     group.topology_epoch = value["epoch"]
     group.subtopologies = [_subtopology(value["epoch"], subtopology) for subtopology in value["subtopologies"]]
-    group.set_topology_epoch_time(value["epoch"], "first_seen_at", at)
+    group.set_topology_epoch_seen(value["epoch"], at)
 
 
 _APPLY: dict[int, Callable[[Group, dict[str, Any], dict[str, Any] | None, datetime | None], None]] = {

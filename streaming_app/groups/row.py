@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from streaming_app.groups.group import Change, Group, GroupState, Member, TaskId
+from streaming_app.groups.replay import REACHED
 from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
 from streaming_app.groups.topology import sources_hash
 
@@ -21,13 +22,7 @@ _STATE_SCALARS = tuple(f.name for f in fields(GroupState) if f.name not in ("gro
 _MEMBER_SCALARS = tuple(
     f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation")
 )
-_EPOCH_STEPS = ("first_seen_at", "validated_at", "description_stored_at", "description_failed_at")
-_REACHED = {
-    "validated_at": "validated_topology_epoch",
-    "description_stored_at": "stored_description_epoch",
-    "description_failed_at": "failed_description_epoch",
-}
-"""The field of the group that says which topology epoch has reached a step, also where its time is unknown."""
+_EPOCH_STEPS = ("first_seen_at", *REACHED)
 
 
 def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
@@ -37,8 +32,8 @@ def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
     row.update({name: getattr(state, name) for name in _STATE_SCALARS})
     stale = {m.member_id for m in group.members.values() if is_stale(group, m)}
     epochs = [
-        {"topology_epoch": epoch, **{step: times.get(step) for step in _EPOCH_STEPS}}
-        for epoch, times in sorted(group.topology_epochs.items())
+        {"topology_epoch": epoch, **{step: kept.get(step) for step in (*_EPOCH_STEPS, "description_stored")}}
+        for epoch, kept in sorted(group.topology_epochs.items())
     ]
     row |= {
         "cluster": cluster,
@@ -72,9 +67,9 @@ def from_row(row: dict[str, Any]) -> GroupState:
         _add_task(group, task)
     for step in row["topology_epochs"]:
         epoch = step["topology_epoch"]
-        reached = {"first_seen_at", *(name for name, field in _REACHED.items() if getattr(group, field) == epoch)}
-        times = {name: step[name] for name in _EPOCH_STEPS if step[name] is not None or name in reached}
-        group.topology_epochs[epoch] = times
+        kept = {name: step[name] for name in _EPOCH_STEPS if step[name] is not None or name == "first_seen_at"}
+        is_stored = kept.get("description_stored_at") is not None or group.stored_description_epoch == epoch
+        group.topology_epochs[epoch] = kept | {"description_stored": step.get("description_stored") or is_stored}
     state = GroupState(group, **_present(row, _STATE_SCALARS))
     state.last_changes = [Change(**change) for change in row["last_changes"]]
     return state
@@ -97,8 +92,9 @@ def description_stale_since(state: GroupState) -> datetime | None:
     """
     if state.description_status in {"CURRENT", "NO_TOPOLOGY", None}:
         return None
-    times = state.group.topology_epochs.get(state.group.topology_epoch or 0, {})
-    return state.description_since if "description_stored_at" in times else times.get("first_seen_at")
+    epoch = state.group.topology_epoch or 0
+    was_stored = state.group.was_description_stored(epoch)
+    return state.description_since if was_stored else state.group.topology_epochs.get(epoch, {}).get("first_seen_at")
 
 
 def is_solicitable(group: Group) -> bool:

@@ -54,6 +54,7 @@ def test_times_that_the_log_does_not_prove_stay_unknown_in_later_batches() -> No
         "validated_at": None,
         "description_stored_at": None,
         "description_failed_at": None,
+        "description_stored": True,
     }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streaming_app.groups.fold import Fold
@@ -37,15 +38,17 @@ _STEPS = st.one_of(
 """Kind, key and value of a record of a group with two members."""
 
 
+def log_of(steps: list[tuple[int, tuple[int, Any, Any]]]) -> list[LogRecord]:
+    """Return the records of steps of (second, (kind, key, value))."""
+    return [LogRecord(offset, at(second), *step) for offset, (second, step) in enumerate(steps)]
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> list[LogRecord]:
     """Draw a log; records with the same time are of one operation."""
     steps = draw(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 60]), _STEPS), min_size=1, max_size=25))
-    records, second = [], 0
-    for offset, (pause, (kind, key, value)) in enumerate(steps):
-        second += pause
-        records.append(LogRecord(offset, at(second), kind, key, value))
-    return records
+    seconds = accumulate(pause for pause, _ in steps)
+    return log_of([(second, step) for second, (_, step) in zip(seconds, steps, strict=True)])
 
 
 def key(event: Event) -> tuple[Any, ...]:
@@ -70,3 +73,47 @@ def test_what_is_read_twice_changes_nothing(log: list[LogRecord], begin: int) ->
 def test_no_two_events_have_the_same_key(log: list[LogRecord]) -> None:
     keys = list(map(key, fold(log).events))
     assert len(keys) == len(set(keys))
+
+
+_ASSIGNED = (20, GROUP, {"assignment_epoch": 2, "assignment_timestamp": 0})
+_FAILED_ONCE = (17, GROUP, metadata(2, 0, stored=0, failed=0))
+_UNCERTAIN = (17, GROUP, metadata(2, 0, stored=-2, failed=0))
+_NO_GROUP = (17, GROUP, None)
+_JOINS = (19, M1, member())
+
+
+@example(log_of([(0, (23, GROUP, TOPOLOGY)), (1, _JOINS), (2, _FAILED_ONCE), (3, _UNCERTAIN), (4, _FAILED_ONCE)]), [4])
+@example(log_of([(0, _ASSIGNED), (1, _NO_GROUP), (1, _ASSIGNED), (1, _FAILED_ONCE)]), [3])
+@example(log_of([(0, (17, GROUP, metadata(3))), (0, _JOINS), (1, _JOINS), (1, (17, GROUP, metadata(2)))]), [3])
+@example(log_of([(0, _FAILED_ONCE), (0, (22, M1, current())), (1, _JOINS), (1, _NO_GROUP)]), [3])
+@example(
+    log_of(
+        [
+            (0, (17, GROUP, metadata(2))),
+            (1, _JOINS),
+            (1, (17, GROUP, metadata(3))),
+            (2, _NO_GROUP),
+            (2, _FAILED_ONCE),
+            (2, _ASSIGNED),
+        ]
+    ),
+    [5],
+)
+@given(logs(), st.lists(st.integers(1, 24), max_size=3))
+def test_where_batches_end_makes_no_difference(log: list[LogRecord], cuts: list[int]) -> None:
+    """The row is the same, and so are the events that are left when retracted ones are taken away."""
+    whole = fold(log)
+    state: GroupState | None = None
+    events: dict[tuple[Any, ...], Event] = {}
+    ends = sorted({min(cut, len(log)) for cut in cuts} | {len(log)})
+    for begin, end in pairwise([0, *ends]):
+        part = fold(log[begin:end], state)
+        for event in part.retracted:
+            events.pop(key(event), None)
+        events |= {key(event): event for event in part.events}
+        state = stored(part, state)
+    expected = stored(whole)
+    for one in filter(None, (state, expected)):
+        one.last_changes.sort(key=str)  # they are a set
+    assert state == expected
+    assert events == {key(event): event for event in whole.events}

@@ -27,7 +27,7 @@ from tests.upgrade.record import archive_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NEW_COLUMNS = {"log_epoch", "void"}
+NEW_COLUMNS = {"log_epoch", "void", "description_stored"}
 WITH_VECTORS = {"groups", "group_events", "quarantine", "topologies"}
 
 
@@ -78,9 +78,19 @@ def _known(value: Any) -> Any:
 def identity(table: DeltaTable) -> Any:
     """Return what must stay: the id, the schema of 0.2.0 with its comments, the properties."""
     metadata, schema = table.metadata(), json.loads(table.schema().to_json())
-    schema["fields"] = [field for field in schema["fields"] if field["name"] not in NEW_COLUMNS]
+    schema = _without_new_columns(schema)
     properties = {key: value for key, value in metadata.configuration.items() if "eletionVectors" not in key}
     return metadata.id, metadata.description, metadata.partition_columns, schema, properties
+
+
+def _without_new_columns(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [
+            _without_new_columns(one)
+            for one in schema
+            if not (isinstance(one, dict) and one.get("name") in NEW_COLUMNS)
+        ]
+    return {key: _without_new_columns(one) for key, one in schema.items()} if isinstance(schema, dict) else schema
 
 
 def vectors(warehouse: Path) -> set[str]:

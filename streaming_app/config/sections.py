@@ -99,6 +99,8 @@ class MetricsSettings(Section):
 
     listen: Address | None = None
     """The address of `/metrics`, `/health` and `/ready`: `HOST:PORT`; None: not served."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which they are reached, in addition to `localhost`, IP addresses and the host's own name."""
     groups: PatternText = ".*"
     """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
@@ -119,7 +121,7 @@ class PageSettings(Section):
     base_path: Annotated[str, AfterValidator(check_base_path)] = ""
     """The path of the page, for a proxy that passes paths on as they are."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names under which the page is reached, in addition to `localhost` and every IP address."""
+    """Names under which the page is reached, in addition to `localhost`, IP addresses and the host's own name."""
     auth_file: Path | None = None
     """Who may read it: lines `USER:PASSWORD` or `Bearer TOKEN`; None: everybody who reaches the address."""
     labels: Mapping[_Name, Mapping[_Value, PatternText]] = {}

@@ -200,7 +200,9 @@ def background_services(
                 copies.sums if copies else dict,
             )
             registry = make_registry(sources, config.metrics)
-            server = monitoring_server(config.metrics.listen, registry, health, config.cluster)
+            server = monitoring_server(
+                config.metrics.listen, registry, health, config.cluster, config.metrics.allowed_hosts
+            )
             server.start()
             at_exit.callback(server.close)
             report(f"Serving {server.url}/metrics, /health and /ready")

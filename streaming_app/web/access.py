@@ -1,10 +1,10 @@
-"""Who may read the page, and what a browser may do with it. Pure, but for the files that it reads and the middleware.
+"""Who may read the page and the metrics, and what a browser may do with them. Pure, but for files and the middleware.
 
 Theory of operation
 -------------------
-The page is read-only and has no session, so what remains to be kept out are other machines, and other sites in the
-reader's own browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`: only
-`localhost`, IP addresses and names that were allowed are answered. A request that makes the server ask a broker is a
+Page and metrics are read-only and have no session, so what remains to be kept out are other machines, and other sites
+in the reader's own browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`: only
+`localhost`, IP addresses, the host's own name and names that were allowed are answered. A request that makes the server ask a broker is a
 POST, and is accepted from the page itself only. The Content-Security-Policy allows nothing that is not a file of this
 server; the worker that lays out pictures has a policy of its own, because it alone compiles WebAssembly.
 """
@@ -15,6 +15,7 @@ import base64
 import binascii
 import hmac
 import ipaddress
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -89,14 +90,26 @@ class AccessPolicy:
 
     hosts: frozenset[str]
     """Names, in lower case, in addition to `localhost` and IP addresses."""
+    advice: str
+    """How a further name is allowed."""
     credentials: Credentials | None = None
+
+    @classmethod
+    def of(
+        cls, listen: str, allowed: Iterable[str], advice: str, credentials: Credentials | None = None
+    ) -> AccessPolicy:
+        """Return the policy of a server that listens at `HOST:PORT`: its own names are allowed, too."""
+        host, _ = split_address(listen)
+        own = socket.gethostname()
+        names = {*allowed, own, own.partition(".")[0], *({host} - {"0.0.0.0", "::"})}  # noqa: S104 - compared, not bound
+        return cls(frozenset(name.lower() for name in names), advice, credentials)
 
     def refuse(self, method: str, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
         """Return the status and the line with which a request is refused; None if it is accepted."""
         if not self._is_host(headers.get("host", "")):
             return (
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "This name of the server is not allowed: start `streams-groups web` with --allowed-host NAME",
+                f"This name of the server is not allowed: {self.advice}",
             )
         if self.credentials and not self.credentials.accept(headers.get("authorization")):
             return HTTPStatus.UNAUTHORIZED, "A user and password, or a token, is needed"
@@ -211,7 +224,7 @@ class PageAccess:
         return cls(
             listen=listen,
             base_path=config.base_path,
-            allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
+            allowed_hosts=frozenset(config.allowed_hosts),
             credentials=read_credentials(config.auth_file) if config.auth_file else None,
             brokers=brokers,
             labels=config.labels,
@@ -220,9 +233,8 @@ class PageAccess:
     @property
     def policy(self) -> AccessPolicy:
         """Which requests are accepted."""
-        host, _ = split_address(self.listen)
-        named = set() if host in {"0.0.0.0", "::"} else {host.lower()}  # noqa: S104 - compared, not bound
-        return AccessPolicy(frozenset(self.allowed_hosts | named), self.credentials)
+        advice = "add it to page.allowed_hosts, or start `streams-groups web` with --allowed-host NAME"
+        return AccessPolicy.of(self.listen, self.allowed_hosts, advice, self.credentials)
 
     @property
     def is_open(self) -> bool:

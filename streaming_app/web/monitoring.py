@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timezone
 from http import HTTPStatus
 
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from streaming_app.job_status import Probe, check_liveness, check_readiness, inputs
 from streaming_app.stream.health import Health
 from streaming_app.text import utc
+from streaming_app.web.access import AccessMiddleware, AccessPolicy
 from streaming_app.web.server import HttpServer, ResponseThreads
 
 _LINKS = {
@@ -36,9 +37,12 @@ _REFUSALS = {
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
-def monitoring_server(listen: str, registry: CollectorRegistry, health: Health, cluster: str) -> HttpServer:
+def monitoring_server(
+    listen: str, registry: CollectorRegistry, health: Health, cluster: str, allowed_hosts: Iterable[str] = ()
+) -> HttpServer:
     """Return the server of the application. Raises SetupError if it cannot listen at that address."""
-    app = monitoring_app(registry, health, cluster)
+    policy = AccessPolicy.of(listen, allowed_hosts, "add it to metrics.allowed_hosts")
+    app = AccessMiddleware(monitoring_app(registry, health, cluster), policy)
     return HttpServer(listen, app, what="metrics", advice="set metrics.listen to another address")
 
 

@@ -54,6 +54,7 @@ KEYS = [
     Key(("alerts", "overrides"), [{"groups": "a", "rules": {}}], '[{"groups": "b", "rules": {}}]'),
     Key(("sinks",), [{"type": "log", "name": "file", "format": "json"}], '[{"type": "log", "name": "variable"}]'),
     Key(("metrics", "listen"), "file:1", "variable:2", "flag:3"),
+    Key(("metrics", "allowed_hosts"), ["file"], '["variable"]'),
     Key(("metrics", "groups"), "file", "variable"),
     Key(("metrics", "max_groups"), 1, "2"),
     Key(("metrics", "lag_by"), ["group"], '["task"]'),

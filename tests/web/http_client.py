@@ -13,11 +13,11 @@ def connect(url: str) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=20)
 
 
-def request(url: str, path: str, method: str = "GET") -> tuple[int, Message, str]:
+def request(url: str, path: str, method: str = "GET", **headers: str) -> tuple[int, Message, str]:
     """Return status, headers, in any letter case, and body of a response."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
     try:
-        connection.request(method, path)
+        connection.request(method, path, headers=headers)
         response = connection.getresponse()
         return response.status, response.headers, response.read().decode()
     finally:

@@ -44,7 +44,11 @@ def start(health: Health) -> Iterator[Callable[..., HttpServer]]:
 
     def serve(listen: str = "127.0.0.1:0", **fields: Any) -> HttpServer:
         metric_sources = sources([group("a")], health=health, **fields)
-        started.append(monitoring_server(listen, make_registry(metric_sources, MetricsSettings()), health, "prod"))
+        started.append(
+            monitoring_server(
+                listen, make_registry(metric_sources, MetricsSettings()), health, "prod", ["Metrics.example"]
+            )
+        )
         started[-1].start()
         return started[-1]
 
@@ -53,9 +57,27 @@ def start(health: Health) -> Iterator[Callable[..., HttpServer]]:
         server.close()
 
 
-def request(server: HttpServer, path: str, method: str = "GET") -> tuple[int, Message, str]:
+def request(server: HttpServer, path: str, method: str = "GET", **headers: str) -> tuple[int, Message, str]:
     """Return status, headers and body."""
-    return http_client.request(server.url, path, method)
+    return http_client.request(server.url, path, method, **headers)
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/ready"])
+def test_a_site_that_gives_its_name_to_this_address_reads_nothing(start: Callable[..., HttpServer], path: str) -> None:
+    """A browser sends the name of the site (DNS rebinding)."""
+    server = start()
+    status, headers, body = request(server, path, Host="rebind.example:9464")
+    assert (status, headers["Content-Type"]) == (421, "text/plain; charset=utf-8")
+    assert body == "This name of the server is not allowed: add it to metrics.allowed_hosts\n"
+    for own in (
+        "localhost:9464",
+        "127.0.0.1:9464",
+        "10.1.2.3:9464",
+        "[::1]:9464",
+        socket.gethostname(),
+        "metrics.example",
+    ):
+        assert request(server, path, Host=own)[0] in {200, 503}, own
 
 
 def test_health_and_ready_return_the_reason_as_json(start: Callable[..., HttpServer], health: Health) -> None:

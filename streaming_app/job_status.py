@@ -19,7 +19,7 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -90,6 +90,25 @@ class OffsetsStatus:
     failure: str | None = None
 
 
+class FailingSink(NamedTuple):
+    """A sink that does not accept notifications."""
+
+    name: str
+    since: datetime
+    failure: str
+    """What its first attempt failed with since then, in one line."""
+
+
+class DiskSpace(NamedTuple):
+    """The disk of a directory that the job writes to, in bytes."""
+
+    path: str
+    free: int
+    size: int
+    low_since: datetime | None = None
+    """Since when less than a tenth of it has been free, as far as the running job has seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobStatus:
     """The status of the job that writes one cluster; times are those of the machine that it runs on."""
@@ -143,6 +162,9 @@ class JobStatus:
     """Since when no pass over the lag has succeeded; None after one that has, and before the first one."""
     lag_failure: str | None = None
     """Why, in one line."""
+    failing_sinks: Sequence[FailingSink] = ()
+    disks: Sequence[DiskSpace] = ()
+    """Those of the warehouse and of the state directory, as far as they are local."""
 
 
 class Input(NamedTuple):

@@ -18,8 +18,12 @@ from streaming_app.alerts.rule import (
     round_down,
     to_iso,
 )
-from streaming_app.job_status import DifferingGroup, JobStatus
-from streaming_app.text import count, first_of
+from streaming_app.job_status import DifferingGroup, DiskSpace, JobStatus
+from streaming_app.text import count, first_of, gibibytes
+
+_MIB = 1 << 20
+_PLENTY = 10 << 30
+"""Bytes that are enough, however large the disk is."""
 
 
 def _undecodable(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
@@ -119,6 +123,35 @@ def _offsets_stopped(job: JobStatus, thresholds: Thresholds, context: Evaluation
     )
 
 
+def _notifications_failing(job: JobStatus, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
+    if not job.failing_sinks:
+        return None
+    names = ", ".join(sink.name for sink in job.failing_sinks)
+    return Finding(
+        min(sink.since for sink in job.failing_sinks),
+        f"Alerts cannot be sent to {names}: {job.failing_sinks[0].failure}",
+        {"sinks": {sink.name: sink.failure for sink in job.failing_sinks}},
+    )
+
+
+def _disk_full(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    full = [disk for disk in job.disks if _is_full(disk, thresholds)]
+    if not full:
+        return None
+    paths = " and ".join(dict.fromkeys(disk.path for disk in full))
+    size = gibibytes(full[0].size)
+    return Finding(
+        min(disk.low_since or context.now for disk in full),
+        f"The disk of {paths} is almost full: of {size} too little is free; without any, the job reads nothing",
+        {"paths": [disk.path for disk in full], "size": size},
+    )
+
+
+def _is_full(disk: DiskSpace, thresholds: Thresholds) -> bool:
+    is_little = disk.free * 100 < disk.size * thresholds["free_percent"] and disk.free < _PLENTY
+    return is_little or disk.free < thresholds["free_mib"] * _MIB
+
+
 def _format_last_success(job: JobStatus) -> str:
     if job.last_success_at:
         return f"since {format_time(job.last_success_at)}"
@@ -201,6 +234,57 @@ JOB_RULES = (
             "`offsets.trigger`.",
             "The ends of the logs: the job's principal needs Describe on the topics, and the brokers must be reachable "
             "from the job's own process, too, not only from Spark's.",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupsNotificationsFailing",
+        find=_notifications_failing,
+        severity=CRITICAL,
+        for_seconds=5 * MINUTE,
+        while_catching_up=True,
+        meaning=(
+            "A sink has accepted no notification for five minutes. What is due to it is kept in the table `alerts`, "
+            "and sent when it works again. This alert goes to all sinks, so it arrives through the others. With a "
+            "single sink, have Prometheus watch `streams_groups_notifications_waiting`."
+        ),
+        queries={
+            "What was not sent, and why?": (
+                "SELECT rule, group_id, opened_at, d['sink'] AS sink, d['attempts'] AS attempts, d['error'] AS error\n"
+                "FROM (SELECT rule, group_id, opened_at, unnest(deliveries) AS d FROM alerts)\n"
+                "WHERE d['sent_at'] IS NULL ORDER BY opened_at LIMIT 50"
+            ),
+        },
+        steps=(
+            "Run `streams-groups check`: it tries each sink, and with `--send-test` sends a notification to each.",
+            "The error names the host and what to do. A password that was changed is read again from its file; a "
+            "changed URL in the configuration needs a restart of the job.",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupsDiskAlmostFull",
+        find=_disk_full,
+        severity=CRITICAL,
+        while_catching_up=True,
+        thresholds={
+            "free_percent": Threshold(5, "percent of the disk that are free at least, unless 10 GiB are"),
+            "free_mib": Threshold(256, "MiB that are free at least, whatever the size of the disk"),
+        },
+        meaning=(
+            "The disk of the warehouse, or of the state directory, is almost full. Without free space the job cannot "
+            "write its tables and checkpoints: it stops reading, and the alerts that are open are kept in memory only. "
+            "Nothing that is in the tables is lost, and no alert is resolved by it."
+        ),
+        queries={
+            "How many rows do the tables that grow have?": (
+                "SELECT (SELECT count(*) FROM group_events) AS events,\n"
+                "  (SELECT count(*) FROM lag_history) AS lag_samples"
+            ),
+        },
+        steps=(
+            "Make the disk larger, or lower `retention_days` and `lag.history_days`: maintenance then deletes old rows "
+            "and files, within a day.",
+            "`streams-groups status` shows files and bytes of each table.",
+            "Something else fills the disk: give the warehouse a volume of its own.",
         ),
     ),
     Rule(

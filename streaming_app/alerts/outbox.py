@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.notification_queue import Attempt, Grouping, NotificationQueue
+from streaming_app.job_status import FailingSink
 
 _MANY_FAILURES = 1_000  # enough for the longest pause
 _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
@@ -70,6 +71,8 @@ class SinkStatus:
     """Notifications that are not sent yet."""
     error: str | None = None
     """Why the last attempt failed; None if it succeeded."""
+    failing: FailingSink | None = None
+    """Since when no attempt has succeeded; None after one that has, and before the first one."""
     last_success_at: datetime | None = None
 
 
@@ -242,12 +245,14 @@ class Outbox:
             self._failures += 1
             pause = max(self._backoff.pause(self._failures), min(failure.after_seconds or 0, _MAX_RETRY_AFTER_SECONDS))
             self._paused_until = seconds + pause
-            self._status = replace(self._status, failed=self._status.failed + 1, error=failure.text)
+            failing = self._status.failing or FailingSink(name, at, failure.text)
+            failed = self._status.failed + 1
+            self._status = replace(self._status, failed=failed, error=failure.text, failing=failing)
             was_failing, self._failing = self._failing, True
             action = "Retrying." if failure.retry else "Fix the cause; it is retried every few minutes."
             return None if was_failing else f"Alerts cannot be sent to {name}: {failure.text}. {action}"
         self._failures, self._paused_until = 0, 0.0
-        self._status = replace(self._status, error=None, last_success_at=at)
+        self._status = replace(self._status, error=None, failing=None, last_success_at=at)
         if not self._failing or self._queue.has_failed_ones:
             return None
         self._failing = False

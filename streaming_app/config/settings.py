@@ -26,6 +26,7 @@ from streaming_app.notify.apprise import AppriseSettings
 from streaming_app.notify.log import LogSettings
 from streaming_app.notify.mail import MailSettings
 from streaming_app.notify.slack import SlackSettings
+from streaming_app.notify.watchdog import WatchdogSettings
 from streaming_app.notify.webhook import WebhookSettings
 from streaming_app.section import Days, Duration, Section
 from streaming_app.tables.location import Location
@@ -68,7 +69,13 @@ def _to_text(pairs: Any) -> Any:  # noqa: ANN401 - any YAML value
 
 
 SinkSettings = Annotated[
-    AlertmanagerSettings | AppriseSettings | LogSettings | MailSettings | SlackSettings | WebhookSettings,
+    AlertmanagerSettings
+    | AppriseSettings
+    | LogSettings
+    | MailSettings
+    | SlackSettings
+    | WatchdogSettings
+    | WebhookSettings,
     Field(discriminator="type"),
 ]
 """The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""

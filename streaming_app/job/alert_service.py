@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.service import Service, WakeableEvent, error_text
-from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.job_status import DifferingGroup, DiskSpace, JobStatus
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
@@ -68,6 +68,8 @@ class Sources(NamedTuple):
     """What is known of copies of tasks; None while it is not known."""
     lag: Callable[[], Mapping[str, GroupLag] | None] = dict
     """The lag of which groups something is wrong; None while it is not known."""
+    disks: Callable[[], Sequence[DiskSpace]] = tuple
+    """The disks that the job writes to."""
 
 
 class AlertService(Service):
@@ -157,7 +159,9 @@ class AlertService(Service):
         """Observe, step, store and send."""
         groups = self._sources.groups
         groups.refresh()
-        now, job = datetime.now(timezone.utc), self._sources.job_status()
+        now, sinks = datetime.now(timezone.utc), self._dispatcher.status()
+        failing = tuple(sink.failing for sink in sinks if sink.failing)
+        job = replace(self._sources.job_status(), failing_sinks=failing, disks=self._sources.disks())
         self._check_coverage(job, groups.groups())
         observed = Observed(
             groups.groups(),

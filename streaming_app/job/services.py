@@ -25,6 +25,7 @@ from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import make_page_service
 from streaming_app.job.service import Service, Services
 from streaming_app.job.task_copies import make_task_copies
+from streaming_app.job.watchdog import Disks, Watchdogs, make_watchdogs
 from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 from streaming_app.kafka.properties import client_properties
@@ -52,7 +53,7 @@ _CLOSE_SECONDS = 3.0
 _ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
-LAG, COPIES, FACTS, PAGE = "lag", "task copies", "broker facts", "page"
+LAG, COPIES, FACTS, PAGE, WATCHDOG = "lag", "task copies", "broker facts", "page", "watchdog"
 SELF_CHECK, CLASS_ARCHIVE = "self-check", "class archive"
 
 
@@ -69,6 +70,7 @@ _SERVICES = {
     COPIES: _Wanted(lambda config: config.task_copies.enabled),
     FACTS: _Wanted(lambda config: config.broker_facts.enabled and config.topic == TOPIC),
     PAGE: _Wanted(lambda config: config.page.listen is not None),
+    WATCHDOG: _Wanted(lambda config: bool(config.sinks)),  # with `once` there is one heartbeat at the end
     # The groups of a topic that is a copy are those of other brokers.
     SELF_CHECK: _Wanted(lambda config: config.self_check.enabled and config.topic == TOPIC),
     CLASS_ARCHIVE: _Wanted(lambda config: not config.given_session and can_make_archive(), with_once=True),
@@ -92,6 +94,7 @@ class BackgroundServices:
     _alerts: AlertService
     _descriptions: DescriptionSupport
     _wanted: Collection[str]
+    _watchdogs: Watchdogs
     _lag: LagService | None = None
     _self_check: SelfCheck | None = None
 
@@ -120,6 +123,7 @@ class BackgroundServices:
         if self._lag is not None:
             self._lag.finish()
         self._alerts.finish(_SEND_SECONDS)
+        self._watchdogs.finish()
 
 
 @contextmanager
@@ -149,12 +153,14 @@ def background_services(
     if config.lag.enabled:
         lag = make_lag_service(config, properties, health, report)
     store = AlertsTable(config.warehouse, config.cluster)
+    watchdogs, disks = make_watchdogs(config, health, report), Disks(config)
 
     def summary_at(now: datetime) -> DailySummary:
         groups = group_cache.groups().values()
         return make_summary(config.cluster, now, groups, store.alerts(), silences.is_silenced)
 
     def on_evaluated(sinks: tuple[SinkStatus, ...]) -> None:
+        watchdogs.evaluated()
         heartbeat.beat(sinks)
         summaries.send_due()
 
@@ -163,7 +169,7 @@ def background_services(
             EngineSettings(
                 config.cluster,
                 config.alerts.rule_settings_of(),
-                config.alerts.notify_policy(sink.name for sink in config.sinks),
+                config.alerts.notify_policy(sink.name for sink in config.sinks if sink.gets_alerts),
                 lag_of_all_groups=config.alerts.lag_of == "all",
             ),
             config.alerts.interval,
@@ -177,9 +183,10 @@ def background_services(
             lambda: health.differing_groups,
             copies.statuses if copies else tuple,
             lag.groups if lag else dict,
+            disks.now,
         ),
         store,
-        [sink.sink() for sink in config.sinks],
+        [sink.sink() for sink in config.sinks if sink.gets_alerts],
         descriptions,
         report,
         on_evaluated,
@@ -198,6 +205,7 @@ def background_services(
                 alerts.sinks,
                 newest_lag,
                 copies.sums if copies else dict,
+                disks.now,
             )
             registry = make_registry(sources, config.metrics)
             server = monitoring_server(
@@ -211,9 +219,10 @@ def background_services(
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
         running = Services()
         at_exit.callback(running.close)
-        for service in _beside_the_stream(config, wanted, (lag if LAG in wanted else None, copies, facts), report):
+        pollers = (lag if LAG in wanted else None, copies, facts, *(watchdogs if WATCHDOG in wanted else ()))
+        for service in _beside_the_stream(config, wanted, pollers, report):
             running.start(service)
-        services = BackgroundServices(group_cache, alerts, descriptions, wanted, lag)
+        services = BackgroundServices(group_cache, alerts, descriptions, wanted, watchdogs, lag)
         at_exit.callback(services.stop_self_check)  # before the others end
         yield services
 

@@ -25,6 +25,7 @@ from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
+from streaming_app.job_status import DiskSpace
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus, compatible_series
@@ -59,6 +60,7 @@ class MetricSources:
     """Returns the newest pass over the lag; None before the first one, and without."""
     copies: Callable[[], Mapping[str, CopiesSum]] = dict
     """Returns the sums of the copies of tasks, by group."""
+    disks: Callable[[], Sequence[DiskSpace]] = tuple
 
 
 def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
@@ -94,6 +96,7 @@ class _StreamsGroupsCollector(Collector):
             groups_left_out=len(matching) - len(selected),
             alerts=Counter((alert.rule, alert.severity, alert.state) for alert in sources.alerts()),
             sinks=sources.sinks(),
+            disks=sources.disks(),
             version=self._version,
         )
         for metric in JOB_METRICS:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from offsets_decoder.definitions import record
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.groups.state_rules import STATES
-from streaming_app.job_status import JobStatus, OffsetsStatus, inputs
+from streaming_app.job_status import DiskSpace, JobStatus, OffsetsStatus, inputs
 from streaming_app.metrics.metric import Metric, Sample, renamed, unix_seconds
 from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
@@ -26,6 +26,7 @@ class JobScrape(NamedTuple):
     alerts: Mapping[tuple[str, str, str], int]
     """Open alerts by rule, severity and state."""
     sinks: Sequence[SinkStatus]
+    disks: Sequence[DiskSpace]
     version: str
 
 
@@ -226,6 +227,18 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
             Sample(sink.last_success_at.timestamp(), (sink.name,)) for sink in job.sinks if sink.last_success_at
         ],
         ("sink",),
+    ),
+    Metric(
+        "streams_groups_disk_free_bytes",
+        "What is free of the disk of the warehouse, and of the state directory, where they are local.",
+        lambda job: [Sample(disk.free, (disk.path,)) for disk in job.disks],
+        ("path",),
+    ),
+    Metric(
+        "streams_groups_disk_size_bytes",
+        "The size of that disk.",
+        lambda job: [Sample(disk.size, (disk.path,)) for disk in job.disks],
+        ("path",),
     ),
     Metric(
         "streams_groups_build_info",

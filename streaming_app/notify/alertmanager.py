@@ -44,6 +44,8 @@ class AlertmanagerSettings(AuthSettings):
     """Additional labels for every alert, for routing."""
     generator_url: str | None = None
     """The target of an alert's link."""
+    watchdog: bool = False
+    """Whether an alert named Watchdog fires there while this job evaluates alerts, for a receiver that misses it."""
 
     def sink(self) -> AlertmanagerSink:
         """Return a new sink."""
@@ -68,6 +70,9 @@ class AlertmanagerSink(Sink):
         self.resend_seconds: float = settings.resend
         self._settings = settings
         self._now = now
+        self._started_at = now()
+        if settings.watchdog:
+            self.beat_seconds: float | None = settings.resend
         self._skipped_until: dict[str, float] = {}
 
     def send(self, alert: Alert, event: str) -> None:
@@ -80,6 +85,30 @@ class AlertmanagerSink(Sink):
         while batch := list(islice(remaining, _BATCH_SIZE)):
             self._post([self._to_api_alert(alert, FIRING) for alert in batch])
 
+    def beat(self, cluster: str, reason: str) -> None:
+        """Let the alert Watchdog fire for a while longer. Raises SinkError if no member accepted it."""
+        labels = {"alertname": "Watchdog", "severity": "none", "cluster": cluster}
+        annotations = {"summary": f"streams-groups evaluates alerts as long as this fires; the job: {reason}"}
+        self._post([self._api_alert(labels, annotations, self._started_at, self._ahead())])
+
+    def _ahead(self) -> datetime:
+        return self._now() + timedelta(seconds=_RESENDS_AHEAD * self.resend_seconds)
+
+    def _api_alert(
+        self,
+        own_labels: Mapping[str, str],
+        annotations: Mapping[str, str | None],
+        starts_at: datetime,
+        ends_at: datetime,
+    ) -> dict[str, Any]:
+        return {
+            "labels": {**self._settings.labels, **own_labels},
+            "annotations": {name: text for name, text in annotations.items() if text},
+            "startsAt": utc_iso(starts_at),
+            "endsAt": utc_iso(ends_at),
+            "generatorURL": self._settings.generator_url or "",
+        }
+
     def _to_api_alert(self, alert: Alert, event: str) -> dict[str, Any]:
         own_labels = {"alertname": alert.rule, "severity": alert.severity, "cluster": alert.cluster}
         if alert.group_id is not None:
@@ -91,15 +120,8 @@ class AlertmanagerSink(Sink):
             "runbook_url": self._settings.runbook_link(alert),
             "page_url": self._settings.page_link(alert),
         }
-        ahead = self._now() + timedelta(seconds=_RESENDS_AHEAD * self.resend_seconds)
-        ends_at = (alert.resolved_at or self._now()) if event == RESOLVED else ahead
-        return {
-            "labels": {**self._settings.labels, **own_labels},
-            "annotations": {name: text for name, text in annotations.items() if text},
-            "startsAt": utc_iso(alert.opened_at or alert.pending_since),
-            "endsAt": utc_iso(ends_at),
-            "generatorURL": self._settings.generator_url or "",
-        }
+        ends_at = (alert.resolved_at or self._now()) if event == RESOLVED else self._ahead()
+        return self._api_alert(own_labels, annotations, alert.opened_at or alert.pending_since, ends_at)
 
     def _post(self, alerts: list[dict[str, Any]]) -> None:
         """Send to all members, but skip one that failed until the next resend: it must not delay the others."""

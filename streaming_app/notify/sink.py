@@ -43,6 +43,8 @@ class Sink(ABC):
 
     resend_seconds: float | None = None
     """How often the receiver needs every alert that still fires again; None if once is enough."""
+    beat_seconds: float | None = None
+    """How often it is told that alerts are evaluated; None: never."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,6 +57,9 @@ class Sink(ABC):
         """Send alerts that still fire again, every `resend_seconds`. Raises SinkError."""
         for alert in alerts:
             self.send(alert, FIRING)
+
+    def beat(self, cluster: str, reason: str) -> None:  # noqa: B027 - few receivers notice that nothing comes
+        """Tell the receiver that alerts of the cluster are evaluated; `reason` is about the job. Raises SinkError."""
 
     def close(self) -> None:  # noqa: B027 - most sinks have nothing to close
         """Release its resources."""
@@ -77,6 +82,8 @@ class BaseSettings(Section):
 
     secrets: ClassVar[tuple[str, ...]] = ()
     """Fields that contain a secret; each may be given in a file instead, under the same name and `_file`."""
+    gets_alerts: ClassVar[bool] = True
+    """False of a receiver that is only told that the job lives."""
 
     type: str
     name: Annotated[str, AfterValidator(check_name)] = Field(default_factory=lambda values: values.get("type", ""))

@@ -1,12 +1,13 @@
-"""Who may read the page and the metrics, and what a browser may do with them. Pure, but for files and the middleware.
+"""Who may read page and metrics, and what a browser may do with them. Pure, but for files and the middleware.
 
 Theory of operation
 -------------------
 Page and metrics are read-only and have no session, so what remains to be kept out are other machines, and other sites
 in the reader's own browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`: only
-`localhost`, IP addresses, the host's own name and names that were allowed are answered. A request that makes the server ask a broker is a
-POST, and is accepted from the page itself only. The Content-Security-Policy allows nothing that is not a file of this
-server; the worker that lays out pictures has a policy of its own, because it alone compiles WebAssembly.
+`localhost`, IP addresses, the host's own name and names that were allowed are answered. A request that makes the
+server ask a broker is a POST, and is accepted from the page itself only. The Content-Security-Policy allows nothing
+that is not a file of this server; the worker that lays out pictures has a policy of its own, because it alone compiles
+WebAssembly.
 """
 
 from __future__ import annotations

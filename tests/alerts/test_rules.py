@@ -23,7 +23,7 @@ from streaming_app.alerts.evaluate import (
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
 from streaming_app.groups.snapshot import AWAY, BEHIND, NOT_REVOKING, WAITING, GroupSnapshot, UnsettledMember
 from streaming_app.health.history import Assignment, GroupHistory, MemberChange
-from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus
+from streaming_app.job_status import DifferingGroup, DiskSpace, FailingSink, JobStatus, OffsetsStatus
 from tests.alerts.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -219,6 +219,20 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             ago(hours=2),
             "partition 3 of __consumer_offsets, offsets 120 to 179",
         )
+    ],
+    "StreamsGroupsNotificationsFailing": [
+        (
+            {"failing_sinks": [FailingSink(name, ago(minutes=9), "refused") for name in ("pager", "chat")]},
+            ago(minutes=9),
+            "cannot be sent to pager, chat: refused",
+        )
+    ],
+    "StreamsGroupsDiskAlmostFull": [
+        (
+            {"disks": [DiskSpace("/data", 900 << 20, 20 << 30, ago(hours=1)), DiskSpace("/b", 9 << 30, 20 << 30)]},
+            ago(hours=1),
+            "of /data is",
+        ),
     ],
     "StreamsGroupsSchemaDrift": [({"drifted": 12, "drifted_at": ago(hours=1)}, ago(hours=1), "in 12 records")],
 }

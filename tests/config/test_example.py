@@ -51,6 +51,7 @@ def test_the_examples_of_sinks_are_valid_and_have_every_type_and_key(
     slack_url = tmp_path / "slack-url"
     slack_url.write_text("https://hooks.slack.com/services/x\n")
     monkeypatch.setenv("SMTP_PASSWORD", "x")
+    monkeypatch.setenv("PING_KEY", "x")
     monkeypatch.setenv("PAGERDUTY_KEY", "x")
     monkeypatch.setenv("HOOK_SECRET", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     examples = parse_commented_out("sinks")

@@ -35,8 +35,8 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         (
             "sinks: [{type: pigeon}, {name: a}]",
             [
-                "sinks[0].type: must be one of alertmanager, apprise, log, email, slack, webhook",
-                "sinks[1].type: must be given: one of alertmanager, apprise, log, email, slack, webhook",
+                "sinks[0].type: must be one of alertmanager, apprise, log, email, slack, watchdog, webhook",
+                "sinks[1].type: must be given: one of alertmanager, apprise, log, email, slack, watchdog, webhook",
             ],
         ),
         ("sinks: [{type: email, host: h, from: a@b}]", ["sinks[0].to: must be given"]),
@@ -109,7 +109,7 @@ def test_each_invalid_key_is_a_line_that_names_the_file_and_the_key(
         (
             "SINKS",
             '[{"type": "pigeon"}]',
-            "sinks[0].type: must be one of alertmanager, apprise, log, email, slack, webhook",
+            "sinks[0].type: must be one of alertmanager, apprise, log, email, slack, watchdog, webhook",
         ),
     ],
 )  # fmt: skip

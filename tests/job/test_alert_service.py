@@ -23,7 +23,7 @@ from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
-from streaming_app.job_status import JobStatus
+from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.silences import ActiveSilences, SilenceStore, new_silence
 from streaming_app.notify.sink import SinkError, TextSink
@@ -87,6 +87,7 @@ class Harness:
     def __init__(self, path: Path) -> None:
         self.path, self.groups, self.lines = path, GroupsOfTest(), []
         self.job = JobStatus(NOW, caught_up=True)
+        self.disks: Sequence[DiskSpace] = ()
         self.settings: Mapping[str, Any] = SETTINGS
         self.grouping = Grouping(0, 0)
         self.sinks: Sequence[KeepingSink] = (KeepingSink(),)
@@ -103,7 +104,7 @@ class Harness:
         groups: Any = self.groups
         self.service = AlertService(
             AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
-            Sources(groups, lambda: self.job, ActiveSilences(self.path, "default")),
+            Sources(groups, lambda: self.job, ActiveSilences(self.path, "default"), disks=lambda: self.disks),
             AlertsTable(self.path, "default"),
             self.sinks,
             DescriptionSupport("never"),
@@ -296,3 +297,32 @@ def test_a_notification_due_to_a_sink_that_was_removed_is_dropped(harness: Harne
     harness.restart(KeepingSink("other"))
     assert wait_until(lambda: harness.stored()[0].deliveries == ())
     assert harness.sink.sent == []
+
+
+def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harness) -> None:
+    rule = RULES["StreamsGroupsNotificationsFailing"].default_settings._replace(for_seconds=0)
+    harness.settings = {**SETTINGS, "StreamsGroupsNotificationsFailing": rule}
+    broken, other = KeepingSink("pager"), KeepingSink("chat")
+    broken.down = True
+    harness.restart(broken, other)
+    harness.groups.snapshots = {"g": not_ready()}
+    assert wait_until(lambda: len(other.sent) == 2)
+    (_, [first]), (_, [second]) = other.sent
+    assert (first.group_id, second.group_id, second.summary) == ("g", None, "Alerts cannot be sent to pager: down")
+    broken.down = False
+    assert wait_until(lambda: other.events() == [FIRING, FIRING, RESOLVED])
+
+
+@pytest.mark.parametrize(
+    ("free", "size", "fires"),
+    [(900 << 20, 20 << 30, True), (2 << 30, 20 << 30, False), (60 << 30, 2 << 40, False), (200 << 20, 1 << 30, True)],
+)
+def test_a_disk_without_space_is_an_alert_before_it_is_full(
+    harness: Harness, free: int, size: int, *, fires: bool
+) -> None:
+    harness.settings = {"StreamsGroupsDiskAlmostFull": RULES["StreamsGroupsDiskAlmostFull"].default_settings}
+    harness.disks = (DiskSpace("/data/warehouse", free, size),)
+    harness.restart()
+    assert wait_until(lambda: harness.sink.events() == [FIRING], seconds=20 if fires else 0.5) is fires
+    if fires:
+        assert harness.alert().summary.startswith("The disk of /data/warehouse is almost full: ")

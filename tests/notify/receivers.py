@@ -286,13 +286,15 @@ class SmtpReceiver:
 class Alertmanager:
     """A real Alertmanager, on the loopback, that notifies `receiver` of every alert without delay."""
 
-    def __init__(self, directory: Path, receiver: str) -> None:
-        """Start it. Raises MissingToolError if it is not installed."""
+    def __init__(self, directory: Path, receiver: str, templates: Mapping[str, Any] | None = None) -> None:
+        """Start it, with further settings of it and of its receiver. Raises MissingToolError if it is not installed."""
         program, working_directory = _alertmanager()
         config = directory / "alertmanager.json"  # YAML holds JSON
         route = {"receiver": "test", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
         hook = {"url": receiver, "send_resolved": True}
-        config.write_text(json.dumps({"route": route, "receivers": [{"name": "test", "webhook_configs": [hook]}]}))
+        receivers = [{"name": "test", "webhook_configs": [hook], **(templates or {}).get("receiver", {})}]
+        files = (templates or {}).get("files", [])
+        config.write_text(json.dumps({"route": route, "receivers": receivers, "templates": files}))
         with reserve_port() as free:
             port = free.getsockname()[1]
         self.url = f"http://{HOST}:{port}"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import Delivery
+from streaming_app.alerts.alert import FIRING, Delivery
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from tests.alerts.examples import make_alert
 from tests.notify.receivers import Alertmanager, HttpReceiver
 from tests.notify.sending import Sending
+from tests.tools import MissingToolError
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+TEMPLATES = Path(__file__).parents[2] / "deploy" / "prometheus" / "streams-groups.tmpl"
 
 
 def now() -> datetime:
@@ -25,6 +28,22 @@ def now() -> datetime:
 def notifications(receiver: HttpReceiver) -> list[tuple[str, str]]:
     """Return the status and the group of each alert that Alertmanager notified."""
     return [(alert["status"], alert["labels"]["group"]) for body in receiver.bodies for alert in body["alerts"]]
+
+
+def test_the_watchdog_fires_until_the_heartbeats_end(alertmanager: Alertmanager) -> None:
+    settings = AlertmanagerSettings(
+        type="alertmanager", urls=(alertmanager.url,), resend=1, watchdog=True, labels={"team": "a"}
+    )
+    sink = settings.sink()
+    assert sink.beat_seconds == 1
+    sink.beat("prod", "caught up")
+    assert wait_until(lambda: bool(alertmanager.alerts()))
+    [active] = alertmanager.alerts()
+    assert active["labels"] == {"alertname": "Watchdog", "severity": "none", "cluster": "prod", "team": "a"}
+    assert active["annotations"] == {
+        "summary": "streams-groups evaluates alerts as long as this fires; the job: caught up"
+    }
+    assert wait_until(lambda: alertmanager.alerts() == [])  # as after the death of the job
 
 
 def test_an_alert_becomes_active_stays_active_and_is_resolved(
@@ -89,3 +108,34 @@ def test_an_alertmanager_that_lost_its_alerts_gets_all_firing_ones_again(
         assert wait_until(lambda: len(notifications(receiver)) == 3)
     finally:
         dispatcher.close(5)
+
+
+def test_the_templates_for_chats_let_an_id_mention_nobody_and_hide_no_link(
+    tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    """Without them it does: Alertmanager's own template of Slack prints the label as it is."""
+    hostile = "<!channel> `*<https://evil.example|pay here>*` @all \\u202e" + "x" * 400
+    ours = {"title": '{{ template "streams_groups.title" . }}', "text": '{{ template "streams_groups.text" . }}'}
+    chats = [
+        {"api_url": f"{receiver.url}/{name}", "channel": "#c", **own} for name, own in (("own", {}), ("ours", ours))
+    ]
+    templates = {"receiver": {"slack_configs": chats}, "files": [str(TEMPLATES)]}
+    try:
+        running = Alertmanager(tmp_path, f"{receiver.url}/hook", templates)
+    except MissingToolError as missing:
+        pytest.skip(str(missing))
+    with running:
+        settings = AlertmanagerSettings(type="alertmanager", urls=(running.url,), runbook_url="https://wiki/a_b#{rule}")
+        alert = replace(make_alert("alertmanager", opened_at=now()), group_id=hostile, summary=f"{hostile}: is down")
+        settings.sink().send(alert, FIRING)
+        assert wait_until(lambda: {"/own", "/ours"} <= {one.path for one in receiver.requests})
+    sent = {one.path: one.json["attachments"][0] for one in receiver.requests if one.path != "/hook"}
+    assert "<!channel>" in sent["/own"]["title"]
+    assert sent["/ours"]["title"] == "FIRING: not-ready (1) in prod"
+    severity_and_group, summary, runbook = sent["/ours"]["text"].splitlines()
+    assert runbook == "https://wiki/a_b#not-ready"
+    assert severity_and_group.startswith("critical: `.!channel. ...https://evil.example.pay here... .all ")
+    for line in (severity_and_group, summary):
+        assert line.count("`") == 2
+        assert not set(line) & set("<>&@|*_~[]\\")
+        assert len(line) < 320

@@ -1,0 +1,118 @@
+"""Who watches the job: heartbeats, so that something else notices when it is gone, and the disks that it needs.
+
+A job that hangs says nothing either: a heartbeat is sent only while the last evaluation of the alerts, by a thread of
+their own, is recent. Whether the tables are up to date is part of what is said, and alerts of the job's own are about
+it; it does not stop the heartbeat, as the receiver would only say the same with less detail.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streaming_app.errors import UserError
+from streaming_app.job.lock import state_directory
+from streaming_app.job.service import Service
+from streaming_app.job_status import DiskSpace, JobStatus, check_readiness
+from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.report import Report
+
+if TYPE_CHECKING:
+    from streaming_app.config.settings import JobConfig
+    from streaming_app.stream.health import Health
+
+_MISSED_EVALUATIONS = 3
+_LOW = 10  # a part of so many
+_SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table on a slow store, may take long
+
+
+class Watchdog(Service):
+    """The heartbeats of one sink, until it is closed."""
+
+    def __init__(
+        self, sink: Sink, cluster: str, status: Callable[[], JobStatus], report: Report, *, patience: float
+    ) -> None:
+        """Prepare; the first heartbeat follows the first evaluation. `patience` is in seconds: the age of the last one.
+
+        The sink is used by no other thread, and closed at the end.
+        """
+        super().__init__(f"watchdog {sink.name}", report, interval=sink.beat_seconds)
+        self._sink, self._cluster, self._status = sink, cluster, status
+        self._patience = patience
+        self._evaluated_at: float | None = None
+
+    def evaluated(self) -> None:
+        """Note that alerts were evaluated. By the thread that did."""
+        self._evaluated_at = time.monotonic()
+
+    def is_ready(self) -> bool:
+        """Return whether anything has been evaluated yet."""
+        return self._evaluated_at is not None
+
+    def tick(self) -> None:
+        """Send a heartbeat. Raises UserError if there is none to send, or it is not accepted."""
+        silent = time.monotonic() - (self._evaluated_at or 0.0)
+        if silent > self._patience:
+            raise UserError(f"no heartbeat is sent: alerts were last evaluated {silent:.0f} s ago")
+        try:
+            self._sink.beat(self._cluster, check_readiness(self._status(), datetime.now(timezone.utc)).reason)
+        except SinkError as error:
+            raise UserError(str(error)) from None
+
+    def leave(self) -> None:
+        """Release the sink."""
+        self._sink.close()
+
+
+class Watchdogs(tuple[Watchdog, ...]):
+    """Those of all sinks that have one."""
+
+    __slots__ = ()
+
+    def evaluated(self) -> None:
+        """Note that alerts were evaluated."""
+        for one in self:
+            one.evaluated()
+
+    def finish(self) -> None:
+        """Send the heartbeat of a run with `--once`, which is missed if no further run comes."""
+        for one in self:
+            one.attempt()
+
+
+def make_watchdogs(config: JobConfig, health: Health, report: Report) -> Watchdogs:
+    """Return those of a job; each has its sink to itself."""
+    sinks = [one.sink() for one in config.sinks]
+    patience = max(_MISSED_EVALUATIONS * config.alerts.interval, _SHORTEST_SECONDS)
+    return Watchdogs(
+        Watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
+        for sink in sinks
+        if sink.beat_seconds is not None
+    )
+
+
+class Disks:
+    """The disks of the warehouse and of the state directory, as far as they are local."""
+
+    def __init__(self, config: JobConfig) -> None:
+        warehouse = {Path(str(config.warehouse))} if config.warehouse.is_local else set()
+        self._directories = sorted({*warehouse, state_directory(config.warehouse, config.state_dir)})
+        self._low_since: dict[Path, datetime] = {}
+
+    def now(self) -> Sequence[DiskSpace]:
+        """Return those that can be asked, as they are now."""
+        found = []
+        for directory in self._directories:
+            with suppress(OSError):
+                usage = shutil.disk_usage(directory)
+                if usage.free * _LOW < usage.total:
+                    self._low_since.setdefault(directory, datetime.now(timezone.utc))
+                else:
+                    self._low_since.pop(directory, None)
+                found.append(DiskSpace(str(directory), usage.free, usage.total, self._low_since.get(directory)))
+        return found

@@ -1,0 +1,48 @@
+"""A receiver that notices when nothing comes any more, such as Healthchecks: a POST every minute while the job lives.
+
+It gets no alerts. The body is one line of text, which tells whether the tables are up to date.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from streaming_app.alerts.alert import Alert
+from streaming_app.notify.http_post import SecretUrlSettings, post
+from streaming_app.notify.sink import Sink
+from streaming_app.section import Duration
+
+
+class WatchdogSettings(SecretUrlSettings):
+    """`type: watchdog`."""
+
+    gets_alerts: ClassVar[bool] = False
+
+    type: Literal["watchdog"]
+    interval: Annotated[Duration, Field(ge=5, le=86_400)] = 60.0
+    """How often the URL is requested while the job evaluates alerts; the receiver has to wait longer than that."""
+
+    def sink(self) -> WatchdogSink:
+        """Return a new sink."""
+        return WatchdogSink(self)
+
+
+class WatchdogSink(Sink):
+    """Requests a URL."""
+
+    def __init__(self, settings: WatchdogSettings) -> None:
+        super().__init__(settings.name)
+        self.beat_seconds: float = settings.interval
+        self._settings = settings
+
+    def send(self, alert: Alert, event: str) -> None:
+        """Take a test notification of `check`: the URL is requested. Raises SinkError."""
+        del event
+        self.beat(alert.cluster, alert.summary)
+
+    def beat(self, cluster: str, reason: str) -> None:
+        """Request the URL. Raises SinkError if it does not answer with success."""
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        post(self._settings.read_url(), f"{cluster}: {reason}\n".encode(), headers, self._settings)

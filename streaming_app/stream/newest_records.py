@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from offsets_decoder import DecodeError, Record, decode
 from streaming_app.groups.partition import partition_of
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.outcome import FoldOptions, group_of_key
 from streaming_app.stream.source import type_condition
 from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.definitions import table
@@ -253,6 +253,7 @@ _VALUES = {
 def _undecodable(raw: Row, error: DecodeError, options: FoldOptions) -> Row:
     return {
         "cluster": options.cluster,
+        "group_id": group_of_key(raw["key"]),
         "topic": options.topic,
         "partition": raw["partition"],
         "offset": raw["offset"],

@@ -21,6 +21,18 @@ A plain tuple: those are kept of many groups at once, and are no work for Python
 """
 
 _CLASSIC_KEY = CLASSIC_GROUP.to_bytes(2, "big")
+_GROUP_LENGTH = slice(2, 4)  # of a key: the length of the group id, behind the type; the ids come after it
+
+
+def group_of_key(key: bytes | None) -> str | None:
+    """Return the id of the group that a key begins with, behind its type; None if it holds no such text."""
+    start = _GROUP_LENGTH.stop
+    if key is None or len(key) < start or len(key) < (end := start + int.from_bytes(key[_GROUP_LENGTH], "big")):
+        return None
+    try:
+        return key[start:end].decode()
+    except UnicodeDecodeError:
+        return None
 
 
 class UnfoldableRecord(Exception):  # noqa: N818 - the name is the value of `quarantine.error_kind`
@@ -111,6 +123,7 @@ class GroupOutcome:
         _, offset, partition, timestamp, key, value, _ = row
         self.undecodable.append(
             {
+                "group_id": group_of_key(key),
                 "topic": self._options.topic,
                 "partition": partition,
                 "offset": offset,

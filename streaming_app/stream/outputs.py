@@ -26,11 +26,13 @@ class Output(NamedTuple):
     """The array column of the folded rows that holds the table's rows."""
     count_column: str
     """The column of the folded rows that holds how many these are."""
+    of_folded_row: tuple[str, ...] = ("cluster", "group_id")
+    """The columns that the rows have from the folded row that they are nested in."""
 
     @property
     def row_columns(self) -> tuple[str, ...]:
-        """The table's columns beyond those that every folded row has."""
-        return tuple(name for name in table(self.table).names if name not in _OF_EVERY_ROW)
+        """The table's columns beyond those of the folded row."""
+        return tuple(name for name in table(self.table).names if name not in self.of_folded_row)
 
     @property
     def array_type(self) -> str:
@@ -39,11 +41,10 @@ class Output(NamedTuple):
         return "array<struct<" + ",".join(f"{name}:{types[name]}" for name in self.row_columns) + ">>"
 
 
-_OF_EVERY_ROW = ("cluster", "group_id")
-
 EVENTS = Output("group_events", "events", "emitted_events")
 TOPOLOGIES = Output("topologies", "topologies", "emitted_topologies")
-QUARANTINE = Output("quarantine", "undecodable", "quarantined")
+QUARANTINE = Output("quarantine", "undecodable", "quarantined", of_folded_row=("cluster",))
+"""Its rows name the group themselves: the folded row that holds them is the group's, or one without, as batches end."""
 APPENDED = (EVENTS, QUARANTINE, TOPOLOGIES)
 """In the order in which they are written. The table `groups` comes after all of them: its rows hold the offsets up to
 which records are folded, so a crash in between repeats the batch and loses nothing."""
@@ -69,8 +70,8 @@ _NONE = -1
 
 def select_rows(folded: DataFrame, output: Output, column: str) -> DataFrame:
     """Return the rows of an appended table that are nested in `column`."""
-    exploded = folded.selectExpr("cluster", "group_id", f"explode({column}) AS row")
-    return exploded.select("cluster", "group_id", "row.*").select(*table(output.table).names)
+    exploded = folded.selectExpr(*output.of_folded_row, f"explode({column}) AS row")
+    return exploded.select(*output.of_folded_row, "row.*").select(*table(output.table).names)
 
 
 def take_rows(folded: pa.Table, output: Output, column: str) -> pa.Table:
@@ -78,7 +79,7 @@ def take_rows(folded: pa.Table, output: Output, column: str) -> pa.Table:
     nested = folded[column].combine_chunks()
     of_group = pc.list_parent_indices(nested)
     rows = pa.Table.from_struct_array(pc.list_flatten(nested))
-    for name in ("cluster", "group_id"):
+    for name in output.of_folded_row:
         rows = rows.append_column(folded.schema.field(name), folded[name].combine_chunks().take(of_group))
     return rows.select(table(output.table).names)
 

@@ -114,7 +114,7 @@ def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list
     assert (event["kind"], event["old"], event["new"], event["offset"]) == ("group_type", "classic", "streams", 9)
     assert event["at"] == START + timedelta(seconds=9)
     (bad,) = expected["quarantine"]
-    assert (bad["error_kind"], bad["offset"], bad["group_id"]) == ("UnknownValueVersion", 15, None)
+    assert (bad["error_kind"], bad["offset"], bad["group_id"]) == ("UnknownValueVersion", 15, "bad")
 
 
 def test_batches_that_one_job_reads_give_the_same_tables(

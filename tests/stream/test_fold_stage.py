@@ -15,7 +15,7 @@ from streaming_app.groups.topology import topology_hash
 from streaming_app.stream import fold_stage
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
-from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL
+from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, QUARANTINE, take_rows
 from streaming_app.tables.definitions import table
 from tests.groups.encoded import metadata_record
 from tests.warehouses import arrow_schema, arrow_type
@@ -209,3 +209,22 @@ def test_the_row_of_a_group_carries_its_new_topologies_and_none_that_is_known() 
         (first[0]["topology_hash"], row["topology_hash"])
     ]
     assert topology["topology_hash"] == row["topology_hash"] == topology_hash(topology["subtopologies"])
+
+
+@pytest.mark.parametrize(
+    ("key", "group_id"),
+    [
+        (b"\x00\x63\x00\x01g", "g"),
+        (b"\x00\x63\x00\x02\xff\xfe", None),
+        (b"\x00\x11\x00\x09g", None),
+        (b"\x00", None),
+        (b"", None),
+    ],
+)
+@pytest.mark.parametrize("other", [True, False], ids=["beside another record", "alone"])
+def test_a_record_in_quarantine_names_its_group_whatever_else_is_in_the_batch(
+    key: bytes, group_id: str | None, other: bool
+) -> None:
+    folded = fold(records([*(group("g") if other else []), (key, b"?")]))
+    (row,) = take_rows(stored_rows(folded), QUARANTINE, QUARANTINE.column).to_pylist()
+    assert row["group_id"] == group_id

@@ -31,7 +31,12 @@ def process_name(pid: int) -> str:
 
 def is_running(pid: int) -> bool:
     """Return whether a process runs; a zombie does not."""
-    return read_process_file(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
+    return process_state(pid) not in {"", "Z"}
+
+
+def process_state(pid: int) -> str:
+    """Return the letter of a process's state in `ps`, T if it was stopped by a signal; empty if it has ended."""
+    return "".join(read_process_file(pid, "stat").rpartition(")")[2].split()[:1])
 
 
 def spark_jvms(pid: int) -> list[int]:

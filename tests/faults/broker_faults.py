@@ -1,29 +1,31 @@
-"""Faults of the broker: killed, restarted or stopped, alone or together with the job."""
+"""Faults of the only broker: killed, restarted or stopped, alone or with the job; and records that none can decode."""
 
 from __future__ import annotations
 
 import signal
 import time
 
-from tests.faults.harness import STOPPED_SECONDS, FaultHarness
-from tests.processes import send_signal
+from streaming_app.sandbox.broker import LocalBroker
+from tests.faults.harness import STOPPED_SECONDS, TOPIC, FaultHarness
+from tests.faults.job_faults import kill_running
+from tests.processes import is_running, process_state, send_signal
 
 
-def kill_broker(harness: FaultHarness) -> int:
-    """Kill the broker and start it again, once or twice; return how often."""
-    kills = harness.random.randint(1, 2)
-    for _ in range(kills):
+def kill_broker(harness: FaultHarness) -> None:
+    """Kill the broker and start it again, once or twice."""
+    for _ in range(harness.random.randint(1, 2)):
         harness.wait_before()
-        harness.broker.kill()
+        _kill(harness)
         time.sleep(harness.seconds(0, 6))
         harness.broker.start()
-    return kills
 
 
 def restart_broker(harness: FaultHarness) -> None:
     """Shut the broker down and start it again."""
     harness.wait_before()
+    pid = harness.broker.pid
     harness.broker.stop()
+    harness.expect(pid is not None and not is_running(pid))
     time.sleep(harness.seconds(0, 6))
     harness.broker.start()
 
@@ -34,16 +36,31 @@ def stop_broker(harness: FaultHarness) -> None:
     pid = harness.broker.pid
     assert pid is not None
     send_signal(signal.SIGSTOP, [pid])
+    harness.expect(lambda: process_state(pid) == "T")
     time.sleep(STOPPED_SECONDS)
     send_signal(signal.SIGCONT, [pid])
 
 
-def kill_job_and_broker(harness: FaultHarness) -> int:
-    """Kill both; the job starts while no broker answers. Return 2."""
+def kill_job_and_broker(harness: FaultHarness) -> None:
+    """Kill both; the job starts while no broker answers."""
     harness.wait_before()
-    harness.broker.kill()
-    harness.kill_job()
+    _kill(harness)
+    kill_running(harness)
     harness.start_job()
     time.sleep(harness.seconds(0, 12))
     harness.broker.start()
-    return 2
+
+
+def poison(harness: FaultHarness) -> None:
+    """Write records that no release can decode, between those of groups: they are in the log, and go to quarantine."""
+    for _ in range(harness.random.randint(1, 3)):
+        partition, offset = harness.write_unknown_record()
+        harness.expect(lambda: harness.client.end_offsets(TOPIC)[partition] > offset)  # noqa: B023 - called at once
+        harness.operate(harness.seconds(0, 1))
+
+
+def _kill(harness: FaultHarness) -> None:
+    assert isinstance(harness.broker, LocalBroker)
+    pid = harness.broker.pid
+    harness.broker.kill()
+    harness.expect(pid is not None and not is_running(pid))

@@ -14,15 +14,23 @@ from random import Random
 from statistics import median
 from typing import NamedTuple
 
-from tests.faults.checks import DIFFERENCE, DOUBLE, LOSS, Finding, check
+from streaming_app.jvm.jars import KAFKA_VERSION
+from tests.faults.checks import ALARM, DIFFERENCE, DOUBLE, LOSS, Finding, check, compare_with_fresh
+from tests.faults.cluster_harness import ClusterHarness
 from tests.faults.faults import FAULTS
 from tests.faults.harness import DidNotRecoverError, FaultHarness, UnexpectedError
 
 _PHASES_PER_ROUND = 8
 _FAULTS_PER_PHASE = (2, 3, 4)
+_PHASES_PER_CLUSTER, _FAULTS_PER_CLUSTER_PHASE = 4, 5
+_OLDER = "4.2.1"  # of a cluster that is upgraded: the release that began to write whether a group is ready
+_UPGRADE = "rolling_upgrade"
+Effects = dict[str, list[bool]]
+"""Whether each fault of a kind showed its effect."""
+
 _STUCK = "did not recover"
 BROKEN = "error of the campaign"
-_KINDS = (DOUBLE, LOSS, DIFFERENCE, _STUCK)
+_KINDS = (DOUBLE, LOSS, DIFFERENCE, ALARM, _STUCK)
 
 
 class Phase(NamedTuple):
@@ -39,6 +47,8 @@ class Round(NamedTuple):
     phases: tuple[Phase, ...]
     decisive: tuple[str, ...] = ()
     """Those of the faults that once left something wrong: `make test` tries them again, without the others."""
+    cluster: str = ""
+    """The release of three brokers at first; empty for one broker."""
 
 
 # Rounds in which a fault once left a difference, a double or a loss.
@@ -61,11 +71,16 @@ REGRESSIONS: tuple[Round, ...] = (
 
 
 def random_rounds(seed: int, kinds: Sequence[str]) -> Iterator[Round]:
-    """Yield rounds for ever, with faults of these kinds."""
+    """Yield rounds for ever, with faults of these kinds: half of them on three brokers, if kinds are for those."""
     random = Random(seed)  # noqa: S311 - no secret
+    among_brokers = [name for name in kinds if 3 in FAULTS[name].brokers]
     while True:
+        if among_brokers and random.random() < 0.5:
+            yield _cluster_round(random, among_brokers)
+            continue
         compacting = random.random() < 0.4
-        names = [name for name in kinds if compacting or not FAULTS[name].needs_compaction]
+        alone = [name for name in kinds if 1 in FAULTS[name].brokers]
+        names = [name for name in alone if compacting or not FAULTS[name].needs_compaction]
         weights = [FAULTS[name].weight for name in names]
         if names:
             phases = tuple(
@@ -73,6 +88,23 @@ def random_rounds(seed: int, kinds: Sequence[str]) -> Iterator[Round]:
                 for _ in range(_PHASES_PER_ROUND)
             )
             yield Round(random.randrange(2**31), compacting, phases)
+
+
+def _cluster_round(random: Random, kinds: Sequence[str]) -> Round:
+    """Return a round in which each kind occurs about as often, and the cluster is upgraded once, if that is a kind."""
+    others = [name for name in kinds if name != _UPGRADE]
+    length = _PHASES_PER_CLUSTER * _FAULTS_PER_CLUSTER_PHASE
+    bag = [name for _ in range(length // max(1, len(others)) + 1) for name in random.sample(others, len(others))]
+    names = bag[:length] if others else []
+    if _UPGRADE in kinds:
+        names.insert(random.randrange(length // 2), _UPGRADE)
+    phases = tuple(
+        Phase(tuple(names[start : start + _FAULTS_PER_CLUSTER_PHASE]))
+        for start in range(0, len(names), _FAULTS_PER_CLUSTER_PHASE)
+    )
+    return Round(
+        random.randrange(2**31), compacting=False, phases=phases, cluster=_OLDER if _UPGRADE in kinds else KAFKA_VERSION
+    )
 
 
 def _phase(names: Sequence[str]) -> Phase:
@@ -86,24 +118,30 @@ class Results:
     """What came of the faults, by kind of fault."""
 
     tried: Counter[str] = field(default_factory=Counter)
+    injected: Counter[str] = field(default_factory=Counter)
+    """Those of them that showed an effect."""
     survived: Counter[str] = field(default_factory=Counter)
     seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     found: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    rounds: int = 0
+    """How many were run to their end: a campaign that is continued begins with the next one."""
 
     @property
     def total(self) -> int:
-        """The number of faults so far."""
-        return sum(self.tried.values())
+        """The number of faults so far that showed an effect."""
+        return sum(self.injected.values())
 
-    def add(self, faults: Counter[str], findings: Sequence[Finding], seconds: Iterable[tuple[str, float]]) -> None:
-        """Count the faults of a phase that was checked; `seconds` until the job had caught up, by fault."""
+    def add(self, faults: Effects, findings: Sequence[Finding], seconds: Iterable[tuple[str, float]]) -> None:
+        """Count the faults of a phase that was checked; `seconds` that were measured, by fault or what it is."""
         if any(finding.kind == BROKEN for finding in findings):
             return
-        self.tried.update(faults)
+        injected = Counter({name: sum(effects) for name, effects in faults.items()})
+        self.tried.update({name: len(effects) for name, effects in faults.items()})
+        self.injected.update(injected)
         self.found.update(finding.kind for finding in findings)
         if not findings:
-            self.survived.update(faults)
+            self.survived.update(injected)
         for name, one in seconds:
             self.seconds[name].append(one)
 
@@ -115,6 +153,8 @@ class Results:
         """Add the results of another campaign."""
         values = json.loads(file.read_text("utf-8"))
         self.tried.update(values["tried"])
+        self.injected.update(values["injected"])
+        self.rounds += values["rounds"]
         self.survived.update(values["survived"])
         self.found.update(values["found"])
         self.failures += values["failures"]
@@ -123,13 +163,15 @@ class Results:
 
     def table(self) -> str:
         """Return a line for each kind of fault, and the totals."""
-        lines = [f"{'fault':24} {'tried':>6} {'survived':>9}   seconds to caught up: median, longest"]
-        for name, tried in sorted(self.tried.items()):
+        lines = [f"{'fault':30} {'tried':>6} {'effect':>7} {'survived':>9}   seconds: median, longest"]
+        for name in sorted(self.tried.keys() | self.seconds.keys(), key=lambda name: (name not in self.tried, name)):
             seconds = self.seconds[name]
-            shown = f"{median(seconds):6.1f} {max(seconds):6.1f}" if seconds else ""
-            lines.append(f"{name:24} {tried:6} {self.survived[name]:9}   {shown}")
+            shown = f"{median(seconds):6.1f} {max(seconds):6.1f}, {len(seconds)} times" if seconds else ""
+            counts = f"{self.tried[name]:6} {self.injected[name]:7} {self.survived[name]:9}"
+            lines.append(f"{name:30} {counts if name in self.tried else '':24}   {shown}")
         totals = ", ".join(f"{self.found[kind]} {kind}" for kind in _KINDS)
-        lines.append(f"{'total':24} {self.total:6} {sum(self.survived.values()):9}   {totals}")
+        tried, survived = (sum(of.values()) for of in (self.tried, self.survived))
+        lines.append(f"{'total':30} {tried:6} {self.total:7} {survived:9}   {totals}")
         return "\n".join(lines)
 
 
@@ -146,22 +188,25 @@ def run_round(
 
     Returns whether nothing was found; then the directory is removed.
     """
-    with FaultHarness(directory, one.seed, compacting=one.compacting) as harness:
+    shutil.rmtree(directory, ignore_errors=True)  # of a campaign that was killed in it
+    with _harness(one, directory) as harness:
         for number, phase in enumerate(one.phases):
             if time.monotonic() > until or results.total >= most:
                 break
-            faults: Counter[str] = Counter()
+            faults: Effects = {}
             started_at = time.monotonic()
-            findings = _run_phase(harness, phase, faults)
-            results.add(faults, findings, harness.caught_up_seconds)
-            caught_up = ", ".join(f"{seconds:.0f}" for _, seconds in harness.caught_up_seconds) or "-"
-            harness.caught_up_seconds.clear()
+            findings = _run_phase(harness, phase, faults, is_last=number + 1 == len(one.phases))
+            results.add(faults, findings, harness.measured)
+            measured = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in harness.measured)
+            harness.measured.clear()
+            without = [name for name, effects in faults.items() if not all(effects)]
             report(
-                f"{results.total} faults: {', '.join(phase.faults)}; caught up after {caught_up} s; "
+                f"{results.total} faults: {', '.join(phase.faults)}; {measured or '-'}; "
                 f"{time.monotonic() - started_at:.0f} s in all; {len(findings)} findings"
+                + (f"; without effect: {', '.join(without)}" if without else "")
             )
             if findings:
-                done = Round(one.seed, one.compacting, one.phases[: number + 1])
+                done = one._replace(phases=one.phases[: number + 1])
                 texts = "\n".join(f"  {kind}: {text}" for kind, text in findings[:20])
                 results.failures.append(f"{done}\n{texts}")
                 report(results.failures[-1])
@@ -171,16 +216,24 @@ def run_round(
     return True
 
 
-def _run_phase(harness: FaultHarness, phase: Phase, faults: Counter[str]) -> Sequence[Finding]:
+def _harness(one: Round, directory: Path) -> FaultHarness:
+    if one.cluster:
+        return ClusterHarness(directory, one.seed, version=one.cluster)
+    return FaultHarness(directory, one.seed, compacting=one.compacting)
+
+
+def _run_phase(harness: FaultHarness, phase: Phase, faults: Effects, *, is_last: bool) -> Sequence[Finding]:
     try:
         for name in phase.faults:
             harness.ensure_running()
-            faults[name] += 1  # also if it is not survived
-            number = FAULTS[name].inject(harness)
-            faults[name] += 0 if number is None else number - 1
-            harness.after_fault(name)
+            try:
+                FAULTS[name].inject(harness)
+            finally:
+                faults.setdefault(name, []).extend(harness.after_fault(name))
         harness.settle()
         findings: Sequence[Finding] = check(harness)
+        if is_last and not findings and isinstance(harness, ClusterHarness):
+            findings = compare_with_fresh(harness)
     except (UnexpectedError, DidNotRecoverError) as error:
         findings = [Finding(_STUCK, str(error))]
     except Exception:  # noqa: BLE001 - of the harness itself, which a broker that is away may surprise: go on elsewhere

@@ -12,22 +12,30 @@ from deltalake import DeltaTable
 from offsets_decoder import decode
 from streaming_app.checks.verification import SystemClock, WarehouseTables, verify
 from streaming_app.groups.replay import RECORD_TYPES
+from streaming_app.stream.truncation import LOG_TRUNCATED
 from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
 from streaming_app.tables.reader import WarehouseReader
 from tests.faults.afresh import Rows, read_afresh
+from tests.faults.cluster_harness import ClusterHarness
 from tests.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
 from tests.faults.operated_groups import sort_list
+from tests.job.job_runner import run_job
 from tests.offsets_log import LogReader, RawRecord
 
-DIFFERENCE, DOUBLE, LOSS = "difference", "double", "loss"
+DIFFERENCE, DOUBLE, LOSS, ALARM = "difference", "double", "loss", "false alarm"
 OFFSET_COMMIT = 1
 _VERIFY_SECONDS = 60.0
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
 _OF_BATCHES = "group_type"  # event: of two changes within a batch it is the last one
 _CAUSE = "cause"
+_NOT_COMPARED = {_NOT_FROM_LOG, _OF_BATCHES, LOG_TRUNCATED}
 _FROM_BROKERS = frozenset({"log_epoch", "void"})  # columns: what the brokers said of the records
+_VOID = frozenset({"void"})
+_STOPPED_SECONDS = 60.0  # without a commit: the least that is called so
+_DELAY_SECONDS = 3.0  # until a commit is in the tables
+_COMMIT = '"partition", committed_offset, leader_epoch'
 _SHOWN = 300  # characters
 
 Offsets = Mapping[int, int]
@@ -47,11 +55,13 @@ def check(harness: FaultHarness) -> list[Finding]:
     findings += [Finding(DIFFERENCE, line) for line in harness.new_self_check_lines()]
     log = _read_log(harness)
     findings += _losses(harness.warehouse, log)
-    findings += _compare_offsets(harness.warehouse, log)
+    findings += _compare_offsets(harness)
     fresh = {name: as_stored(harness.warehouse, name, rows) for name, rows in read_afresh(log).items()}
     findings += _compare_histories(harness.warehouse, fresh, harness.cleaned_offsets())
     if not harness.compacting:
-        findings += _compare_rows(harness.warehouse, fresh["groups"])
+        findings += _compare_rows(_stored(harness.warehouse, "groups"), fresh["groups"])
+    if isinstance(harness, ClusterHarness):
+        findings += _false_alarms(harness)
     return [Finding(kind, text[:_SHOWN]) for kind, text in findings]
 
 
@@ -104,29 +114,78 @@ def _losses(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
             yield Finding(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")
 
 
-def _compare_offsets(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
-    """Compare the committed offsets with the newest records of the log."""
-    expected: dict[tuple[str, str, int], int] = {}
-    for raw in log:
-        if raw.record_type == OFFSET_COMMIT:
-            record = decode(raw.key, raw.value)
-            key = record.key["group"], record.key["topic"], record.key["partition"]
-            if record.value is None:
-                expected.pop(key, None)
-            else:
-                expected[key] = record.value["offset"]
-    rows = WarehouseReader(warehouse).rows('SELECT group_id, topic, "partition", committed_offset FROM offsets')
-    stored = {(row["group_id"], row["topic"], row["partition"]): row["committed_offset"] for row in rows}
+def _compare_offsets(harness: FaultHarness) -> Iterator[Finding]:
+    """Compare the committed offsets of all groups with what their coordinators answer."""
+    rows = WarehouseReader(harness.warehouse).rows(f"SELECT group_id, topic, {_COMMIT} FROM offsets")
+    stored = {(row["group_id"], row["topic"], row["partition"]): _commit_of(row) for row in rows}
+    group_ids = sorted(
+        {group_id for group_id, _, _ in stored} | {one["group_id"] for one in harness.client.admin.list_groups()}
+    )
+    expected = {
+        (group_id, key.topic, key.partition): (one.offset, None if one.leader_epoch == -1 else one.leader_epoch)
+        for group_id, offsets in harness.committed_offsets(group_ids).items()
+        for key, one in offsets.items()
+    }
     for key in sorted(expected.keys() | stored.keys()):
         if stored.get(key) != expected.get(key):
             yield Finding(DIFFERENCE, f"offsets of {key}: {stored.get(key)} for {expected.get(key)}")
 
 
-def _compare_histories(warehouse: Path, fresh: Mapping[str, Rows], first_kept: Offsets) -> Iterator[Finding]:
+def _commit_of(row: Mapping[str, Any]) -> tuple[int, int | None]:
+    epoch = row["leader_epoch"]
+    return row["committed_offset"], None if epoch == -1 else epoch
+
+
+def _false_alarms(harness: ClusterHarness) -> Iterator[Finding]:
+    """Yield each LOST and STOPPED that `lag` has had and the commits in the log refute."""
+    alarms = harness.watch.take()
+    if not alarms:
+        return
+    with LogReader(harness.broker.bootstrap_server, "read_committed") as reader:
+        commits = [raw for raw in reader.read() if raw.record_type == OFFSET_COMMIT and raw.value is not None]
+    for alarm in alarms:
+        at = {}
+        for raw in commits:
+            record = decode(raw.key, raw.value)
+            if (record.key["group"], record.key["topic"], record.key["partition"]) == alarm[:3] and record.value:
+                at[raw.timestamp_ms / 1000] = record.value["offset"]
+        since, observed = alarm.status_since.timestamp(), alarm.observed_at.timestamp()
+        lately = [when for when in at if since - _STOPPED_SECONDS <= when <= since - _DELAY_SECONDS]
+        before = [offset for when, offset in sorted(at.items()) if when <= observed - _DELAY_SECONDS]
+        refuted = lately if alarm.status == "STOPPED" else before and before[-1] >= alarm.log_start_offset
+        if refuted:
+            yield Finding(ALARM, f"false {alarm}; commits: {sorted(at.items())[-5:]}")
+
+
+def compare_with_fresh(harness: ClusterHarness) -> list[Finding]:
+    """Compare the warehouse with another one, into which a job has read everything from the beginning."""
+    fresh = harness.directory / "fresh"
+    ran = run_job(harness.broker.bootstrap_server, fresh)
+    if ran.returncode:
+        return [Finding(DIFFERENCE, f"the fresh reading failed: {ran.stdout[-500:]}{ran.stderr[-500:]}")]
+    own, other = _stored(harness.warehouse, "groups"), _stored(fresh, "groups")
+    found = [*_compare_rows(own, other, ignored=frozenset({_NOT_FROM_LOG}))]
+    for name in ("offsets", "all_groups"):
+        mine, theirs = (
+            {str(row): row for row in WarehouseReader(path).rows(f"SELECT * FROM {name}")}
+            for path in (harness.warehouse, fresh)
+        )
+        found += [
+            Finding(DIFFERENCE, f"{name}: only in the warehouse: {mine[one]}") for one in mine.keys() - theirs.keys()
+        ]
+        found += [Finding(LOSS, f"{name}: only in the fresh one: {theirs[one]}") for one in theirs.keys() - mine.keys()]
+    histories = {one.name: _stored(fresh, one.name) for one in history_tables()}
+    found += _compare_histories(harness.warehouse, histories, {}, _VOID)
+    return [Finding(kind, text[:_SHOWN]) for kind, text in found]
+
+
+def _compare_histories(
+    warehouse: Path, fresh: Mapping[str, Rows], first_kept: Offsets, ignored: frozenset[str] = _FROM_BROKERS
+) -> Iterator[Finding]:
     """Compare every history table with the fresh one, where the log was not compacted."""
     for definition in history_tables():
         rows, expected = (
-            {_key(definition.name, row): row for row in _history(definition.name, rows, first_kept)}
+            {_key(definition.name, row): row for row in _history(definition.name, rows, first_kept, ignored)}
             for rows in (_stored(warehouse, definition.name), fresh[definition.name])
         )
         for key in sorted(expected.keys() | rows.keys(), key=str):
@@ -153,13 +212,14 @@ def _stored(warehouse: Path, name: str) -> Rows:
     return WarehouseReader(warehouse).rows(f"SELECT {names} FROM {name}")
 
 
-def _history(name: str, rows: Rows, first_kept: Offsets) -> Iterator[dict[str, Any]]:
+def _history(name: str, rows: Rows, first_kept: Offsets, ignored: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Yield what records tell that exist: not what came from those that an unclean election removed."""
     definition = table(name)
     for row in rows:
         kept = first_kept.get(row[str(definition.partition_column)], 0)
-        if row.get("kind") not in {_NOT_FROM_LOG, _OF_BATCHES} and row["offset"] >= kept:
+        if row.get("kind") not in _NOT_COMPARED and row["offset"] >= kept and not row.get("void"):
             # Of several epochs without an assignment the compacted log has the last one only.
-            known = {name: value for name, value in row.items() if name not in _FROM_BROKERS}
+            known = {name: value for name, value in row.items() if name not in ignored}
             yield {**known, _CAUSE: None} if kept and _CAUSE in row else known
 
 
@@ -167,15 +227,17 @@ def _key(name: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[column] for column in table(name).key if column not in _FROM_BROKERS)
 
 
-def _compare_rows(warehouse: Path, fresh: Rows) -> Iterator[Finding]:
-    rows, expected = ({row["group_id"]: row for row in of} for of in (_stored(warehouse, "groups"), fresh))
+def _compare_rows(
+    stored: Rows, fresh: Rows, ignored: frozenset[str] = frozenset({_NOT_FROM_LOG, *_FROM_BROKERS})
+) -> Iterator[Finding]:
+    rows, expected = ({row["group_id"]: row for row in of} for of in (stored, fresh))
     for group_id in sorted(expected.keys() | rows.keys()):
         row, other = rows.get(group_id), expected.get(group_id)
         if row is None or other is None:
             yield Finding(DIFFERENCE, f"{group_id!r}: only {'the log' if row is None else 'the job'} has the group")
             continue
         for name, value in row.items():
-            if name not in {_NOT_FROM_LOG, *_FROM_BROKERS} and _comparable(value) != _comparable(other[name]):
+            if name not in ignored and _comparable(value) != _comparable(other[name]):
                 yield Finding(DIFFERENCE, f"{group_id!r} {name}: {value} for {other[name]}")
 
 

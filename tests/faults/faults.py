@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests.faults import broker_faults, job_faults, warehouse_faults
-from tests.faults.harness import FaultHarness
+from tests.faults import broker_faults, cluster_faults, job_faults, warehouse_faults
+
+ONE, THREE = frozenset({1}), frozenset({3})
+ANY = ONE | THREE
 
 
 class Fault(NamedTuple):
     """A kind of fault."""
 
-    inject: Callable[[FaultHarness], int | None]
-    """Returns how many faults there were; None for one."""
+    inject: Callable[[Any], None]
+    """Gets the harness, which it tells each effect by `expect`."""
     weight: int
     needs_compaction: bool = False
     erases: bool = False
     """Whether it removes rows of the history, which what was wrong with earlier faults may be seen in."""
+    brokers: frozenset[int] = ONE
+    """How many brokers it may happen to."""
 
     @property
     def name(self) -> str:
@@ -27,9 +31,9 @@ class Fault(NamedTuple):
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault(job_faults.kill_job, 6),
+        Fault(job_faults.kill_job, 6, brokers=ANY),
         Fault(job_faults.kill_tree, 4),
-        Fault(job_faults.kill_jvm, 4),
+        Fault(job_faults.kill_jvm, 4, brokers=ANY),
         Fault(job_faults.kill_worker, 5),
         Fault(job_faults.terminate, 3),
         Fault(job_faults.stop_job, 2),
@@ -41,7 +45,16 @@ FAULTS = {
         Fault(broker_faults.restart_broker, 2),
         Fault(broker_faults.stop_broker, 2),
         Fault(broker_faults.kill_job_and_broker, 2),
-        Fault(warehouse_faults.full_disk, 3),
+        Fault(broker_faults.poison, 3, brokers=ANY),
+        Fault(cluster_faults.kill_node, 3, brokers=THREE),
+        Fault(cluster_faults.pause_node, 3, brokers=THREE),
+        Fault(cluster_faults.unclean_election, 4, brokers=THREE),
+        Fault(cluster_faults.full_disk_of_broker, 3, brokers=THREE),
+        Fault(cluster_faults.slow_disk, 3, brokers=THREE),
+        Fault(cluster_faults.move_leader, 3, brokers=THREE),
+        Fault(cluster_faults.move_offsets_leader, 3, brokers=THREE),
+        Fault(cluster_faults.rolling_upgrade, 1, brokers=THREE),
+        Fault(warehouse_faults.full_disk, 3, brokers=ANY),
         Fault(warehouse_faults.lose_checkpoint, 3),
         Fault(warehouse_faults.lose_table, 3, erases=True),
         Fault(warehouse_faults.lose_tables, 2, erases=True),

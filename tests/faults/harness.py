@@ -6,10 +6,11 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -23,8 +24,10 @@ from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.faults.disk import Disk
 from tests.faults.job import JobProcess, StartOptions
 from tests.faults.operations import Operations
+from tests.kafka_cluster import LocalCluster
 from tests.odd_group_ids import ODD
 from tests.processes import send_signal
+from tests.waiting import wait_until
 
 TOPIC, CLUSTER, PARTITIONS = "__consumer_offsets", "default", 4
 CHECKPOINTS = (CLUSTER, f"{CLUSTER}~offsets")
@@ -37,14 +40,15 @@ _COMPACTING = {
     "log.cleaner.backoff.ms": "300",
     "log.cleaner.delete.retention.ms": str(1000 * _DELETE_RETENTION_SECONDS),
 }
-_SHORT_SESSIONS = {
+SHORT_SESSIONS = {
     "group.streams.min.session.timeout.ms": "5000",
     "group.streams.session.timeout.ms": "10000",
     "group.streams.heartbeat.interval.ms": "3000",
     "group.streams.min.heartbeat.interval.ms": "1000",
 }
-_KEEPING = {"log.cleaner.enable": "false"}
+KEEPING = {"log.cleaner.enable": "false"}
 _GROUPS = 8
+_MOST_TIMES = 3
 _CATCH_UP_SECONDS = 900.0
 _STARTS_PER_PHASE = 12
 _SMALLEST_BATCH, _MOST_BATCHES = 25, 15  # of a job that reads from the beginning: each takes a second or more
@@ -71,8 +75,9 @@ class FaultHarness(Startable):
         self.random = Random(seed)  # noqa: S311 - no secret
         self.warehouse = directory / "disk" / "warehouse"
         self.killed_at: float | None = None
-        self.caught_up_seconds: list[tuple[str, float]] = []
-        """By fault, how long it took from the kill until everything was in the tables, where that was waited for."""
+        self.measured: list[tuple[str, float]] = []
+        """By fault, or by what is measured, seconds: from a kill until everything was in the tables, for example."""
+        self._effects: list[bool] = []
         self._pending: tuple[str, float] | None = None
         self.start_seconds = 0.0
         """How long the first start took, until everything was in the tables: this machine may be slow."""
@@ -83,18 +88,18 @@ class FaultHarness(Startable):
         """How long the topic keeps tombstones."""
         self._stack = ExitStack()
         self.disk = Disk(directory / "disk")
-        properties = {**_SHORT_SESSIONS, **(_COMPACTING if compacting else _KEEPING)}
-        self.broker = LocalBroker(directory / "broker", properties=properties)
+        properties = {**SHORT_SESSIONS, **(_COMPACTING if compacting else KEEPING)}
+        self.broker: LocalBroker | LocalCluster = LocalBroker(directory / "broker", properties=properties)
         ids = [one for one in ODD.values() if one]
         self._ids = [*self.random.sample(ids, _GROUPS - 3), "plain", "${spark.sql.session.timeZone}", "UTC"]
 
     def start(self) -> None:
         """Start the broker, let some groups appear, and start the job."""
         try:
-            for one in (self.disk, self.broker):
-                self._stack.enter_context(one)
+            self._stack.enter_context(self.disk)
+            self._start_brokers()
             server = self.broker.bootstrap_server
-            self.client = self._stack.enter_context(StreamsGroupClient(server))
+            self.client = self._stack.enter_context(StreamsGroupClient(server.split(",")))
             self.operations = Operations(
                 self.client, server, self.random.randrange(2**32), group_ids=list(dict.fromkeys(self._ids))
             )
@@ -102,6 +107,7 @@ class FaultHarness(Startable):
             self._stack.callback(self._close_job)
             while not self.client.end_offsets(TOPIC):  # the topic is created for the first group
                 self.operations.step()
+            self._prepare()
             started_at = time.monotonic()
             self.start_job()
             self.settle()
@@ -111,6 +117,12 @@ class FaultHarness(Startable):
         except BaseException:
             self.stop()
             raise
+
+    def _start_brokers(self) -> None:
+        self._stack.enter_context(self.broker)
+
+    def _prepare(self) -> None:
+        """Start what the job is to find, before its first start."""
 
     def _set_retention(self) -> None:
         """Keep tombstones for longer than the job is not at the end of the topic while nothing happens to it."""
@@ -151,14 +163,24 @@ class FaultHarness(Startable):
                 continue
             with suppress(KafkaError, OSError):
                 if self.random.random() < 0.02:
-                    self._write_unknown_record()
+                    self.write_unknown_record()
                 else:
                     self.operations.step()
             time.sleep(0.02 * self._slowness)
 
-    def after_fault(self, name: str) -> None:
-        """Note that a fault is over. If it killed the job, the time until it has caught up is measured."""
+    def expect(self, effect: bool | Callable[[], bool], seconds: float = 10.0) -> None:
+        """Note whether a fault has had its effect, which may take some time. One without is not counted as a fault."""
+        self._effects.append(wait_until(effect, seconds) if callable(effect) else effect)
+
+    def after_fault(self, name: str) -> list[bool]:
+        """Return the effects of a fault that is over. If it killed the job, it is measured when it has caught up."""
         self._pending, self.killed_at = (name, self.killed_at) if self.killed_at else None, None
+        effects, self._effects = self._effects, []
+        return effects
+
+    def times(self) -> int:
+        """Return how often a fault that may be repeated happens."""
+        return self.random.randint(1, _MOST_TIMES)
 
     def wait_before(self) -> None:
         """Let some time pass before a fault: it finds the job while it starts, or while it writes small batches."""
@@ -177,25 +199,22 @@ class FaultHarness(Startable):
     def _note_caught_up(self) -> None:
         if self._pending:
             name, killed_at = self._pending
-            self.caught_up_seconds.append((name, time.monotonic() - killed_at))
+            self.measured.append((name, time.monotonic() - killed_at))
             self._pending = None
 
     def operate_during_start(self) -> None:
         """Let the groups change for some of the time that a start takes, or a little longer."""
         self.operate(self.seconds(0.3, 1.5) * self.start_seconds)
 
-    def _write_unknown_record(self) -> None:
-        """Write a record of a type that no release knows; its id is not always valid UTF-8."""
+    def write_unknown_record(self) -> tuple[int, int]:
+        """Write a record of a type that no release knows; its id is not always valid UTF-8. Return where it is."""
         group_id = self.random.choice([*(one.encode() for one in self.operations.groups), b"\xff\xfe", b"\xed\xa0\x80"])
         partition = partition_of(group_id.decode("utf-8", "replace"), PARTITIONS)
         key = UNKNOWN_TYPE.to_bytes(2, "big") + len(group_id).to_bytes(2, "big") + group_id
         value = self.random.randbytes(self.random.choice((0, 10, 1_000)))
-        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_server, client_id=_INTERNAL_CLIENT)
-        try:
-            with suppress(ValueError):  # the broker, just restarted, does not know the partitions yet
-                producer.send(TOPIC, key=key, value=value, partition=partition).get(10)
-        finally:
-            producer.close()
+        with internal_producer(self.broker.bootstrap_server) as producer:
+            sent = producer.send(TOPIC, key=key, value=value, partition=partition)
+            return partition, int(sent.get(10).offset)
 
     # The job
 
@@ -242,14 +261,16 @@ class FaultHarness(Startable):
         if not self.job.running:
             self.start_job()
 
-    def remove(self, *names: str) -> None:
-        """Remove files or directories of the warehouse."""
+    def remove(self, *names: str) -> bool:
+        """Remove files or directories of the warehouse; return whether one was there."""
+        existed = any((self.warehouse / name).exists() for name in names)
         for name in names:
             path = self.warehouse / name
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+        return existed
 
     def copy_warehouse(self, to: Path) -> None:
         """Copy the warehouse while the job runs: in the order that `docs/operating.md` gives."""
@@ -308,6 +329,10 @@ class FaultHarness(Startable):
             time.sleep(0.1)
         self._note_caught_up()
 
+    def committed_offsets(self, group_ids: list[str]) -> dict[str, dict[Any, Any]]:
+        """Return what each group has committed, by topic and partition, as the coordinators answer."""
+        return {one: dict(self.client.admin.list_group_offsets(one)[one]) for one in group_ids}
+
     def is_caught_up(self) -> bool:
         """Return whether the job has processed what is in the topic now; not while no broker answers."""
         with suppress(KafkaError, OSError):
@@ -332,6 +357,24 @@ class FaultHarness(Startable):
         file = self.broker.directory / "data" / "cleaner-offset-checkpoint"
         lines = file.read_text("utf-8").splitlines()[2:] if file.exists() else []
         return {int(partition): int(offset) for topic, partition, offset in _fields(lines) if topic == TOPIC}
+
+
+@contextmanager
+def internal_producer(server: str) -> Iterator[KafkaProducer]:
+    """Give a producer that writes to internal topics: the broker lets it by its client id, kafka-python by nothing.
+
+    kafka-python takes them out of its list of topics, and then refuses to write. It is not idempotent: a broker that
+    loads commits of a producer id takes them for those of an open transaction.
+    """
+    producer = KafkaProducer(
+        bootstrap_servers=server.split(","), client_id=_INTERNAL_CLIENT, enable_idempotence=False, max_block_ms=10_000
+    )
+    topics = producer._metadata.topics
+    producer._metadata.topics = lambda **_: topics(exclude_internal_topics=False)
+    try:
+        yield producer
+    finally:
+        producer.close(timeout=5)
 
 
 def _fields(lines: list[str]) -> Iterator[tuple[str, str, str]]:

@@ -7,84 +7,95 @@ import time
 from collections.abc import Callable
 
 from tests.faults.harness import STOPPED_SECONDS, FaultHarness, UnexpectedError
-from tests.processes import is_running, send_signal
+from tests.processes import is_running, process_state, send_signal
 from tests.waiting import wait_until
 
 _EXIT_SECONDS = 300.0
 _RETRY_SOON = "from tests.faults.injected import retry_soon; retry_soon(); "
 
 
-def kill_job(harness: FaultHarness) -> int:
-    """Kill the process that a user started, at any moment, also while it starts; return how often."""
+def kill_job(harness: FaultHarness) -> None:
+    """Kill the process that a user started, at any moment, also while it starts."""
 
     def kill() -> None:
-        harness.kill_job()
+        kill_running(harness)
         harness.start_job()
 
-    return _repeat(harness, kill, 5)
+    _repeat(harness, kill)
 
 
-def kill_tree(harness: FaultHarness) -> int:
-    """Kill all processes of the job at once; return how often."""
+def kill_running(harness: FaultHarness) -> None:
+    """Kill the process that a user started, which runs."""
+    pid = harness.job.pid
+    harness.kill_job()
+    harness.expect(pid is not None and not is_running(pid))
+
+
+def kill_tree(harness: FaultHarness) -> None:
+    """Kill all processes of the job at once."""
 
     def kill() -> None:
         harness.killed_at = time.monotonic()
+        pids = harness.job.pids()
         harness.job.kill_tree()
+        harness.expect(lambda: bool(pids) and not any(map(is_running, pids)))
         harness.start_job()
 
-    return _repeat(harness, kill, 4)
+    _repeat(harness, kill)
 
 
-def kill_jvm(harness: FaultHarness) -> int:
-    """Kill Spark's JVM: the job says so and ends; return how often."""
+def kill_jvm(harness: FaultHarness) -> None:
+    """Kill Spark's JVM: the job says so and ends."""
 
     def kill() -> None:
         harness.killed_at = time.monotonic()
+        jvms = harness.job.jvms()
         if error := harness.job.kill_jvm():
             raise UnexpectedError(error)
+        harness.expect(bool(jvms) and not any(map(is_running, jvms)))
         harness.start_job()
 
-    return _repeat(harness, kill, 3)
+    _repeat(harness, kill)
 
 
-def terminate(harness: FaultHarness) -> int:
-    """Stop the job as a service manager does, at any moment; return how often."""
+def terminate(harness: FaultHarness) -> None:
+    """Stop the job as a service manager does, at any moment."""
 
     def stop() -> None:
         harness.killed_at = time.monotonic()
+        pid = harness.job.pid
         if error := harness.job.terminate():
             raise UnexpectedError(error)
+        harness.expect(pid is not None and not is_running(pid))
         harness.start_job()
 
-    return _repeat(harness, stop, 3)
+    _repeat(harness, stop)
 
 
-def _repeat(harness: FaultHarness, fault: Callable[[], None], most: int) -> int:
+def _repeat(harness: FaultHarness, fault: Callable[[], None]) -> None:
     """Cause the fault once or several times, each time while the job starts again."""
-    times = harness.random.randint(1, most)
     harness.wait_before()
-    for number in range(times):
+    for number in range(harness.times()):
         if number:
             harness.operate(harness.seconds(0, 1.2) * harness.start_seconds)
             harness.ensure_running()
         fault()
-    return times
 
 
-def kill_worker(harness: FaultHarness) -> int:
-    """Kill the Python workers of Spark, some times: the job goes on by itself. Return how often there were any."""
+def kill_worker(harness: FaultHarness) -> None:
+    """Kill the Python workers of Spark, some times: the job goes on by itself."""
     harness.kill_job()
     retries_soon = harness.random.random() < 0.8  # else it gives up at the fourth failure, and is started again
     harness.start_job_for_workers(_RETRY_SOON if retries_soon else "")
     harness.wait_before()
-    kills = 0
+    killed: list[int] = []
     for _ in range(harness.random.randrange(5, 16)):
         harness.killed_at = time.monotonic()
-        if workers := harness.job.workers():
-            kills += 1
-            send_signal(signal.SIGKILL, workers)
+        workers = harness.job.workers()
+        send_signal(signal.SIGKILL, workers)
+        killed += workers
         harness.operate(harness.seconds(0, 2))
-    return kills
+    harness.expect(lambda: bool(killed) and not any(map(is_running, killed)))
 
 
 def stop_job(harness: FaultHarness) -> None:
@@ -93,6 +104,7 @@ def stop_job(harness: FaultHarness) -> None:
     pids = harness.job.pids()
     stopped = pids if harness.random.random() < 0.5 else [harness.random.choice(pids)]
     send_signal(signal.SIGSTOP, stopped)
+    harness.expect(lambda: bool(stopped) and all(process_state(pid) == "T" for pid in stopped))
     harness.operate(STOPPED_SECONDS)
     send_signal(signal.SIGCONT, stopped)
 
@@ -103,6 +115,7 @@ def jvm_outlives_job(harness: FaultHarness) -> None:
     jvms = harness.job.jvms()
     send_signal(signal.SIGSTOP, jvms)
     harness.kill_job_only()
+    harness.expect(lambda: bool(jvms) and all(process_state(pid) == "T" for pid in jvms))
     harness.start_job()
     harness.operate_during_start()
     send_signal(signal.SIGCONT, jvms)
@@ -111,11 +124,8 @@ def jvm_outlives_job(harness: FaultHarness) -> None:
         raise UnexpectedError(f"the JVM of a job that was killed still runs after {_EXIT_SECONDS:.0f} s")
 
 
-def two_starts(harness: FaultHarness) -> int:
-    """Start more jobs while one runs, or all of them at once: one goes on, the others say why they end.
-
-    Return how many were too many.
-    """
+def two_starts(harness: FaultHarness) -> None:
+    """Start more jobs while one runs, or all of them at once: one goes on, the others say why they end."""
     if harness.random.random() < 0.5:
         harness.kill_job()
         harness.start_job()
@@ -134,14 +144,14 @@ def two_starts(harness: FaultHarness) -> int:
         outputs = [job.output for job in others if "Another job already writes" not in job.output]
         if outputs or running() != 1:
             raise UnexpectedError(f"{running()} of {len(jobs)} jobs run: {[one[-500:] for one in outputs]}")
+        harness.expect(len(others) == len(jobs) - 1)  # each of which says that there is another one
     finally:
         for job in jobs:
             if job is not harness.job:
                 job.close()
-    return len(jobs) - 1
 
 
-def kill_at_write(harness: FaultHarness) -> int:
+def kill_at_write(harness: FaultHarness) -> None:
     """Start the job so that it kills itself before or after one of its first writes, some times in a row."""
     kills = harness.random.randint(1, 5)
     for _ in range(kills):
@@ -151,13 +161,13 @@ def kill_at_write(harness: FaultHarness) -> int:
         until = time.monotonic() + 2 * harness.start_seconds
         while not harness.job.unexpected_exit and time.monotonic() < until:
             harness.operate(0.3)
+        harness.expect(f"exited with {128 + signal.SIGKILL}" in (harness.job.unexpected_exit or ""))
     harness.kill_job()
     harness.start_job()
-    return kills
 
 
-def failing_store(harness: FaultHarness) -> int:
-    """Start the job so that one of n of its writes fails, or is done without an answer; return how many did.
+def failing_store(harness: FaultHarness) -> None:
+    """Start the job so that one of n of its writes fails, or is done without an answer.
 
     The stream starts again after each. In most cases it does so at once, and goes on until there were some dozens.
     """
@@ -171,6 +181,6 @@ def failing_store(harness: FaultHarness) -> int:
     most, until = harness.random.randint(10, 120), time.monotonic() + harness.seconds(2, 5) * harness.start_seconds
     while failures.stat().st_size < most and time.monotonic() < until and not harness.job.unexpected_exit:
         harness.operate(0.5)
+    harness.expect(failures.stat().st_size > 0)
     harness.kill_job()
     harness.start_job()
-    return failures.stat().st_size

@@ -50,6 +50,11 @@ class RecreatedTopic:
         self.changes: list[Change] = []
         self.last: dict[str, str] = {}
 
+    @property
+    def topic_id(self) -> str:
+        """The id that the broker gave the topic."""
+        return str(self._harness.client.admin.describe_topics([self.topic])[0]["topic_id"])
+
     def create(self) -> None:
         """Create the topic with other contents than before, and more or fewer records."""
         self._create_topic()

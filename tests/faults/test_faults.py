@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 
+from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
 from tests.faults.campaign import REGRESSIONS, Phase, Results, Round, random_rounds, run_round
 from tests.faults.checks import DOUBLE, Finding
+from tests.faults.cluster_faults import ROWS
 from tests.faults.faults import FAULTS
+from tests.faults.harness import TOPIC, UNKNOWN_TYPE, internal_producer
+from tests.offsets_log import read_log
 
 FOUND_BEFORE = Phase(tuple(name for one in REGRESSIONS for name in one.decisive))
 SHORT = Round(REGRESSIONS[0].seed, compacting=True, phases=(Phase(("lose_table", "kill_at_write")), FOUND_BEFORE))
@@ -23,11 +31,50 @@ def test_after_faults_the_tables_agree_with_the_brokers_and_the_log(tmp_path: Pa
     assert set(results.tried) == {name for phase in SHORT.phases for name in phase.faults}
 
 
+# Each of its faults is one that this machine may take seconds for, not minutes.
+CLUSTER = Round(
+    1,
+    compacting=False,
+    phases=(Phase(("move_offsets_leader", "poison", "unclean_election")),),
+    cluster=KAFKA_VERSION,
+)
+
+
+@pytest.mark.broker
+def test_after_faults_between_three_brokers_the_tables_agree_with_them_and_with_a_fresh_reading(tmp_path: Path) -> None:
+    results, lines = Results(), list[str]()
+    assert run_round(CLUSTER, tmp_path / "round", results, lines.append), "\n".join(lines)
+    assert set(results.injected) == set(CLUSTER.phases[0].faults), lines
+    assert results.survived == results.injected == results.tried
+    assert results.seconds[ROWS], lines
+
+
+@pytest.mark.broker
+def test_a_record_that_none_can_decode_is_in_the_log(start_broker: Callable[..., LocalBroker]) -> None:
+    broker = start_broker()
+    with StreamsGroupClient(broker.bootstrap_server) as client:
+        client.create_topic("t")
+        client.commit_offsets("g", {("t", 0): 1})
+    key = UNKNOWN_TYPE.to_bytes(2, "big") + b"\x00\x01g"
+    with (
+        KafkaProducer(bootstrap_servers=broker.bootstrap_server, client_id="__admin_client") as refused,
+        pytest.raises(ValueError, match="partition"),  # from kafka-python itself, whatever the broker would do
+    ):
+        refused.send(TOPIC, key=key, value=b"?", partition=0).get(10)
+    with internal_producer(broker.bootstrap_server) as producer:
+        offset = producer.send(TOPIC, key=key, value=b"?", partition=0).get(10).offset
+    (found,) = [one for one in read_log(broker.bootstrap_server) if one.record_type == UNKNOWN_TYPE]
+    assert (found.partition, found.offset, found.key, found.value) == (0, offset, key, b"?")
+
+
 def test_a_seed_gives_the_same_rounds_and_all_kinds_of_faults_occur() -> None:
     first, second = random_rounds(3, list(FAULTS)), random_rounds(3, list(FAULTS))
     rounds = [next(first) for _ in range(50)]
     assert rounds == [next(second) for _ in range(50)]
     assert {name for one in rounds for phase in one.phases for name in phase.faults} == set(FAULTS)
+    for one in rounds:
+        brokers = 3 if one.cluster else 1
+        assert all(brokers in FAULTS[name].brokers for phase in one.phases for name in phase.faults)
     needing = [
         one for one in rounds if any(FAULTS[name].needs_compaction for phase in one.phases for name in phase.faults)
     ]
@@ -36,12 +83,14 @@ def test_a_seed_gives_the_same_rounds_and_all_kinds_of_faults_occur() -> None:
 
 def test_the_results_of_campaigns_are_added(tmp_path: Path) -> None:
     one, sums = Results(), Results()
-    one.add(Counter(kill_job=3), [], [("kill_job", 1.5)])
-    one.add(Counter(full_disk=1), [Finding(DOUBLE, "twice")], [])
+    one.add({"kill_job": [True, True, True, False]}, [], [("kill_job", 1.5)])
+    one.add({"full_disk": [True]}, [Finding(DOUBLE, "twice")], [])
+    one.rounds = 1
     one.save(tmp_path / "results.json")
     for _ in range(2):
         sums.load(tmp_path / "results.json")
-    assert (sums.total, sums.tried, sums.survived) == (8, Counter(kill_job=6, full_disk=2), Counter(kill_job=6))
+    assert (sums.total, sums.tried, sums.survived) == (8, Counter(kill_job=8, full_disk=2), Counter(kill_job=6))
+    assert sums.rounds == 2
     assert "1.5" in sums.table()
     assert "2 double, 0 loss" in sums.table()
 

@@ -12,6 +12,7 @@ from kafka.errors import KafkaError
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.tables.definitions import tables
 from tests.faults.harness import CHECKPOINTS, FaultHarness, UnexpectedError
+from tests.faults.job_faults import kill_running
 from tests.faults.recreated_topic import RecreatedTopic
 
 _TABLES = tuple(definition.name for definition in tables())
@@ -19,17 +20,16 @@ _CHECKPOINTS = tuple(f"_checkpoints/{name}" for name in CHECKPOINTS)
 _CLEAN_SECONDS = 8.0  # of the cleaner, beyond the retention of tombstones
 
 
-def full_disk(harness: FaultHarness) -> int:
-    """Let the disk be full for a while, once or several times; the job may end. Return how often."""
-    times = harness.random.randint(1, 3)
-    for _ in range(times):
+def full_disk(harness: FaultHarness) -> None:
+    """Let the disk be full for a while, once or several times; the job may end."""
+    for _ in range(harness.times()):
         harness.wait_before()
         harness.disk.fill(harness.job.pids())
         try:
+            harness.expect(harness.disk.is_full)
             harness.operate(harness.seconds(2, 10))
         finally:
             harness.disk.free()
-    return times
 
 
 def lose_checkpoint(harness: FaultHarness) -> None:
@@ -37,7 +37,8 @@ def lose_checkpoint(harness: FaultHarness) -> None:
     harness.wait_before()
     harness.kill_job()
     lost = harness.random.choice(_CHECKPOINTS)
-    harness.remove(lost, *([f"{lost}.topic.json"] if harness.random.random() < 0.5 else []))
+    removed = harness.remove(lost, *([f"{lost}.topic.json"] if harness.random.random() < 0.5 else []))
+    harness.expect(removed)
     harness.start_job()
 
 
@@ -45,7 +46,7 @@ def lose_table(harness: FaultHarness) -> None:
     """Remove one table while the job does not run."""
     harness.wait_before()
     harness.kill_job()
-    harness.remove(harness.random.choice(_TABLES))
+    harness.expect(harness.remove(harness.random.choice(_TABLES)))
     harness.start_job()
 
 
@@ -53,18 +54,17 @@ def lose_tables(harness: FaultHarness) -> None:
     """Remove all tables, with or without the checkpoint."""
     harness.wait_before()
     harness.kill_job()
-    harness.remove(*_TABLES, *(["_checkpoints"] if harness.random.random() < 0.5 else []))
+    harness.expect(harness.remove(*_TABLES, *(["_checkpoints"] if harness.random.random() < 0.5 else [])))
     harness.start_job()
 
 
-def lose_while_running(harness: FaultHarness) -> int:
-    """Remove one table, or the checkpoint, while the job runs, once or twice. Return how often."""
+def lose_while_running(harness: FaultHarness) -> None:
+    """Remove one table, or the checkpoint, while the job runs, once or twice."""
     times = harness.random.randint(1, 2)
     for _ in range(times):
         harness.wait_before()
-        harness.remove(harness.random.choice((*_TABLES, *_CHECKPOINTS)))
+        harness.expect(harness.remove(harness.random.choice((*_TABLES, *_CHECKPOINTS))))
         harness.operate(harness.seconds(2, 8))
-    return times
 
 
 def restore_table(harness: FaultHarness) -> None:
@@ -72,10 +72,14 @@ def restore_table(harness: FaultHarness) -> None:
     harness.wait_before()
     harness.kill_job()
     names = _TABLES if harness.random.random() < 0.3 else (harness.random.choice(_TABLES),)
+    restored = 0
     for name in names:
         with suppress(Exception):  # a table that a fault before this one has left unreadable or absent
             opened = DeltaTable(harness.warehouse / name)
-            opened.restore(harness.random.randrange(opened.version() + 1))
+            before = opened.version()
+            opened.restore(harness.random.randrange(before + 1))
+            restored += opened.version() > before
+    harness.expect(restored > 0)
     harness.start_job()
 
 
@@ -90,34 +94,40 @@ def restore_copy(harness: FaultHarness) -> None:
     names = [one.name for one in copied.iterdir()]
     if harness.random.random() < 0.5:
         names = [harness.random.choice([name for name in names if name in _TABLES] or names)]
-    harness.remove(*names)
+    harness.expect(harness.remove(*names))
     for name in names:
         shutil.copytree(copied / name, harness.warehouse / name)
     harness.start_job()
 
 
 def reset(harness: FaultHarness) -> None:
-    """Start the job with `--reset`."""
+    """Start the job with `--reset`: it begins another checkpoint."""
+
+    def checkpoint() -> bytes:
+        file = harness.warehouse / _CHECKPOINTS[0] / "metadata"  # of Spark: the id of the query
+        return file.read_bytes() if file.exists() else b""
+
     harness.wait_before()
     harness.kill_job()
+    before = checkpoint()
     harness.start_job("--reset")
+    harness.expect(lambda: checkpoint() not in {b"", before}, 5 * harness.start_seconds)
 
 
-def kill_during_reset(harness: FaultHarness) -> int:
-    """Kill the job during `--reset`, several times in a row. Return how often."""
+def kill_during_reset(harness: FaultHarness) -> None:
+    """Kill the job during `--reset`, several times in a row."""
     harness.wait_before()
     harness.kill_job()
     kills = harness.random.randint(1, 5)
     for _ in range(kills):
         harness.start_job("--reset")
         harness.operate_during_start()
-        harness.kill_job()
+        kill_running(harness)
     harness.start_job()
-    return kills
 
 
-def kill_during_rereading(harness: FaultHarness) -> int:
-    """Kill the job several times while it reads from the beginning, since something was lost. Return how often."""
+def kill_during_rereading(harness: FaultHarness) -> None:
+    """Kill the job several times while it reads from the beginning, since something was lost."""
     harness.wait_before()
     harness.kill_job()
     harness.remove(harness.random.choice((*_CHECKPOINTS, "groups", "group_events", "offset_commits")))
@@ -125,9 +135,8 @@ def kill_during_rereading(harness: FaultHarness) -> int:
     for _ in range(kills):
         harness.start_job()
         harness.operate_during_start()
-        harness.kill_job()
+        kill_running(harness)
     harness.start_job()
-    return kills
 
 
 def miss_tombstones(harness: FaultHarness) -> None:
@@ -141,16 +150,15 @@ def miss_tombstones(harness: FaultHarness) -> None:
         if harness.random.random() < 0.7:
             with suppress(GroupError, KafkaError):
                 harness.client.delete_group(group_id)
+    before = harness.cleaned_offsets()
     harness.operate(harness.retention_seconds + harness.seconds(0, _CLEAN_SECONDS))
+    harness.expect(lambda: any(end > before.get(number, 0) for number, end in harness.cleaned_offsets().items()))
     harness.killed_at = time.monotonic()
     harness.start_job()
 
 
-def recreate_topic(harness: FaultHarness) -> int:
-    """Delete a topic and create it again, while its job runs or not; the job starts with `--reset`, and is killed.
-
-    Return how many faults this were: one, and each time that it was killed.
-    """
+def recreate_topic(harness: FaultHarness) -> None:
+    """Delete a topic and create it again, while its job runs or not; the job starts with `--reset`, and is killed."""
     kills = harness.random.randrange(4)
     other = RecreatedTopic(harness)
     try:
@@ -160,8 +168,10 @@ def recreate_topic(harness: FaultHarness) -> int:
             raise UnexpectedError(f"another topic: {other.job.output[-1000:]}")
         if harness.random.random() < 0.5:
             other.job.kill()
+        before = other.topic_id
         harness.client.delete_topic(other.topic)
         other.create()
+        harness.expect(other.topic_id != before)
         if not other.job.running:
             other.start()
         if not other.is_refused():
@@ -177,4 +187,3 @@ def recreate_topic(harness: FaultHarness) -> int:
             raise UnexpectedError(f"a topic that was created again: {found}")
     finally:
         other.job.close()
-    return 1 + kills

@@ -17,11 +17,13 @@ from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
 from streaming_app.tables.reader import WarehouseReader
 from tests.faults.afresh import Rows, read_afresh
+from tests.faults.application import INPUTS
 from tests.faults.cluster_harness import ClusterHarness
 from tests.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
 from tests.faults.operated_groups import sort_list
 from tests.job.job_runner import run_job
 from tests.offsets_log import LogReader, RawRecord
+from tests.waiting import wait_until
 
 DIFFERENCE, DOUBLE, LOSS, ALARM = "difference", "double", "loss", "false alarm"
 OFFSET_COMMIT = 1
@@ -35,7 +37,7 @@ _FROM_BROKERS = frozenset({"log_epoch", "void"})  # columns: what the brokers sa
 _VOID = frozenset({"void"})
 _STOPPED_SECONDS = 60.0  # without a commit: the least that is called so
 _DELAY_SECONDS = 3.0  # until a commit is in the tables
-_COMMIT = '"partition", committed_offset, leader_epoch'
+_LAG_SECONDS = 90.0  # three intervals between passes
 _SHOWN = 300  # characters
 
 Offsets = Mapping[int, int]
@@ -55,7 +57,7 @@ def check(harness: FaultHarness) -> list[Finding]:
     findings += [Finding(DIFFERENCE, line) for line in harness.new_self_check_lines()]
     log = _read_log(harness)
     findings += _losses(harness.warehouse, log)
-    findings += _compare_offsets(harness)
+    findings += _compare_offsets(harness.warehouse, log)
     fresh = {name: as_stored(harness.warehouse, name, rows) for name, rows in read_afresh(log).items()}
     findings += _compare_histories(harness.warehouse, fresh, harness.cleaned_offsets())
     if not harness.compacting:
@@ -114,26 +116,43 @@ def _losses(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
             yield Finding(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")
 
 
-def _compare_offsets(harness: FaultHarness) -> Iterator[Finding]:
-    """Compare the committed offsets of all groups with what their coordinators answer."""
-    rows = WarehouseReader(harness.warehouse).rows(f"SELECT group_id, topic, {_COMMIT} FROM offsets")
-    stored = {(row["group_id"], row["topic"], row["partition"]): _commit_of(row) for row in rows}
-    group_ids = sorted(
-        {group_id for group_id, _, _ in stored} | {one["group_id"] for one in harness.client.admin.list_groups()}
-    )
-    expected = {
-        (group_id, key.topic, key.partition): (one.offset, None if one.leader_epoch == -1 else one.leader_epoch)
-        for group_id, offsets in harness.committed_offsets(group_ids).items()
-        for key, one in offsets.items()
-    }
+def _compare_offsets(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
+    """Compare the committed offsets with the newest records of the log, those of aborted transactions among them."""
+    expected: dict[tuple[str, str, int], tuple[Any, ...]] = {}
+    for raw in log:
+        if raw.record_type == OFFSET_COMMIT:
+            record = decode(raw.key, raw.value)
+            key = record.key["group"], record.key["topic"], record.key["partition"]
+            if record.value is None:
+                expected.pop(key, None)
+            else:
+                expected[key] = tuple(record.value[name] for name in ("offset", "leader_epoch", "metadata"))
+    columns = '"partition", committed_offset, coalesce(leader_epoch, -1) AS leader_epoch, metadata'
+    rows = WarehouseReader(warehouse).rows(f"SELECT group_id, topic, {columns} FROM offsets")
+    stored = {tuple(row.values())[:3]: tuple(row.values())[3:] for row in rows}
     for key in sorted(expected.keys() | stored.keys()):
         if stored.get(key) != expected.get(key):
             yield Finding(DIFFERENCE, f"offsets of {key}: {stored.get(key)} for {expected.get(key)}")
 
 
-def _commit_of(row: Mapping[str, Any]) -> tuple[int, int | None]:
-    epoch = row["leader_epoch"]
-    return row["committed_offset"], None if epoch == -1 else epoch
+def _compare_lag(harness: ClusterHarness) -> Iterator[Finding]:
+    """Compare the application's lag with its coordinator and the ends of logs: here aborted commits do not count."""
+    wrong: dict[tuple[str, int], tuple[Any, ...]] = {}
+
+    def is_right() -> bool:
+        ends = {topic: harness.client.end_offsets(topic) for topic in INPUTS}
+        expected = {
+            (key.topic, key.partition): (one.offset, ends[key.topic][key.partition])
+            for key, one in harness.committed().items()
+            if key.topic in ends
+        }
+        stored = {row[:2]: row[2:] for row in harness.lag_rows()}
+        wrong.clear()
+        wrong.update({key: (stored.get(key), values) for key, values in expected.items() if stored.get(key) != values})
+        return bool(expected) and not wrong
+
+    if not wait_until(is_right, _LAG_SECONDS, interval=1.0):
+        yield from (Finding(DIFFERENCE, f"lag of {key}: {one} for {other}") for key, (one, other) in wrong.items())
 
 
 def _false_alarms(harness: ClusterHarness) -> Iterator[Finding]:
@@ -158,13 +177,13 @@ def _false_alarms(harness: ClusterHarness) -> Iterator[Finding]:
 
 
 def compare_with_fresh(harness: ClusterHarness) -> list[Finding]:
-    """Compare the warehouse with another one, into which a job has read everything from the beginning."""
+    """Compare the warehouse with another one, into which a job has read everything from the beginning; and the lag."""
     fresh = harness.directory / "fresh"
     ran = run_job(harness.broker.bootstrap_server, fresh)
     if ran.returncode:
         return [Finding(DIFFERENCE, f"the fresh reading failed: {ran.stdout[-500:]}{ran.stderr[-500:]}")]
     own, other = _stored(harness.warehouse, "groups"), _stored(fresh, "groups")
-    found = [*_compare_rows(own, other, ignored=frozenset({_NOT_FROM_LOG}))]
+    found = [*_compare_lag(harness), *_compare_rows(own, other, ignored=frozenset({_NOT_FROM_LOG}))]
     for name in ("offsets", "all_groups"):
         mine, theirs = (
             {str(row): row for row in WarehouseReader(path).rows(f"SELECT * FROM {name}")}

@@ -22,14 +22,14 @@ _SLOWER = 5
 
 def kill_node(harness: ClusterHarness) -> None:
     """Kill a broker: others lead its partitions, whose lag is soon known again. It comes back."""
-    victim = harness.any_broker()
+    victim = harness.any_leader()
     node = harness.cluster.brokers[victim]
     _away(harness, victim, node.kill, node.start)
 
 
 def pause_node(harness: ClusterHarness) -> None:
     """The same with a broker that is stopped as it is, its connections open."""
-    victim = harness.any_broker()
+    victim = harness.any_leader()
     _away(harness, victim, lambda: harness.cluster.pause(victim), lambda: harness.cluster.resume(victim))
 
 
@@ -38,7 +38,7 @@ def _away(harness: ClusterHarness, victim: int, leave: Callable[[], None], come_
     before = {topic: cluster.leaders(topic) for topic in (TOPIC, *INPUTS)}
     offsets = {(TOPIC, one) for one in range(PARTITIONS)}
     led = {(topic, one) for topic, of in before.items() for one, (leader, _) in of.items() if leader == victim}
-    knows = {key for key, _ in harness.lag_ends()} >= led - offsets and harness.is_caught_up()
+    knows = {row[:2] for row in harness.lag_rows()} >= led - offsets and harness.is_caught_up()
     leave()
     harness.reconnect()
     try:
@@ -53,7 +53,7 @@ def _away(harness: ClusterHarness, victim: int, leave: Callable[[], None], come_
         ends = {key: end for key, end in harness.produce().items() if key in led and knows}
 
         def lag_is_right() -> bool:
-            known = dict(harness.lag_ends())
+            known = {row[:2]: row[3] for row in harness.lag_rows()}
             return all((known.get(key) or 0) >= end for key, end in ends.items())
 
         if ends:
@@ -103,7 +103,7 @@ def _groups(harness: ClusterHarness) -> set[str]:
 
 def full_disk_of_broker(harness: ClusterHarness) -> None:
     """Let the disk of a broker be full until the broker ends, as Kafka's do; it comes back when there is space."""
-    victim = harness.any_broker()
+    victim = harness.any_leader()
     node, disk = harness.cluster.brokers[victim], harness.disks[victim]
     disk.fill([node.pid] if node.pid else [])
     harness.reconnect()
@@ -121,7 +121,7 @@ def full_disk_of_broker(harness: ClusterHarness) -> None:
 
 def slow_disk(harness: ClusterHarness) -> None:
     """Let a broker write a few thousand bytes a second: commits to it take several times as long as before."""
-    victim, partition = harness.any_broker(), harness.random.randrange(PARTITIONS)
+    victim, partition = harness.any_leader(), harness.random.randrange(PARTITIONS)
     if harness.cluster.leader(TOPIC, partition) != victim:
         harness.cluster.move_leader(TOPIC, partition, victim)
     node, group_id = harness.cluster.brokers[victim], harness.new_group(partition)

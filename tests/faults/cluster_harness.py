@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -172,9 +172,9 @@ class ClusterHarness(FaultHarness):
 
     # What faults do
 
-    def any_broker(self) -> int:
-        """Return the id of one of the brokers."""
-        return self.random.choice(list(self.cluster.brokers))
+    def any_leader(self) -> int:
+        """Return the id of a broker that leads a partition of the offsets topic: one that came back may lead none."""
+        return self.random.choice(sorted({leader for leader, _ in self.cluster.leaders(TOPIC).values()}))
 
     def new_group(self, partition: int) -> str:
         """Return an id that no group has, whose records are in this partition."""
@@ -219,12 +219,11 @@ class ClusterHarness(FaultHarness):
         """Query the warehouse."""
         return WarehouseReader(self.warehouse).rows(query)
 
-    def lag_ends(self) -> Iterator[tuple[tuple[str, int], int | None]]:
-        """Yield the end of the log of each partition of the application's input that its lag is known of."""
-        query = f"SELECT topic, partition, log_end_offset, lag FROM lag WHERE group_id = {quote(GROUP)}"
-        for row in self.rows(query):
-            if row["lag"] is not None:
-                yield (row["topic"], row["partition"]), row["log_end_offset"]
+    def lag_rows(self) -> list[tuple[str, int, int | None, int | None]]:
+        """Return topic, partition, commit and end of the log where the application's lag is known."""
+        columns = "topic, partition, committed_offset, log_end_offset"
+        query = f"SELECT {columns} FROM lag WHERE group_id = {quote(GROUP)} AND lag IS NOT NULL"
+        return [tuple(row.values()) for row in self.rows(query)]  # type: ignore[misc]
 
     def produce(self) -> dict[tuple[str, int], int]:
         """Append a record to each partition of the input; return the ends of their logs."""

@@ -31,15 +31,23 @@ class Disk(Startable):
 
     def start(self) -> None:
         """Mount the file system, if that is allowed."""
-        self.directory.mkdir(parents=True)
+        self._make_directory()
         command = ["mount", "-t", "tmpfs", "-o", f"size={_MEGABYTES}m", "tmpfs", str(self.directory)]
         with suppress(FileNotFoundError):
             self._is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
 
+    def _make_directory(self) -> None:
+        while self.directory.is_mount():  # of a campaign that was killed
+            self._unmount()
+        self.directory.mkdir(parents=True, exist_ok=True)
+
     def stop(self) -> None:
         """Unmount it."""
         if self._is_mounted:
-            subprocess.run(["umount", "--lazy", str(self.directory)], capture_output=True, check=False)
+            self._unmount()
+
+    def _unmount(self) -> None:
+        subprocess.run(["umount", "--lazy", str(self.directory)], capture_output=True, check=True)
 
     def fill(self, pids: list[int]) -> None:
         """Leave no space, for these processes at least."""
@@ -81,7 +89,7 @@ class BlockDisk(Disk):
 
     def start(self) -> None:
         """Mount it, if that is allowed. It has no journal: a thread of the kernel would write that, without a limit."""
-        self.directory.mkdir(parents=True)
+        self._make_directory()
         image = self.directory.with_suffix(".image")
         with image.open("wb") as file:
             file.truncate(_MEGABYTES << 20)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -328,10 +327,6 @@ class FaultHarness(Startable):
                 raise DidNotRecoverError(f"not caught up after {starts} starts: {self.job.output[outputs:][-3000:]}")
             time.sleep(0.1)
         self._note_caught_up()
-
-    def committed_offsets(self, group_ids: list[str]) -> dict[str, dict[Any, Any]]:
-        """Return what each group has committed, by topic and partition, as the coordinators answer."""
-        return {one: dict(self.client.admin.list_group_offsets(one)[one]) for one in group_ids}
 
     def is_caught_up(self) -> bool:
         """Return whether the job has processed what is in the topic now; not while no broker answers."""

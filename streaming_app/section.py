@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator
 
 from streaming_app.regex import Regex
-from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, split_address
+from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, parse_size, split_address
 
 
 class Section(BaseModel):
@@ -55,6 +55,9 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]
 """In seconds; given as a number of them, or as text such as `90s`, `5m`, `1h30m` or `PT5M`."""
 
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+
+Size = Annotated[int, BeforeValidator(lambda given: parse_size(str(given)))]
+"""In bytes; given as a number of them, or as text such as `64m` or `2g`."""
 
 Days = Annotated[float, BeforeValidator(_parse_days), AfterValidator(_positive)]
 """In days; given as a number of them, or as text such as `12h`, `30d` or `P30D`."""

@@ -176,7 +176,10 @@ def _written(node: Node) -> bool:
 _MAX_KEPT = 500
 _RETRY_SECONDS = 5.0
 _GROUP_LOCKS = 64
-_MAX_IN_FLIGHT = 4  # requests about different groups
+MAX_IN_FLIGHT = 4
+"""Requests at a time; a reader who wants another one is told to try again."""
+ANSWER_SECONDS = 20.0
+"""How long a reader waits for the answer, which is kept when it comes later."""
 
 
 class Descriptions:
@@ -196,7 +199,6 @@ class Descriptions:
         self._kept: OrderedDict[tuple[str, int | None], tuple[Described, float]] = OrderedDict()
         self._group_locks = [threading.Lock() for _ in range(_GROUP_LOCKS)]  # a group always has the same one
         self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(_MAX_IN_FLIGHT)
 
     def get(self, group_id: str, topology_epoch: int | None) -> Described | None:
         """Return what was answered about this topology of the group; None if nobody has asked."""
@@ -205,14 +207,16 @@ class Descriptions:
         return kept[0] if kept else None
 
     def fetch(self, group_id: str, topology_epoch: int | None) -> Described:
-        """Return the answer about this topology of the group: the kept one, or a new one."""
+        """Return the answer about this topology of the group: the kept one, or a new one.
+
+        It may take as long as the broker takes: call it in a thread that nothing else needs.
+        """
         with self._group_locks[hash(group_id) % len(self._group_locks)]:
             with self._lock:
                 kept = self._kept.get((group_id, topology_epoch))
             if kept and (kept[0].status == AVAILABLE or time.monotonic() - kept[1] < _RETRY_SECONDS):
                 return kept[0]
-            with self._slots:
-                described = self._answer(group_id)
+            described = self._answer(group_id)
             with self._lock:
                 self._kept[group_id, topology_epoch] = described, time.monotonic()
                 while len(self._kept) > _MAX_KEPT:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,19 @@ from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import escape
 from streaming_app.web.access import AccessMiddleware, PageAccess
-from streaming_app.web.descriptions import Described, Descriptions, broker_descriptions, description_graph
+from streaming_app.web.descriptions import (
+    ANSWER_SECONDS,
+    MAX_IN_FLIGHT,
+    Described,
+    Descriptions,
+    broker_descriptions,
+    description_graph,
+)
 from streaming_app.web.group_page import group_view, hosts_of, other_group_view, rule_text
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import STREAMS, GroupSummary, Query, overview
 from streaming_app.web.render import Renderer
-from streaming_app.web.server import HttpServer, Limits
+from streaming_app.web.server import HttpServer, Limits, ResponseThreads
 from streaming_app.web.snapshot import Row, Snapshot
 from streaming_app.web.source import SnapshotSource, utc_now
 from streaming_app.web.topology_map import Graph, topology_map
@@ -68,6 +76,7 @@ class Page:
         """
         self._source, self._settings, self._descriptions, self._clock = source, settings, descriptions, clock
         self._sources = {source.cluster: source}
+        self._broker_threads = ResponseThreads(MAX_IN_FLIGHT)
         self._report_error = ReportOnce(report)
         self._renderer = Renderer(Labels(settings.labels))
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Response]] = OrderedDict()
@@ -216,9 +225,20 @@ class Page:
             raise HTTPException(
                 HTTPStatus.NOT_FOUND, "Start `streams-groups web` with --bootstrap-server to ask for descriptions"
             )
-        await asyncio.to_thread(self._descriptions.fetch, row["group_id"], row["topology_epoch"])
+        await self._ask(partial(self._descriptions.fetch, row["group_id"], row["topology_epoch"]))
         self._epoch_of_descriptions += 1
         return RedirectResponse(f"group?{group_query(row['group_id'])}#topology", HTTPStatus.SEE_OTHER)
+
+    async def _ask(self, fetch: Callable[[], object]) -> None:
+        """Ask a broker, in a thread of its own. Raises HTTPException if others ask already, or it takes too long."""
+        if self._broker_threads.is_full:
+            text = f"{MAX_IN_FLIGHT} descriptions are asked for at this moment; try again"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        try:
+            await asyncio.wait_for(self._broker_threads.run(fetch), ANSWER_SECONDS)
+        except asyncio.TimeoutError:
+            text = f"The broker has not answered within {ANSWER_SECONDS:.0f} s; its answer is shown here when it comes"
+            raise HTTPException(HTTPStatus.GATEWAY_TIMEOUT, text) from None
 
     async def _events(self, request: Request) -> Response:
         source = await self._source_of(request)

@@ -7,10 +7,12 @@ the job, however that ended. Each line that it writes for the job begins with `S
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 SAYS, FAILS = "says: ", "fails: "
 """What the child has to say to whoever runs the job, and why it cannot serve the page."""
 _END_SECONDS = 1.0
+_MAX_DESCRIPTORS = 1024  # its connections are limited to a third of that
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
 class ServedPage(Section):
@@ -46,6 +50,7 @@ def serve_for_job() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     served = ServedPage.model_validate_json(sys.stdin.buffer.readline())
+    _limit(served.page.memory)
     try:
         server = _server_of(served)
     except UserError as error:
@@ -57,6 +62,16 @@ def serve_for_job() -> None:
         _tell(SAYS, line)
     server.wait()
     os._exit(0)  # a reading of the tables may wait for a store: nothing is waited for
+
+
+def _limit(memory: int) -> None:
+    """Bound memory and descriptors of this process; the kernel ends it and not the job if memory is short."""
+    for kind, wanted in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_NOFILE, _MAX_DESCRIPTORS)):
+        _, hard = resource.getrlimit(kind)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(kind, (most, most))
+    with suppress(OSError):  # a system without it
+        _OOM_SCORE.write_text("800")
 
 
 def _server_of(served: ServedPage) -> PageServer:

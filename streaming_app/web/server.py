@@ -154,6 +154,11 @@ class ResponseThreads:
     def __init__(self, limit: int) -> None:
         self._free = asyncio.Semaphore(limit)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a further response would wait."""
+        return self._free.locked()
+
     async def run(self, function: Callable[[], T]) -> T:
         """Return what the function returns, or raise what it raises.
 

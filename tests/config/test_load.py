@@ -77,6 +77,7 @@ KEYS = [
     Key(("page", "listen"), "file:1", "variable:2"),
     Key(("page", "base_path"), "/file", "/variable"),
     Key(("page", "allowed_hosts"), ["file"], '["variable"]'),
+    Key(("page", "memory"), 1 << 30, "3g"),
     Key(("page", "auth_file"), "/file", "/variable"),
     Key(("page", "labels"), {"team": {"a": "file-.*"}}, '{"team": {"a": "variable-.*"}}'),
 ]

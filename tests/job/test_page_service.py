@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -271,3 +272,13 @@ def page_process(job: int) -> int:
         int(pid) for file in Path(f"/proc/{job}/task").glob("*/children") for pid in file.read_text("utf-8").split()
     ]
     return next(pid for pid in pids if "page_child" in Path(f"/proc/{pid}/cmdline").read_text("utf-8"))
+
+
+def test_the_page_can_take_neither_the_memory_nor_the_descriptors_of_the_job(tmp_path: Path) -> None:
+    settings = config(make_warehouse(tmp_path / "warehouse"), free_address(), memory="1g")
+    with serving_page(settings, lambda _line: None) as service:
+        assert wait_until(lambda: "html" in answer(f"http://{settings.page.listen}"))
+        limits = Path(f"/proc/{service.pid}/limits").read_text()
+        assert re.search(rf"Max data size +{1 << 30} +{1 << 30} ", limits)
+        assert re.search(r"Max open files +1024 +1024 ", limits)
+        assert int(Path(f"/proc/{service.pid}/oom_score_adj").read_text()) == 800

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import html
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -554,3 +556,26 @@ def test_a_description_that_is_not_there_is_said_in_words(
     assert client.post(f"/describe?id={RICH}").status_code == 200  # after the redirect
     assert said in client.get(f"/group?id={RICH}").text
     assert said in client.get(f"/graph?id={RICH}&level=processors").json()["problem"]
+
+
+def test_a_slow_broker_takes_nothing_from_those_who_read_the_page(sample_template: Path) -> None:
+    release = threading.Event()
+
+    def ask(_: str) -> dict[str, Any]:
+        release.wait(20)
+        return {"error_code": 0, "topology": None, "topology_description_status": 1}
+
+    listed = SnapshotSource(sample_template, "default").current().groups
+    groups = [one.group_id for one in listed if one.group_type == "streams"][:12]
+    assert len(groups) > 8
+    with _describing(sample_template, ask) as client, ThreadPoolExecutor(len(groups)) as viewers:
+        asked = [viewers.submit(client.post, f"/describe?{group_query(one)}") for one in groups]
+        try:
+            assert wait_until(lambda: sum(one.done() for one in asked) == len(groups) - 4)  # the others are refused
+            assert client.get("/").status_code == 200
+        finally:
+            release.set()
+        answers = [one.result() for one in asked]
+    refused = [one for one in answers if one.status_code == 503]
+    assert len(refused) == len(groups) - 4
+    assert "4 descriptions are asked for" in refused[0].text

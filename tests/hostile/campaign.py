@@ -1,0 +1,118 @@
+"""Plays one attack on a bed of its own, and says what it cost the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.hostile.attacks import ATTACKS
+from tests.hostile.bed import STUCK_FOR_SECONDS, Bed, Probe
+from tests.waiting import wait_until
+
+MOST_ROW_SECONDS, MOST_ALERT_SECONDS, MOST_MEMORY = 10.0, STUCK_FOR_SECONDS + 10.0, 1.5
+"""What is promised: seconds until a row and until an alert, and memory relative to that without an attack."""
+_CALM_PROBES = 2
+_PLAY_SECONDS, _SETTLE_SECONDS = 150.0, 240.0
+HEADER = (
+    "| attack | withstood | job alive | row: calm, worst | alert: calm, worst | memory | caught up after |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |"
+)
+
+
+class Measured(NamedTuple):
+    """Probes, and the most bytes of the job meanwhile."""
+
+    probes: Sequence[Probe]
+    memory: float
+
+    def worst(self, what: str) -> float | None:
+        """Return the longest `row` or `alert`; None if one never came."""
+        seconds = [getattr(one, what) for one in self.probes]
+        return None if None in seconds else max(seconds)
+
+
+@dataclass
+class Result:
+    """What came of one attack."""
+
+    name: str
+    calm: Measured
+    attacked: Measured
+    is_alive: bool
+    caught_up_seconds: float | None
+    """From the end of the attack until the job had processed everything; None: not in four minutes."""
+    errors: list[str] = field(default_factory=list)
+    """Of the attack itself."""
+
+    @property
+    def memory(self) -> float:
+        """The most memory relative to that without an attack."""
+        return self.attacked.memory / max(1.0, self.calm.memory)
+
+    @property
+    def is_withstood(self) -> bool:
+        """Whether what is promised held."""
+        row, alert = self.attacked.worst("row"), self.attacked.worst("alert")
+        return (
+            self.is_alive
+            and self.caught_up_seconds is not None
+            and (row is not None and row <= MOST_ROW_SECONDS)
+            and (alert is not None and alert <= MOST_ALERT_SECONDS)
+            and self.memory <= MOST_MEMORY
+        )
+
+    def row(self) -> str:
+        """Return the line of the table."""
+        calm, attacked = self.calm, self.attacked
+        cells = [
+            self.name,
+            "yes" if self.is_withstood else "**no**",
+            "yes" if self.is_alive else "**no**",
+            *(f"{_seconds(calm.worst(one))}, {_seconds(attacked.worst(one))}" for one in ("row", "alert")),
+            f"{calm.memory / 1e6:,.0f} MB, x {self.memory:.2f}",
+            _seconds(self.caught_up_seconds),
+        ]
+        return f"| {' | '.join(cells)} |" + "".join(f"\n  {error}" for error in self.errors)
+
+
+def run_attack(name: str, directory: Path, *, probes: int) -> Result:
+    """Play an attack on a bed of its own, with so many probes meanwhile."""
+    directory.mkdir(parents=True)
+    with Bed(directory, probes=1 + _CALM_PROBES + probes) as bed:
+        bed.probe()  # what is slow only once
+        with bed.memory() as memory:
+            calm_probes = [bed.probe() for _ in range(_CALM_PROBES)]
+            calm = Measured(calm_probes, memory())
+        return play(bed, name, calm, probes)
+
+
+def play(bed: Bed, name: str, calm: Measured, probes: int) -> Result:
+    """Play an attack on a bed that runs, with so many probes meanwhile."""
+    errors: list[str] = []
+
+    def attack() -> None:
+        try:
+            ATTACKS[name].play(bed)
+        except Exception as error:  # noqa: BLE001 - a broker that ends a connection, too, is an end of the attack
+            errors.append(f"the attack ended: {type(error).__name__}: {str(error)[:200]}")
+
+    with bed.memory() as memory:
+        thread = threading.Thread(target=attack, daemon=True)
+        thread.start()
+        time.sleep(1)
+        found = [bed.probe() for _ in range(probes) if bed.is_alive]
+        thread.join(_PLAY_SECONDS)
+        bed.ending.set()
+        thread.join(30)
+        ended = time.monotonic()
+        caught_up = wait_until(lambda: not bed.is_alive or bed.is_caught_up(), _SETTLE_SECONDS, interval=0.5)
+        took = time.monotonic() - ended if caught_up and bed.is_alive else None
+        return Result(name, calm, Measured(found, memory()), bed.is_alive, took, errors)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f} s"

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.regex import compiled
 from streaming_app.section import Address, Days, Duration, PatternText, PositiveDuration, Section, Size
 from streaming_app.text import GIB, MIB
@@ -93,6 +94,24 @@ class BrokerFactsSettings(Section):
     """Whether the running job asks the brokers for what explains lag and is not in the log; never with `--once`."""
     interval: PositiveDuration = 60.0
     """Time between two passes."""
+
+
+_Count = Annotated[int, Field(ge=1)]
+
+
+class GroupBudgetSettings(Section):
+    """The section `group_budget`: how much of one group is kept, whatever its tenant writes, see `groups.budget`."""
+
+    members: _Count = DEFAULT.members
+    tasks: _Count = DEFAULT.tasks
+    bytes: _Count = DEFAULT.bytes
+    topology_bytes: _Count = DEFAULT.topology_bytes
+    events: _Count = DEFAULT.events
+    steps: _Count = DEFAULT.steps
+
+    def budget(self) -> Budget:
+        """Return it as the fold takes it."""
+        return Budget(**self.model_dump())
 
 
 class MetricsSettings(Section):

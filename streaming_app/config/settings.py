@@ -14,6 +14,7 @@ from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.sections import (
     BrokerFactsSettings,
+    GroupBudgetSettings,
     LagSettings,
     MetricsSettings,
     OffsetsSettings,
@@ -118,6 +119,7 @@ class Settings(Section):
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
     metrics: MetricsSettings = MetricsSettings()
+    group_budget: GroupBudgetSettings = GroupBudgetSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()

@@ -33,6 +33,8 @@ UNKNOWN_STATE = "Unknown"
 CLIENT_HOST, INSTANCE_ID = "client_host", "instance_id"
 CAUSES = "causes"
 """The `what` of the change of `causes_since_assignment`."""
+EVENTS_LEFT_OUT = "events_left_out"
+"""The kind of the event that says in `new` how many events of a batch are left out, see `budget`."""
 NOT_READY_REASON = "not_ready_reason"
 """The `what` of the change of `not_ready_reason`."""
 

@@ -25,12 +25,16 @@ coordinator's memory. A record 17 with a lower epoch is such a new group. Other 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from streaming_app.groups import budget as budgets
+from streaming_app.groups.budget import Budget, OverBudgetError, trim
 from streaming_app.groups.events import (
     CAUSES,
+    EVENTS_LEFT_OUT,
     NOT_READY_REASON,
     UNKNOWN_STATE,
     Subject,
@@ -45,6 +49,7 @@ from streaming_app.groups.group import Change, Event, Group, GroupState, LogReco
 from streaming_app.groups.replay import RECORD_TYPES, apply
 from streaming_app.groups.state_rules import is_unsolicited
 from streaming_app.groups.topology import topology_hash
+from streaming_app.text import megabytes
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has one type at a time
 CLASSIC = "classic"
@@ -52,6 +57,7 @@ GROUP_METADATA = 17
 MEMBER_METADATA = 19
 MEMBER_ASSIGNMENT = 22
 TOPOLOGY = 23
+_TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
 
 
 @dataclass(slots=True)
@@ -69,6 +75,15 @@ class Fold:
     events: list[Event] = field(default_factory=list)
     retracted: list[Event] = field(default_factory=list)
     topologies: list[TopologyVersion] = field(default_factory=list)
+    budget: Budget = budgets.DEFAULT
+    size: int = 0
+    """Bytes of the group, roughly, as of the last `close`."""
+    steps: int = 0
+    """How many were taken, see `count_steps`."""
+    _untrimmed: int = 0
+    """Bytes of records since the group was trimmed."""
+    _event_bytes: int = 0
+    _events_left_out: int = 0
     _values: dict[Subject, str | None] | None = None
     """The values of the group after the last operation; None before the first."""
     _before: dict[Subject, str | None] = field(default_factory=dict)
@@ -80,21 +95,44 @@ class Fold:
     _is_continuation: bool = False
 
     @classmethod
-    def of(cls, group_id: str, source_partition: int, stored: GroupState | None) -> Fold:
+    def of(
+        cls, group_id: str, source_partition: int, stored: GroupState | None, budget: Budget = budgets.DEFAULT
+    ) -> Fold:
         """Start from a stored state, or from an unknown group."""
-        return cls(stored or GroupState(Group(group_id), source_partition), exists=stored is not None)
+        state = stored or GroupState(Group(group_id), source_partition)
+        return cls(state, exists=stored is not None, budget=budget)
 
     def add(self, records: Iterable[LogRecord]) -> None:
-        """Fold records in offset order."""
+        """Fold records in offset order. Raises OverBudgetError if the group needs too much for that."""
         for record in records:
             if record.offset > self.group_state.last_offset:
                 self._add(record)
+
+    def copy(self) -> Fold:
+        """Return a copy, which changes no more when this fold goes on."""
+        return replace(
+            self,
+            group_state=self.group_state.copy(),
+            **{name: copy(getattr(self, name)) for name in _COPIED},
+        )
 
     def close(self) -> None:
         """Complete the current operation. The next batch may still continue it."""
         if self._in_operation:
             self._emit_events()
             self._in_operation = False
+            self._report_events_left_out()
+            self._trim()
+
+    def count_steps(self, steps: int) -> None:
+        """Count steps that were done for the group. Raises OverBudgetError."""
+        self.steps += steps
+        if self.steps > self.budget.steps:
+            raise OverBudgetError(f"it takes more than {self.budget.steps:,} steps to fold its records of one batch")
+
+    def _trim(self) -> None:
+        self._untrimmed = 0
+        self.size = trim(self.group_state.group, self.budget)
 
     def set_not_ready_reason(self, reason: str | None) -> None:
         """Set why the group is NotReady, None in other states; call it after `close`. A changed reason is an event.
@@ -121,6 +159,7 @@ class Fold:
         if record.record_type not in RECORD_TYPES or (record.value is None and not is_known):
             return  # a tombstone for an unknown group has no effect
         self._start_operation(record.timestamp)
+        self._count(record)
         self._keep_topology_of_older_release()
         if not is_known:
             self._create_group(record)
@@ -133,6 +172,12 @@ class Fold:
             self._compare_topology(record)
         self.group_state.last_offset = record.offset
         self.touched = True
+
+    def _count(self, record: LogRecord) -> None:
+        self.count_steps(1)
+        self._untrimmed += record.size
+        if self._untrimmed > self.budget.operation_bytes:
+            raise OverBudgetError(f"one operation has more than {megabytes(self.budget.operation_bytes)} of records")
 
     def _set_metadata(self, record: LogRecord, value: dict[str, Any]) -> None:
         """Apply a value of record 17, which may be that of a group created again."""
@@ -164,6 +209,8 @@ class Fold:
             return
         if self._in_operation:
             self._emit_events()
+            if self._untrimmed > self.budget.bytes:
+                self._trim()
         self._is_continuation = not self._in_operation and same_time
         self._in_operation = True
         self._saved = set()
@@ -199,6 +246,7 @@ class Fold:
 
     def _create_again(self, record: LogRecord) -> None:
         """Start a new group; of what is known only that is kept which is of the new one."""
+        self.count_steps(len(self.group_state.group.members))
         old = self.group_state.group
         for member_id in old.members:
             self._save_member(old, member_id)
@@ -239,6 +287,7 @@ class Fold:
         if record.record_type in {MEMBER_METADATA, MEMBER_ASSIGNMENT}:
             self._save_member(group, record.key["member_id"], with_identity=record.record_type == MEMBER_METADATA)
         elif record.record_type == GROUP_METADATA and record.value is None:
+            self.count_steps(len(group.members))
             for removed in group.members:
                 self._save_member(group, removed)
 
@@ -260,7 +309,7 @@ class Fold:
         if new == old:
             return
         if old is not None:
-            self.events.append(Event(record.timestamp, "topology", None, old, new, record.offset))
+            self._add_events([Event(record.timestamp, "topology", None, old, new, record.offset)])
         self._add_topology(new, record.timestamp, record.offset)
 
     def _keep_topology_of_older_release(self) -> None:
@@ -273,7 +322,10 @@ class Fold:
     def _add_topology(self, own_hash: str, first_seen_at: datetime | None, offset: int) -> None:
         group = self.group_state.group
         epoch = group.topology_epoch or 0
-        self.topologies.append(TopologyVersion(own_hash, epoch, first_seen_at, group.subtopologies, offset))
+        if len(self.topologies) < _TOPOLOGIES:
+            self.topologies.append(TopologyVersion(own_hash, epoch, first_seen_at, group.subtopologies, offset))
+        else:
+            self._events_left_out += 1
         self.group_state.topology_hash = own_hash
 
     def _count_unsolicited_push(self, record: LogRecord) -> None:
@@ -281,7 +333,7 @@ class Fold:
         group_state.unsolicited_pushes += 1
         group_state.last_unsolicited_push_at = record.timestamp
         epoch = str(group_state.group.topology_epoch)
-        self.events.append(Event(record.timestamp, "unsolicited_push", None, None, epoch, record.offset))
+        self._add_events([Event(record.timestamp, "unsolicited_push", None, None, epoch, record.offset)])
 
     def _emit_events(self) -> None:
         """Emit an event for each value that the operation changed, and update the times."""
@@ -294,7 +346,7 @@ class Fold:
             self.retracted += retract(group_state.updated_at, group_state.last_changes)
         changes = values_changed(self._before, after)
         causes = collect_causes(group, changes)
-        self.events += make_events(group_state.updated_at, group_state.last_offset, changes, causes)
+        self._add_events(make_events(group_state.updated_at, group_state.last_offset, changes, causes))
         if group.causes_since_assignment != self._causes_before:
             changes = {**changes, (CAUSES, None): (self._causes_before, group.causes_since_assignment)}
         group_state.last_changes = [
@@ -302,6 +354,26 @@ class Fold:
             for subject, (old, _) in changes.items()
         ]
         _update_times(group_state)
+
+    def _add_events(self, events: Iterable[Event]) -> None:
+        """Add events as far as the budget goes, and count the others."""
+        for event in events:
+            self._event_bytes += len(event.old or "") + len(event.new or "")
+            if len(self.events) < self.budget.events and self._event_bytes <= self.budget.event_bytes:
+                self.events.append(event)
+            else:
+                self._events_left_out += 1
+
+    def _report_events_left_out(self) -> None:
+        """Say in the history that, and how many, events are missing."""
+        if self._events_left_out:
+            at, offset = self.group_state.updated_at, self.group_state.last_offset
+            self.events.append(Event(at, EVENTS_LEFT_OUT, None, None, str(self._events_left_out), offset))
+            self._events_left_out = 0
+
+
+_COPIED = ("events", "retracted", "topologies", "_values", "_before", "_since", "_saved")
+"""The collections of a fold, whose elements never change."""
 
 
 def _update_times(group_state: GroupState) -> None:

@@ -222,7 +222,7 @@ def make_self_check(  # noqa: PLR0913 - what the stream is built of
         spark,
         writer,
         partial(read_partition, spark, properties, topic),
-        FoldOptions(config.cluster, topic.name, config.dialect, chains=chains),
+        FoldOptions(config.cluster, topic.name, config.dialect, chains=chains, budget=config.group_budget.budget()),
         between_batches=write_batch.between_batches,
         processed=tables.checkpoint_offsets,
         on_change=listener.on_bulk_change,

@@ -325,6 +325,7 @@ class GroupsStream(TopicStream):
             listener=self._services.group_cache,
             dialect=self._config.dialect,
             lock=self._lock,
+            budget=self._config.group_budget.budget(),
         )
 
         def write(batch: DataFrame, batch_id: int) -> None:

@@ -6,14 +6,17 @@ with its events and its undecodable records nested, so that no decoded record cr
 A record that cannot be folded stops no other one. It can decode and still not be foldable, such as a time beyond the
 year 9999, and the fold may then be half changed. So the records since a snapshot are kept; when one fails, the fold is
 restored, the records before it are folded again, and the failed one is reported. The snapshot is at first the stored
-row; a group with many records in one batch gets a new one every `_SNAPSHOT_EVERY` records, which bounds memory.
+row; a group with many records in one batch gets a new one every `_SNAPSHOT_EVERY` records, which bounds memory, and
+after each one that failed, so that no record is folded again for ever.
+
+A group whose fold fails as a whole, or which takes more than its budget, is set aside: its row stays as it was, with
+the reason, and its records are left out until it is released, see `job.self_check`. The others go on.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -22,11 +25,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_app.groups.budget import OverBudgetError
+from streaming_app.groups.events import UNKNOWN_STATE
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import LogRecord
+from streaming_app.groups.group import Group, GroupState, LogRecord
 from streaming_app.groups.not_ready import PartitionCounts, not_ready_reason, required_topics
 from streaming_app.groups.partition import partition_of
-from streaming_app.groups.row import from_row
+from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
 from streaming_app.tables.arrow import to_datetimes
 
@@ -34,6 +39,8 @@ STORED_OFFSET = -1
 _ROWS_PER_BATCH = 200
 _COLLECTED_AFTER = 10_000  # new objects; by default 700
 _SNAPSHOT_EVERY = 2_000  # records of a group
+_SNAPSHOT_BYTES = 8 << 20  # of these records
+_BYTES_PER_BATCH = 8 << 20  # of rows and undecodable records that go out together
 
 TopicLookup = Callable[[Sequence[str] | None], PartitionCounts | None]
 """Partition counts by topic, of these topics, or of all for None; None where they cannot be known."""
@@ -48,12 +55,14 @@ def fold_stream(
     record.
     """
     ready: list[Folded] = []
+    size = 0
     for _, rows in groupby(_rows(batches), key=itemgetter(0)):
         for folded in fold_group(rows, options, topics):
             ready.append(folded)
-            if len(ready) >= _ROWS_PER_BATCH:
+            size += folded.size
+            if len(ready) >= _ROWS_PER_BATCH or size >= _BYTES_PER_BATCH:
                 yield _to_arrow(ready, schema, options)
-                ready = []
+                ready, size = [], 0
     if ready:
         yield _to_arrow(ready, schema, options)
 
@@ -96,8 +105,18 @@ def sort_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[LogRow]:
     for batch in batches:
-        columns = [to_datetimes(one) if pa.types.is_timestamp(one.type) else one.to_pylist() for one in batch.columns]
-        yield from zip(*columns, strict=True)
+        for part in _parts(batch):
+            columns = [
+                to_datetimes(one) if pa.types.is_timestamp(one.type) else one.to_pylist() for one in part.columns
+            ]
+            yield from zip(*columns, strict=True)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts of some megabytes, as Python's objects of it are many times as large."""
+    most = max(1, batch.num_rows * _BYTES_PER_BATCH // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, most):
+        yield batch.slice(start, most)
 
 
 @dataclass
@@ -106,25 +125,26 @@ class Folded:
 
     row: dict[str, Any]
     records: Sequence[LogRow] = ()
+    size: int = 0
+    """Bytes, roughly."""
 
 
 def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[Folded]:
-    """Yield the folded row of one group, after rows of undecodable records alone where there are very many of those."""
+    """Yield the folded row of one group, after rows of undecodable records alone where there are very many of those.
+
+    Whatever goes wrong with the group as a whole concerns no other one: it is set aside.
+    """
     one = _Group(options)
-    for row in rows:
-        _, _, partition, _, _, _, stored = row
-        if stored is not None:
-            one.restore(stored)
-            continue
-        record = one.outcome.decode(row)
-        if record is not None:
-            one.add(Raw(partition or 0, row, record))
-        if len(one.outcome.undecodable) >= _ROWS_PER_BATCH:
-            yield Folded(one.outcome.without_group())
-    if one.close(topics):
-        yield one.folded()
-    elif one.outcome.decoded or one.outcome.undecodable:
-        yield Folded(one.outcome.without_group())
+    try:
+        for row in rows:
+            one.read(row)
+            if one.has_many_undecodable:
+                yield one.undecodable()
+        folded = one.close(topics)
+    except Exception as error:  # noqa: BLE001 - as above
+        folded = one.set_aside(error)
+    if folded:
+        yield folded
 
 
 class Raw(NamedTuple):
@@ -147,20 +167,23 @@ class GroupFold:
         self.fold = restore()
         self.kept: list[Raw] = []
         """The records since the snapshot, for a caller that cannot use the result."""
+        self._kept_bytes = 0
 
     def add(self, raw: Raw) -> None:
-        """Fold one record, or refuse it."""
-        if len(self.kept) >= _SNAPSHOT_EVERY:
-            snapshot = deepcopy(self.fold)
-            self._restore = lambda: deepcopy(snapshot)
-            self.kept = []
+        """Fold one record, or refuse it. Raises OverBudgetError."""
+        if len(self.kept) >= _SNAPSHOT_EVERY or self._kept_bytes >= _SNAPSHOT_BYTES:
+            self._take_snapshot()
         try:
             self.fold.add([raw.record])
+        except OverBudgetError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever one record causes, the others go on
             self._refuse(raw.row, error)
             self._fold_again()
+            self._take_snapshot()  # so that the next one that fails costs no more than this one
         else:
             self.kept.append(raw)
+            self._kept_bytes += raw.record.size
 
     def close_operation(self) -> None:
         """End the open operation, as at the end of a batch. Records whose events cannot be made are refused."""
@@ -170,6 +193,8 @@ class GroupFold:
     def _is_closed(self) -> bool:
         try:
             self.fold.close()
+        except OverBudgetError:
+            raise
         except Exception as error:
             if not self.kept:
                 raise
@@ -177,8 +202,16 @@ class GroupFold:
             return False
         return True
 
+    def _take_snapshot(self) -> None:
+        self.fold.count_steps(len(self.fold.group_state.group.members))
+        snapshot = self.fold.copy()
+        self._restore = snapshot.copy
+        self.kept, self._kept_bytes = [], 0
+
     def _fold_again(self) -> None:
+        steps = self.fold.steps
         self.fold = self._restore()
+        self.fold.steps = steps
         self.fold.add(raw.record for raw in self.kept)
 
 
@@ -190,15 +223,47 @@ class _Group:
         self._group: GroupFold | None = None  # until a record of it comes
         self._partition: int | None = None  # of the topic, that holds the group
         self._last_offset = -1
+        self._stored: dict[str, Any] | None = None
+        self._newest: LogRow | None = None
+        self._is_set_aside = False
         self.outcome = GroupOutcome(options)
 
-    def restore(self, stored: dict[str, Any]) -> None:
-        """Continue from the stored row."""
-        group_id, self._partition = stored["group_id"], stored["source_partition"]
-        partition = stored["source_partition"]
-        self._group = GroupFold(lambda: Fold.of(group_id, partition, from_row(stored)), self.outcome.refuse)
+    def read(self, row: LogRow) -> None:
+        """Take the stored row, or a record; a group that is set aside stays as it is."""
+        _, _, partition, _, _, _, stored = row
+        if stored is not None:
+            self._restore(stored)
+        elif not self._is_set_aside:
+            self._newest = row
+            if record := self.outcome.decode(row):
+                self._add(Raw(partition or 0, row, record))
 
-    def add(self, raw: Raw) -> None:
+    @property
+    def has_many_undecodable(self) -> bool:
+        """Whether undecodable records are to be written before the group is done."""
+        outcome = self.outcome
+        return len(outcome.undecodable) >= _ROWS_PER_BATCH or outcome.undecodable_bytes >= _BYTES_PER_BATCH
+
+    def undecodable(self) -> Folded:
+        """Return the undecodable records so far, and forget them."""
+        size = self.outcome.undecodable_bytes
+        return Folded(self.outcome.without_group(), size=size)
+
+    def _restore(self, stored: dict[str, Any]) -> None:
+        """Continue from the stored row."""
+        self._stored, self._partition = stored, stored["source_partition"]
+        self._is_set_aside = bool(stored.get("set_aside_reason"))
+        if not self._is_set_aside:
+            self._group = self._fold_of(stored["group_id"], stored["source_partition"], stored)
+
+    def _fold_of(self, group_id: str, partition: int, stored: dict[str, Any] | None) -> GroupFold:
+        def restore() -> Fold:
+            state = from_row(stored) if stored is not None else None
+            return Fold.of(group_id, partition, state, self._options.budget)
+
+        return GroupFold(restore, self.outcome.refuse)
+
+    def _add(self, raw: Raw) -> None:
         """Fold one record, unless another partition holds its group, or it is of a group that was always classic."""
         group = self._group if raw.partition == self._partition else self._in_other_partition(raw)
         if group is None:
@@ -223,7 +288,7 @@ class _Group:
                 return None
         elif group:
             return group
-        self._group = GroupFold(lambda: Fold.of(group_id, raw.partition, None), self.outcome.refuse)
+        self._group = self._fold_of(group_id, raw.partition, None)
         self._partition, self._last_offset = raw.partition, -1
         return self._group
 
@@ -234,18 +299,30 @@ class _Group:
             group.close_operation()
         self._last_offset = raw.record.offset
 
-    def close(self, topics: TopicLookup | None) -> bool:
-        """End the batch; return whether the row of the group is to be written."""
-        if self._group is None:
-            return False
-        self._group.close_operation()
-        _set_reason(self._group.fold, topics)
-        return self._group.fold.touched
+    def close(self, topics: TopicLookup | None) -> Folded | None:
+        """End the batch; return the row to write, if there is one."""
+        group, outcome = self._group, self.outcome
+        if group is not None:
+            group.close_operation()
+            _set_reason(group.fold, topics)
+            if group.fold.touched:
+                size = group.fold.size + outcome.undecodable_bytes
+                return Folded(outcome.with_group(group.fold), [raw.row for raw in group.kept], size)
+        if outcome.decoded or outcome.undecodable:
+            return self.undecodable()
+        return None
 
-    def folded(self) -> Folded:
-        """Return the row to write."""
-        assert self._group is not None  # noqa: S101 - `close` said so
-        return Folded(self.outcome.with_group(self._group.fold), [raw.row for raw in self._group.kept])
+    def set_aside(self, error: Exception) -> Folded | None:
+        """Return the row of the group as it was before the batch, marked as set aside."""
+        newest, stored = self._newest, self._stored
+        if stored is None:
+            if newest is None:
+                return None
+            group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
+            state = GroupState(Group(group_id), partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
+            stored = to_row(self._options.cluster, state)
+        at = newest[3] if newest else stored["updated_at"]
+        return Folded(self.outcome.set_aside(stored, at, error), size=self.outcome.undecodable_bytes)
 
 
 def _set_reason(fold: Fold, topics: TopicLookup | None) -> None:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from offsets_decoder import SHIPPED
 from streaming_app.errors import JobError
+from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, GroupsOutcome
 from streaming_app.stream.fold_stage import (
@@ -117,6 +118,7 @@ class GroupsBatchWriter:
         listener: GroupListener | None = None,
         dialect: str = SHIPPED,
         lock: Lock | None = None,
+        budget: Budget = DEFAULT,
     ) -> None:
         """Prepare for batches of `topic`.
 
@@ -140,7 +142,7 @@ class GroupsBatchWriter:
         self._schema = arrow_schema(FOLDED_DDL)
         self._positions = positions or NoPositions()
         reached, chains = offsets.get(EVENTS.table, {}), self._positions.chains
-        options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, reached, chains)
+        options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, reached, chains, budget)
         self._fold = partial(fold_stream, schema=self._schema, options=options)
         self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options)
         self._topics = topics

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 from offsets_decoder import SHIPPED, DecodeError, decode
+from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Event, LogRecord, TopologyVersion
 from streaming_app.groups.row import to_row
 from streaming_app.stream.epoch_chain import Chain, epoch_at
 from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES
+from streaming_app.text import shorten
 
 LogRow = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
 """Group bytes, offset, partition, timestamp, key and value of a record in the log; or a group's stored row, the last.
 
 A plain tuple: those are kept of many groups at once, and are no work for Python's garbage collector.
 """
+
+
+def size_of(row: LogRow) -> int:
+    """Return the bytes of a record: its key and its value."""
+    return len(row[4] or b"") + len(row[5] or b"")
+
 
 _CLASSIC_KEY = CLASSIC_GROUP.to_bytes(2, "big")
 _GROUP_LENGTH = slice(2, 4)  # of a key: the length of the group id, behind the type; the ids come after it
@@ -33,6 +43,9 @@ def group_of_key(key: bytes | None) -> str | None:
         return key[start:end].decode()
     except UnicodeDecodeError:
         return None
+
+
+_REASON = 500  # characters of why a group is set aside
 
 
 class UnfoldableRecord(Exception):  # noqa: N818 - the name is the value of `quarantine.error_kind`
@@ -59,6 +72,10 @@ class FoldOptions:
     """By partition, the offset up to which the table `group_events` holds events: there an earlier batch ended."""
     chains: Mapping[int, Chain] = field(default_factory=dict)
     """By partition, the leader epochs of its log, see `log_positions`; a caller may go on to change it."""
+    budget: Budget = DEFAULT
+    """How much is kept of one group."""
+    release: str = field(default_factory=partial(version, "streams-groups"))
+    """This release of the project, for groups that are set aside."""
 
     def log_epoch(self, partition: int | None, offset: int) -> int | None:
         """Return the leader epoch of a record; None if it is not known."""
@@ -70,7 +87,7 @@ class GroupOutcome:
 
     def __init__(self, options: FoldOptions) -> None:
         self._options = options
-        self.decoded = self.drifted = 0
+        self.decoded = self.drifted = self.undecodable_bytes = 0
         self.undecodable: list[dict[str, Any]] = []
 
     def decode(self, row: LogRow) -> LogRecord | None:
@@ -85,7 +102,7 @@ class GroupOutcome:
             return None
         self.decoded += 1
         self.drifted += record.drift
-        return LogRecord(offset, at, record.record_type, record.key, record.value)
+        return LogRecord(offset, at, record.record_type, record.key, record.value, size_of(row))
 
     def refuse(self, row: LogRow, error: Exception) -> None:
         """Put a record that cannot be folded into quarantine."""
@@ -109,6 +126,16 @@ class GroupOutcome:
             **self._take(),
         }
 
+    def set_aside(self, row: dict[str, Any], at: datetime | None, error: Exception) -> dict[str, Any]:
+        """Return the folded row of a group that is set aside because of an error: its row as it was, marked."""
+        reason = str(error) if isinstance(error, OverBudgetError) else f"{type(error).__name__}: {error}"
+        marks = {
+            "set_aside_at": at,
+            "set_aside_reason": shorten(reason, _REASON),
+            "set_aside_release": self._options.release,
+        }
+        return {**self.without_group(), **row, **marks, "groups": 1}
+
     def without_group(self) -> dict[str, Any]:
         """Return a row that holds nothing but counts and records for the quarantine."""
         empty: dict[str, list[Any]] = {output.column: [] for output in APPENDED}
@@ -121,6 +148,7 @@ class GroupOutcome:
 
     def _quarantine(self, error: Exception, row: LogRow) -> None:
         _, offset, partition, timestamp, key, value, _ = row
+        self.undecodable_bytes += size_of(row)
         self.undecodable.append(
             {
                 "group_id": group_of_key(key),
@@ -144,5 +172,5 @@ class GroupOutcome:
             "decoded": self.decoded,
             "drifted": self.drifted,
         }
-        self.undecodable, self.decoded, self.drifted = [], 0, 0
+        self.undecodable, self.decoded, self.drifted, self.undecodable_bytes = [], 0, 0, 0
         return taken

@@ -45,7 +45,6 @@ def internal_producer(server: str) -> Iterator[KafkaProducer]:
         client_id=_INTERNAL_CLIENT,
         enable_idempotence=False,
         max_request_size=2 * LARGE,
-        buffer_memory=4 * _FLUSH_BYTES,
         max_block_ms=60_000,
     )
     metadata = producer._metadata

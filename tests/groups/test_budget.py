@@ -1,0 +1,142 @@
+"""A group that is more than its budget: what is kept, that it says so, and that batches make no difference to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
+from streaming_app.groups.events import EVENTS_LEFT_OUT
+from streaming_app.groups.fold import Fold
+from streaming_app.groups.group import LogRecord
+from streaming_app.groups.row import from_row, to_row
+from tests.groups.records import FIRST_JOIN, GROUP, TOPOLOGY, at, current, log, member, metadata
+
+TAGS = [{"key": "zone", "value": "z" * 10_000}]
+Step = tuple[Any, int, Any, Any]
+
+
+def key(number: int) -> dict[str, str]:
+    return {**GROUP, "member_id": f"m{number:04}"}
+
+
+def joins(numbers: Iterable[int], **fields: Any) -> list[Step]:
+    return [(at(10 + number), 19, key(number), {**member(), **fields}) for number in numbers]
+
+
+def row_of(steps: Sequence[Step], budget: Budget, batches: int = 1) -> dict[str, Any]:
+    """Return the row after these records, cut into so many batches."""
+    records, state, row = log(*steps), None, {}
+    size = -(-len(records) // batches)
+    for start in range(0, len(records), size):
+        fold = Fold.of("g", 3, state, budget)
+        fold.add(replace_size(records[start : start + size]))
+        fold.close()
+        row = to_row("c", fold.group_state)
+        state = from_row(row)
+    return row
+
+
+def replace_size(records: Iterable[LogRecord]) -> list[LogRecord]:
+    return [one._replace(size=1_000) for one in records]
+
+
+def ids(row: dict[str, Any]) -> list[str]:
+    return sorted(one["member_id"] for one in row["members"])
+
+
+def test_an_ordinary_group_is_whole() -> None:
+    row = row_of(FIRST_JOIN, DEFAULT)
+    assert (row["truncated"], row["over_budget"], row["members_left_out"]) == (False, None, 0)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 7, 30])
+@pytest.mark.parametrize("order", [range(30), range(29, -1, -1)], ids=["ascending", "descending"])
+def test_members_with_the_first_ids_are_kept_and_the_others_counted(order: Iterable[int], batches: int) -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *joins(list(order))]
+    row = row_of(steps, replace(DEFAULT, members=8), batches)
+    assert ids(row) == [f"m{number:04}" for number in range(8)]
+    assert (row["truncated"], row["over_budget"], row["member_count"]) == (True, "members", 8)
+    assert 1 <= row["members_left_out"] <= 22  # a lower bound: of those that come later it is not known that they are
+
+
+def test_members_that_are_left_out_join_and_leave_without_a_trace_in_the_history() -> None:
+    budget = replace(DEFAULT, members=2)
+    fold = Fold.of("g", 3, None, budget)
+    fold.add(log((at(0), 17, GROUP, metadata()), *joins(range(5))))
+    fold.close()
+    state = from_row(to_row("c", fold.group_state))
+    later = Fold.of("g", 3, state, budget)
+    steps = [(at(100), 22, key(4), current(3, active=[1])), (at(101), 22, key(3), current(3, active=[2]))]
+    steps += [(at(102), kind, key(4), None) for kind in (22, 21, 19)]
+    later.add(log(*steps, first=100))
+    later.close()
+    assert [one for one in later.events if one.member_id] == []
+    assert later.group_state.group.members_left_out == 2
+
+
+def test_a_group_from_which_all_members_go_is_whole_again() -> None:
+    budget = replace(DEFAULT, members=2)
+    leaves = [(at(200 + number), kind, key(number), None) for number in range(5) for kind in (22, 21, 19)]
+    row = row_of([(at(0), 17, GROUP, metadata()), *joins(range(5)), *leaves], budget, batches=20)
+    assert (row["state"], row["members"], row["truncated"], row["members_left_out"]) == ("Empty", [], False, 0)
+
+
+def test_tags_beyond_the_budget_are_left_out_and_the_members_stay() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *joins(range(20), client_tags=TAGS)]
+    row = row_of(steps, replace(DEFAULT, bytes=50_000), batches=4)
+    assert len(row["members"]) == 20
+    assert row["over_budget"] == "client tags"
+    assert 0 < sum(bool(one["client_tags"]) for one in row["members"]) < 6
+
+
+def test_that_tags_are_left_out_stays_known_after_the_batch() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *joins(range(20), client_tags=TAGS), (at(900), 17, GROUP, metadata(3))]
+    assert row_of(steps, replace(DEFAULT, bytes=50_000), batches=22)["truncated"]
+
+
+def test_a_topology_beyond_the_budget_has_its_first_parts_until_a_smaller_one_comes() -> None:
+    part = TOPOLOGY["subtopologies"][0]
+    parts = [{**part, "subtopology_id": f"{number:03}", "source_topics": ["t" * 1_000]} for number in range(50)]
+    large = [(at(0), 17, GROUP, metadata()), (at(1), 23, GROUP, {"epoch": 0, "subtopologies": parts})]
+    budget = replace(DEFAULT, topology_bytes=10_000)
+    row = row_of(large, budget)
+    kept = [one["subtopology_id"] for one in row["subtopologies"]]
+    assert kept == [f"{number:03}" for number in range(len(kept))]
+    assert 0 < len(kept) < 10
+    assert row["over_budget"] == "topology"
+    small = row_of([*large, (at(2), 23, GROUP, {**TOPOLOGY, "epoch": 1})], budget, batches=3)
+    assert not small["truncated"]
+
+
+def test_tasks_beyond_the_budget_are_left_out() -> None:
+    steps = [(at(0), 17, GROUP, metadata())]
+    steps += [(at(1 + n), 22, key(n), current(2, active=list(range(n * 100, n * 100 + 100)))) for n in range(10)]
+    row = row_of(steps, replace(DEFAULT, tasks=250))
+    assert (row["over_budget"], row["member_count"], len(row["assignments"])) == ("tasks", 10, 200)
+
+
+def test_events_beyond_the_budget_are_counted_in_one_more() -> None:
+    fold = Fold.of("g", 3, None, replace(DEFAULT, events=50))
+    fold.add(log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(200))))
+    fold.close()
+    assert len(fold.events) == 51
+    left_out = fold.events[-1]
+    assert (left_out.kind, left_out.offset) == (EVENTS_LEFT_OUT, 199)
+    assert int(left_out.new or 0) > 140
+
+
+def test_a_group_that_takes_more_steps_than_its_budget_is_refused() -> None:
+    fold = Fold.of("g", 3, None, replace(DEFAULT, steps=100))
+    with pytest.raises(OverBudgetError, match="more than 100 steps"):
+        fold.add(log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(200))))
+
+
+def test_an_operation_without_end_is_refused() -> None:
+    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_000, topology_bytes=1_000))
+    records = [one._replace(size=1_000) for one in log(*((at(1), 19, key(n), member()) for n in range(100)))]
+    with pytest.raises(OverBudgetError, match="one operation"):
+        fold.add(records)

@@ -19,6 +19,7 @@ from streaming_app.alerts.group_rules import GROUP_RULES
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
 from streaming_app.alerts.rebalance_rules import REBALANCE_RULES
+from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
 from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
 from streaming_app.text import format_duration
@@ -99,6 +100,8 @@ def _all_rules() -> tuple[AnyRule, ...]:
         *REBALANCE_RULES,
         *LAG_RULES,
         *COPIES_RULES,
+        *TENANT_RULES,
+        *NEWCOMER_RULES,
         *DESCRIPTION_RULES,
         *CLUSTER_RULES,
         *JOB_RULES,
@@ -168,7 +171,9 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 _PARTS: Mapping[str, Callable[[], str]] = {
     "index": _index,
-    "alerts-groups": lambda: _sections((*GROUP_RULES, *REBALANCE_RULES, *LAG_RULES, *COPIES_RULES)),
+    "alerts-groups": lambda: _sections(
+        (*GROUP_RULES, *REBALANCE_RULES, *LAG_RULES, *COPIES_RULES, *TENANT_RULES, *NEWCOMER_RULES)
+    ),
     "alerts-descriptions": lambda: _sections((*DESCRIPTION_RULES, *CLUSTER_RULES)),
     "alerts-job": lambda: _sections((*JOB_RULES, *SELF_CHECK_RULES)),
     "states": _states,

@@ -24,9 +24,10 @@ from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
-from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext
 from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
 from streaming_app.groups.copies_status import GroupCopies
+from streaming_app.groups.newcomers import ranks
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import GroupHistory
 from streaming_app.job_status import DifferingGroup, JobStatus
@@ -41,6 +42,7 @@ class EngineSettings:
     rule_settings_of: RuleSettingsLookup
     notify_policy: NotifyPolicy
     lag_of_all_groups: bool = False
+    max_new_groups: int = MAX_NEW_GROUPS
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class AlertEngine:
             is_held=lambda key: is_held(key, context),
         )
         self._state = changes.state
+        alerted = {key.group_id for key in self._state.open if key.group_id is not None}
+        self.outboxes.rank_groups(ranks(observed.groups, alerted, now))
         changed = self.outboxes.settle(changes.changed, observed.is_silenced)
         self._note_unsaved(changes.removed, removed=True)
         self._note_unsaved(changed)
@@ -169,6 +173,7 @@ class AlertEngine:
             copies=observed.copies,
             lag=observed.lag,
             lag_of_all_groups=self._settings.lag_of_all_groups,
+            max_new_groups=self._settings.max_new_groups,
         )
 
     def _apply(self, alert: Alert, delivery: Delivery) -> None:

@@ -16,7 +16,7 @@ lifecycle then resolves their open alerts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import cache
 
@@ -37,17 +37,28 @@ from streaming_app.alerts.rule import (
     RuleSettings,
     Snapshot,
 )
+from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule_failed
 from streaming_app.groups.copies_status import GroupCopies
+from streaming_app.groups.newcomers import Newcomers, is_newcomer, ranks, survey_newcomers
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DifferingGroup, JobStatus
 
-RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*GROUP_RULES, *REBALANCE_RULES, *DESCRIPTION_RULES)
+RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*GROUP_RULES, *REBALANCE_RULES, *DESCRIPTION_RULES, *TENANT_RULES)
 RULES_FOR_CLUSTER: tuple[ClusterRule, ...] = CLUSTER_RULES
 RULES_FOR_JOB: tuple[Rule[JobStatus], ...] = JOB_RULES
 RULES_FOR_DIFFERING_GROUPS: tuple[Rule[DifferingGroup], ...] = SELF_CHECK_RULES
 RULES_FOR_COPIES: tuple[Rule[GroupCopies], ...] = COPIES_RULES
 RULES_FOR_LAG: tuple[LagRule, ...] = LAG_RULES
-AnyRule = Rule[GroupSnapshot] | ClusterRule | Rule[JobStatus] | Rule[DifferingGroup] | Rule[GroupCopies] | LagRule
+RULES_FOR_NEWCOMERS: tuple[Rule[Newcomers], ...] = NEWCOMER_RULES
+AnyRule = (
+    Rule[GroupSnapshot]
+    | ClusterRule
+    | Rule[JobStatus]
+    | Rule[DifferingGroup]
+    | Rule[GroupCopies]
+    | LagRule
+    | Rule[Newcomers]
+)
 RULES: Mapping[str, AnyRule] = {
     **{rule.name: rule for rule in RULES_FOR_GROUPS},
     **{rule.name: rule for rule in RULES_FOR_CLUSTER},
@@ -55,14 +66,17 @@ RULES: Mapping[str, AnyRule] = {
     **{rule.name: rule for rule in RULES_FOR_DIFFERING_GROUPS},
     **{rule.name: rule for rule in RULES_FOR_COPIES},
     **{rule.name: rule for rule in RULES_FOR_LAG},
+    **{rule.name: rule for rule in RULES_FOR_NEWCOMERS},
 }
+
+_SET_ASIDE = next(rule for rule in TENANT_RULES if rule.name == "StreamsGroupSetAside")
 
 RuleSettingsLookup = Callable[[str | None], Mapping[str, RuleSettings]]
 """Returns the settings of each rule that is enabled for a group, by the rule's name; for None, those for the job."""
 
 
 def evaluate(
-    groups: Iterable[GroupSnapshot],
+    groups: Collection[GroupSnapshot],
     job: JobStatus | None,
     context: EvaluationContext,
     rule_settings_of: RuleSettingsLookup,
@@ -80,13 +94,43 @@ def evaluate(
             settings = enabled.get(rule.name)
             if not settings or (rule.hidden_by and _has_finding(findings, rule.hidden_by, group_id)):
                 continue
-            if finding := rule.find(group, settings.thresholds, context):
+            try:
+                finding = rule.find(group, settings.thresholds, context)
+            except Exception as error:  # noqa: BLE001 - whatever one group causes, the others have their alerts
+                context.failed.add(AlertKey(rule.name, group_id))
+                finding, rule = rule_failed(group_id, rule.name, error, context), _SET_ASIDE  # noqa: PLW2901 - reported as
+            if finding:
                 findings[AlertKey(rule.name, group_id)] = finding
     _replace_by_cluster_findings(findings, context, rule_settings_of)
     findings.update(_findings_of_services(context, rule_settings_of))
     if job is not None:
         findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
+    left_out = _leave_out_newcomers(findings, groups, context)
+    if newcomers := survey_newcomers(groups, context.now, left_out):
+        findings.update(_find(RULES_FOR_NEWCOMERS, newcomers, None, context, rule_settings_of))
     return findings
+
+
+def _leave_out_newcomers(
+    findings: dict[AlertKey, Finding], groups: Iterable[GroupSnapshot], context: EvaluationContext
+) -> int:
+    """Leave out the findings of new groups beyond `max_new_groups`; return of how many groups that is.
+
+    Groups with an open alert come first, so that no alert is resolved since others came.
+    """
+    ids = {key.group_id for key in findings if key.group_id is not None}
+    if len(ids) <= context.max_new_groups:
+        return 0
+    new = {one.group_id: one for one in groups if one.group_id in ids and is_newcomer(one, context.now)}
+    if len(new) <= context.max_new_groups:
+        return 0
+    alerted = {key.group_id for key in findings if key in context.open_alerts}
+    place = ranks(new, new, context.now)
+    ordered = sorted(new, key=lambda group_id: (group_id not in alerted, place[group_id]))
+    left_out = set(ordered[context.max_new_groups :])
+    for key in [key for key in findings if key.group_id in left_out]:
+        del findings[key]
+    return len(left_out)
 
 
 def _findings_of_services(
@@ -104,6 +148,8 @@ def _findings_of_services(
 
 def is_held(key: AlertKey, context: EvaluationContext) -> bool:
     """Tell whether an alert stays as it is, since nothing is known at present of its condition."""
+    if key in context.failed:
+        return True
     rule = RULES.get(key.rule)
     if isinstance(rule, LagRule):
         if context.lag is None:
@@ -129,7 +175,17 @@ def _find(
     enabled = rule_settings_of(group_id)
     for rule in rules:
         settings = enabled.get(rule.name)
-        if settings and (finding := rule.find(snapshot, settings.thresholds, context)):
+        if not settings:
+            continue
+        try:
+            finding = rule.find(snapshot, settings.thresholds, context)
+        except Exception as error:
+            if group_id is None:
+                raise
+            context.failed.add(AlertKey(rule.name, group_id))
+            yield AlertKey(_SET_ASIDE.name, group_id), rule_failed(group_id, rule.name, error, context)
+            continue
+        if finding:
             yield AlertKey(rule.name, group_id), finding
 
 

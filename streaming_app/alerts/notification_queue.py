@@ -16,7 +16,7 @@ All times are seconds of a monotonic clock, which the caller reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,6 +83,8 @@ class NotificationQueue:
 
     def __init__(self, sink: str, grouping: Grouping | None = None) -> None:
         self._sink, self._grouping = sink, grouping
+        self.ranks: Mapping[str, int] = {}
+        """Groups that come after all others, the lowest first."""
         self._queued: dict[str, _QueuedAlert] = {}
         self._ready_at: dict[_Key, float] = {}
         self._sent_at: dict[_Key, float] = {}
@@ -145,13 +147,13 @@ class NotificationQueue:
 
     def take(self, now: float) -> Attempt | None:
         """Return what is to be sent now, and keep it as being sent until `sent` or `failed`; None if nothing is."""
-        ready = (queued for queued in self._waiting() if self._due_at(queued) <= now)
-        first = next(ready, None)
-        if first is None:
+        ready = [queued for queued in self._waiting() if self._due_at(queued) <= now]
+        if not ready:
             return None
+        first = min(ready, key=self._rank)
         together = [first]
         if self._grouping:
-            together += (queued for queued in ready if queued.key == first.key)
+            together = sorted((queued for queued in ready if queued.key == first.key), key=self._rank)
             together = together[: self._most_together]
         event = first.event
         for queued in together:
@@ -194,6 +196,9 @@ class NotificationQueue:
     def release(self) -> None:
         """Let nothing that is queued wait for others any longer."""
         self._ready_at = dict.fromkeys(self._ready_at, 0.0)
+
+    def _rank(self, queued: _QueuedAlert) -> int:
+        return self.ranks.get(queued.alert.group_id or "", 0)
 
     def _waiting(self) -> Iterator[_QueuedAlert]:
         return (queued for queued in self._queued.values() if not queued.in_flight)

@@ -142,6 +142,10 @@ class Outbox:
             del self._firing[fingerprint]
         return withdrawn | {alert.fingerprint: alert for alert in self._queue.withdraw(wanted)}
 
+    def rank_groups(self, ranks: Mapping[str, int]) -> None:
+        """Send what is about groups with a rank after everything else, the lowest first."""
+        self._queue.ranks = ranks
+
     def post(self, summary: Summary) -> None:
         """Send a daily summary, instead of an earlier one that is not sent yet."""
         self._summary, self._summary_at = summary, 0.0
@@ -266,6 +270,11 @@ class Outboxes:
         self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, grouping, backoff) for sink in sinks}
         """The outbox of each sink, by its name."""
         self._silenced: dict[str, Alert] = {}
+
+    def rank_groups(self, ranks: Mapping[str, int]) -> None:
+        """Send what is about groups with a rank after everything else, the lowest first; see `groups.newcomers`."""
+        for outbox in self.by_sink.values():
+            outbox.rank_groups(ranks)
 
     def settle(self, alerts: Iterable[Alert], is_silenced: IsSilenced | None) -> tuple[Alert, ...]:
         """Return the alerts without the notifications that will never be sent: call it before they are stored.

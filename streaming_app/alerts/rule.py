@@ -17,6 +17,8 @@ from streaming_app.lag.group_lag import GroupLag
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
+MAX_NEW_GROUPS = 100
+
 Thresholds = Mapping[str, float]
 """Name to value; durations are in seconds."""
 
@@ -48,6 +50,10 @@ class EvaluationContext:
     """The groups with whose lag something is wrong; None while the lag is not known."""
     lag_of_all_groups: bool = False
     """The rules about lag are for groups of any type."""
+    max_new_groups: int = MAX_NEW_GROUPS
+    """Of how many new groups there are findings."""
+    failed: set[AlertKey] = field(default_factory=set)
+    """Rules that could not be evaluated for a group; `evaluate` fills it."""
 
 
 class Threshold(NamedTuple):

@@ -41,7 +41,7 @@ from streaming_app.tables.reader import WarehouseReader, quote
 
 _COLUMNS = (
     "group_id, state, readiness_recorded, group_epoch, assignment_epoch, assigned_at, topology_epoch, "
-    "members, assignments, subtopologies"
+    "members, assignments, subtopologies, over_budget, set_aside_reason"
 )
 
 _NAMED_GROUPS = 100  # more are read by their range: ids may be long
@@ -210,6 +210,9 @@ class _Verification:
         ends = self._brokers.end_offsets(self._checkpoint_offsets().topic)
         behind = self._wait_for_job(ends, group_ids)
         rows = self._tables.rows(group_ids)
+        partial = {group_id: reason for group_id in group_ids if (reason := _reason_of_part(rows.get(group_id)))}
+        self._report.not_compared += [NotCompared(group_id, reason) for group_id, reason in partial.items()]
+        group_ids = [group_id for group_id in group_ids if group_id not in partial]
         differing = [one for one in group_ids if not self._count_if_equal(one, rows.get(one), before[one])]
         after = self._describe(differing)
         for group_id in differing:
@@ -269,6 +272,19 @@ class _Verification:
         self._report.agreeing += 1
         if row is not None and description["error_code"] == NO_ERROR and not has_known_state(row):
             self._report.stateless += 1
+
+
+def _reason_of_part(row: Row | None) -> str | None:
+    """Return why a row is not meant to hold what the broker describes; None if it is."""
+    if row is None:
+        return None
+    if row.get("set_aside_reason"):
+        return f"it is set aside: {row['set_aside_reason']}"
+    return (
+        f"it is over its budget, and only a part of its {row['over_budget']} is kept"
+        if row.get("over_budget")
+        else None
+    )
 
 
 def _is_answer(description: GroupDescription) -> bool:

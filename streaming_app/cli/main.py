@@ -15,6 +15,7 @@ COMMANDS = {
     "lag": ("lag", "copies"),
     "alerts": ("alerts", "silence"),
     "tables": ("status", "sql"),
+    "quarantine": ("quarantine",),
     "verify": ("verify",),
     "web": ("web",),
     "decode": ("decode",),

@@ -26,7 +26,7 @@ from streaming_app.alerts.evaluate import (
 )
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.rule import RuleSettings
+from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings
 from streaming_app.alerts.survey import DescriptionMode
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section
 
@@ -102,6 +102,8 @@ class AlertSettings(Section):
     """How long after a notification of a rule the next one is sent there."""
     max_groups_per_notification: Annotated[int, Field(ge=1, le=1000, strict=True)] = Grouping.max_named
     """How many alerts a notification names there."""
+    max_new_groups: _Count = MAX_NEW_GROUPS
+    """Of how many groups of the last 24 hours there are alerts."""
     rules: RuleSections = RuleSections()
     overrides: tuple[Override, ...] = ()
 

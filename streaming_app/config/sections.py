@@ -124,7 +124,7 @@ class MetricsSettings(Section):
     groups: PatternText = ".*"
     """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
-    """Maximum number of groups with series of their own: groups that are not Stable first, then by id."""
+    """Maximum number of groups with series of their own: those known the longest, and a tenth for new ones."""
     lag_by: tuple[LagSubject, ...] = ("group", "topic", "subtopology", "process")
     """What has series of its lag."""
     max_lag_series: Annotated[int, Field(ge=0)] = MAX_LAG_SERIES

@@ -81,6 +81,11 @@ class GroupSnapshot:
     updated_at: datetime | None
     deleted_at: datetime | None
     last_offset: int
+    client_host: str | None = None
+    over_budget: str | None = None
+    members_left_out: int | None = None
+    set_aside_at: datetime | None = None
+    set_aside_reason: str | None = None
     unsettled: tuple[UnsettledMember, ...] = ()
     """The members that are not settled: those that others wait for first, those with the oldest records first."""
     unsettled_count: int = 0

@@ -31,21 +31,12 @@ from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.report import Report as ReportLine
 from streaming_app.report import ReportOnce
-from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.repair import GroupRepair, RepairResult, read_partition
+from streaming_app.stream.repair import RepairResult
 from streaming_app.text import count, first_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from streaming_app.config.settings import JobConfig
-    from streaming_app.kafka.offsets_topic import OffsetsTopic
-    from streaming_app.stream.batch_outcome import GroupListener
-    from streaming_app.stream.epoch_chain import Chain
-    from streaming_app.stream.fold_stage import TopicLookup
-    from streaming_app.stream.groups_batch import GroupsBatchWriter
     from streaming_app.stream.health import Health
-    from streaming_app.tables.spark_writer import SparkWriter
 
 _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
 _NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
@@ -202,37 +193,14 @@ class SelfCheck(Service):
         self._job.self_check(self._status, self._known)
 
 
-def make_self_check(  # noqa: PLR0913 - what the stream is built of
-    config: JobConfig,
-    spark: SparkSession,
-    *,
-    properties: Mapping[str, str],
-    topic: OffsetsTopic,
-    writer: SparkWriter,
-    write_batch: GroupsBatchWriter,
-    topics: TopicLookup,
-    chains: Mapping[int, Chain],
-    listener: GroupListener,
-    health: Health,
-    report: ReportLine,
+def make_self_check(
+    config: JobConfig, properties: Mapping[str, str], repair: Repair, *, health: Health, report: ReportLine
 ) -> SelfCheck:
-    """Return the self-check of a job that writes `topic` with `write_batch`; `listener` is as for the batches."""
-    tables = WarehouseTables(config.warehouse, config.cluster)
-    repair = GroupRepair(
-        spark,
-        writer,
-        partial(read_partition, spark, properties, topic),
-        FoldOptions(config.cluster, topic.name, config.dialect, chains=chains, budget=config.group_budget.budget()),
-        between_batches=write_batch.between_batches,
-        processed=tables.checkpoint_offsets,
-        on_change=listener.on_bulk_change,
-        topics=topics,
-    )
-
+    """Return the self-check of a job."""
     return SelfCheck(
         Schedule(config.self_check.interval, CONFIRM_SECONDS),
         partial(StreamsGroupClient.of, properties),
-        tables,
+        WarehouseTables(config.warehouse, config.cluster),
         repair,
         health=health,
         report=report,

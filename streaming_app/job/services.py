@@ -7,9 +7,9 @@ and writes heartbeats. The self-check belongs to a query: it begins and ends wit
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,7 +43,6 @@ from streaming_app.web.monitoring import monitoring_server
 if TYPE_CHECKING:
     from streaming_app.alerts.outbox import SinkStatus
     from streaming_app.config.settings import JobConfig
-    from streaming_app.job.self_check import SelfCheck
     from streaming_app.stream.health import Health
     from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
@@ -54,7 +53,7 @@ _ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
 LAG, COPIES, FACTS, PAGE, WATCHDOG = "lag", "task copies", "broker facts", "page", "watchdog"
-SELF_CHECK, CLASS_ARCHIVE = "self-check", "class archive"
+SELF_CHECK, SET_ASIDE, CLASS_ARCHIVE = "self-check", "groups set aside", "class archive"
 
 
 class _Wanted(NamedTuple):
@@ -73,6 +72,7 @@ _SERVICES = {
     WATCHDOG: _Wanted(lambda config: bool(config.sinks)),  # with `once` there is one heartbeat at the end
     # The groups of a topic that is a copy are those of other brokers.
     SELF_CHECK: _Wanted(lambda config: config.self_check.enabled and config.topic == TOPIC),
+    SET_ASIDE: _Wanted(lambda _config: True),
     CLASS_ARCHIVE: _Wanted(lambda config: not config.given_session and can_make_archive(), with_once=True),
 }
 
@@ -96,19 +96,19 @@ class BackgroundServices:
     _wanted: Collection[str]
     _watchdogs: Watchdogs
     _lag: LagService | None = None
-    _self_check: SelfCheck | None = None
+    _of_query: list[Service] = field(default_factory=list)
 
-    def start_self_check(self, make: Callable[[], SelfCheck]) -> None:
-        """Start the self-check of a query, if this job has one."""
-        if SELF_CHECK in self._wanted:
-            self._self_check = make()
-            self._self_check.start()
+    def start_of_query(self, make: Mapping[str, Callable[[], Service]]) -> None:
+        """Start those services of a query that this job has."""
+        self._of_query = [service() for name, service in make.items() if name in self._wanted]
+        for service in self._of_query:
+            service.start()
 
-    def stop_self_check(self) -> None:
-        """Stop the self-check, if one runs: it writes nothing after that."""
-        if self._self_check is not None:
-            self._self_check.close()
-            self._self_check = None
+    def stop_of_query(self) -> None:
+        """Stop the services of the query, if there is one: they write nothing after that."""
+        for service in self._of_query:
+            service.close()
+        self._of_query = []
 
     def description_plugin(self, *, exists: bool | None) -> None:
         """Record whether the brokers' configuration names a plugin for topology descriptions; None: not known."""
@@ -171,6 +171,7 @@ def background_services(
                 config.alerts.rule_settings_of(),
                 config.alerts.notify_policy(sink.name for sink in config.sinks if sink.gets_alerts),
                 lag_of_all_groups=config.alerts.lag_of == "all",
+                max_new_groups=config.alerts.max_new_groups,
             ),
             config.alerts.interval,
             config.retention_days,
@@ -223,7 +224,7 @@ def background_services(
         for service in _beside_the_stream(config, wanted, pollers, report):
             running.start(service)
         services = BackgroundServices(group_cache, alerts, descriptions, wanted, watchdogs, lag)
-        at_exit.callback(services.stop_self_check)  # before the others end
+        at_exit.callback(services.stop_of_query)  # before the others end
         yield services
 
 

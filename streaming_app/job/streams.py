@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from streaming_app.job.maintenance import MaintenanceService
 from streaming_app.job.self_check import make_self_check
+from streaming_app.job.services import SELF_CHECK, SET_ASIDE
+from streaming_app.job.set_aside import SetAsideGroups
 from streaming_app.job.stream_query import (
     OFFSETS,
     LogTruncatedError,
@@ -30,6 +32,7 @@ from streaming_app.job.stream_query import (
     StreamQuery,
     wait_for_listeners,
 )
+from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic, has_description_plugin
 from streaming_app.report import Report
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
@@ -38,6 +41,7 @@ from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.read_check import require_partitions, require_records
+from streaming_app.stream.repair import GroupRepair, read_partition
 from streaming_app.stream.source import read_stream
 from streaming_app.stream.start import QueryTables, StartPosition, check_same_topic, prepare_start
 from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
@@ -45,6 +49,7 @@ from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
     commits_checkpoint_location,
     newest_batch_ends,
+    read_checkpoint_offsets,
 )
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import Maintenance
@@ -273,7 +278,7 @@ class GroupsStream(TopicStream):
         return self._config.trigger
 
     def _wait_for_last(self) -> None:
-        self._services.stop_self_check()
+        self._services.stop_of_query()
         super()._wait_for_last()
         wait_for_listeners(self._spark)
 
@@ -336,24 +341,33 @@ class GroupsStream(TopicStream):
 
         query = self._query.start(records, write, trigger)
         if not self._stop.is_set():
-            self._start_self_check(topic, write_batch)
+            self._start_services(topic, write_batch)
         return query
 
-    def _start_self_check(self, topic: OffsetsTopic, write_batch: GroupsBatchWriter) -> None:
-        self._services.start_self_check(
-            lambda: make_self_check(
-                self._config,
-                self._spark,
-                properties=self._properties,
-                topic=topic,
-                writer=self._writer,
-                write_batch=write_batch,
-                topics=self._topics,
-                chains=self._positions.chains,
-                listener=self._services.group_cache,
-                health=self._health,
-                report=self._report,
-            )
+    def _start_services(self, topic: OffsetsTopic, write_batch: GroupsBatchWriter) -> None:
+        """Start what reads records of groups again while this query runs."""
+        config, repair = self._config, partial(self._make_repair, topic, write_batch)
+        connect = partial(StreamsGroupClient.of, self._properties)
+        self._services.start_of_query(
+            {
+                SELF_CHECK: lambda: make_self_check(
+                    config, self._properties, repair(), health=self._health, report=self._report
+                ),
+                SET_ASIDE: lambda: SetAsideGroups(config.warehouse, config.cluster, connect, repair(), self._report),
+            }
+        )
+
+    def _make_repair(self, topic: OffsetsTopic, write_batch: GroupsBatchWriter) -> GroupRepair:
+        config, budget = self._config, self._config.group_budget.budget()
+        return GroupRepair(
+            self._spark,
+            self._writer,
+            partial(read_partition, self._spark, self._properties, topic),
+            FoldOptions(config.cluster, topic.name, config.dialect, chains=self._positions.chains, budget=budget),
+            between_batches=write_batch.between_batches,
+            processed=partial(read_checkpoint_offsets, config.warehouse, config.cluster),
+            on_change=self._services.group_cache.on_bulk_change,
+            topics=self._topics,
         )
 
 

@@ -8,11 +8,11 @@ range must not expect a 0.
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.config.sections import MetricsSettings
+from streaming_app.groups.newcomers import is_newcomer, select
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.job_status import DiskSpace
@@ -33,7 +34,7 @@ from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT
 from streaming_app.regex import compiled
 from streaming_app.stream.health import Health
 
-_DEAD, _STABLE = "Dead", "Stable"
+_DEAD = "Dead"
 
 
 class GroupSource(Protocol):
@@ -88,12 +89,14 @@ class _StreamsGroupsCollector(Collector):
         sources, now = self._sources, time.time()
         existing = [group for group in sources.groups.groups().values() if group.state != _DEAD]
         matching = [group for group in existing if self._wanted.matches(group.group_id)]
-        selected = heapq.nsmallest(self._max_groups, matching, key=_priority)
+        at = datetime.fromtimestamp(now, timezone.utc)
+        selected = select(matching, self._max_groups, at)
         job = JobScrape(
             status=sources.health.status,
             totals=sources.health.totals,
             groups_by_state=Counter(group.state for group in existing),
             groups_left_out=len(matching) - len(selected),
+            new_groups=sum(is_newcomer(group, at) for group in existing),
             alerts=Counter((alert.rule, alert.severity, alert.state) for alert in sources.alerts()),
             sinks=sources.sinks(),
             disks=sources.disks(),
@@ -127,11 +130,6 @@ class _StreamsGroupsCollector(Collector):
                 for labels, value in series:
                     family.add_sample(name, dict(labels), value)
                 yield family
-
-
-def _priority(group: GroupSnapshot) -> tuple[bool, str]:
-    """Return the sort key by which groups get series: groups that are not Stable first, then by id."""
-    return group.state == _STABLE, group.group_id
 
 
 def _family(metric: Metric[ScrapeT]) -> MetricFamily:

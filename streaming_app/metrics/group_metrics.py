@@ -86,6 +86,16 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         lambda group: group.snapshot.stale_member_count,
     ),
     Metric(
+        "streams_group_over_budget",
+        "1 if the group is larger than `group_budget`, and only a part of it is kept.",
+        lambda group: group.snapshot.over_budget is not None,
+    ),
+    Metric(
+        "streams_group_set_aside",
+        "1 if the group is set aside, as its records cannot be folded.",
+        lambda group: group.snapshot.set_aside_reason is not None,
+    ),
+    Metric(
         "streams_group_rebalances_total",
         "New target assignments since the job started, without the first one of a group.",
         lambda group: group.rebalances,

@@ -23,6 +23,7 @@ class JobScrape(NamedTuple):
     totals: Totals
     groups_by_state: Mapping[str, int]
     groups_left_out: int
+    new_groups: int
     alerts: Mapping[tuple[str, str, str], int]
     """Open alerts by rule, severity and state."""
     sinks: Sequence[SinkStatus]
@@ -55,6 +56,11 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         "streams_groups_series_dropped",
         "Groups that match `metrics.groups` but have no series of their own because of `metrics.max_groups`.",
         lambda job: job.groups_left_out,
+    ),
+    Metric(
+        "streams_groups_new",
+        "Groups that were created in the last 24 hours.",
+        lambda job: job.new_groups,
     ),
     Metric(
         "streams_groups_caught_up",

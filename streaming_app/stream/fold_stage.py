@@ -113,8 +113,11 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[LogRow]:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in parts of some megabytes, as Python's objects of it are many times as large."""
-    most = max(1, batch.num_rows * _BYTES_PER_BATCH // max(1, batch.nbytes))
+    """Yield a batch in parts of some megabytes, as Python's objects of it are many times as large.
+
+    Arrow's `nbytes` ends the process for some batches that Spark sends, so whole buffers are counted.
+    """
+    most = max(1, batch.num_rows * _BYTES_PER_BATCH // max(1, batch.get_total_buffer_size()))
     for start in range(0, batch.num_rows, most):
         yield batch.slice(start, most)
 

@@ -1,7 +1,8 @@
 """The overview: its groups, which of them are shown, in which order. Pure.
 
 The default order puts trouble first: what fires, the most severe first; then groups that process nothing, groups that
-are being reassigned, and the rest; within these the largest lag, then streams groups, then the name.
+are being reassigned, and the rest; within these groups that were known before today, so that no flood of new ones hides
+them, then the largest lag, then streams groups, then the name.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class GroupSummary:
     kafka_streams: bool = False
     """Of a classic group: it is a Kafka Streams application."""
     group_epoch: int | None = None
+    is_new: bool = False
+    """It was created in the last 24 hours."""
 
 
 def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Alert], labels: Labels) -> GroupSummary:
@@ -83,6 +86,7 @@ def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Alert], lab
         alerts=tuple(alerts),
         labels=labels.of(row["group_id"]),
         group_epoch=row["group_epoch"],
+        is_new=bool(row["is_new"]),
         **_lag(lag),
     )
 
@@ -261,7 +265,7 @@ def trouble(group: GroupSummary) -> tuple[Any, ...]:
     by_state = _STATE_RANK.get(_state(group), 4)
     rank = severity_rank(group.alerts[0]) if group.alerts else by_state
     lag = -(group.lag_seconds or 0), -(group.lag or 0)
-    return rank, *lag, by_state, group.group_type != STREAMS, group.group_id
+    return rank, group.is_new, *lag, by_state, group.group_type != STREAMS, group.group_id
 
 
 ORDERS: Mapping[str, Callable[[GroupSummary], Any]] = {

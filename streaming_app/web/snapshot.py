@@ -234,7 +234,8 @@ def _within(begin: datetime | None, end: datetime | None) -> str:
 
 _GROUPS = """
 SELECT g.group_id, g.group_type, g.state, g.state_since, g.not_ready_reason, g.group_epoch, g.topology_epoch,
-       g.description_status, g.member_count, g.stale_member_count, g.updated_at
+       g.description_status, g.member_count, g.stale_member_count, g.updated_at,
+       g.first_seen_at > now() - INTERVAL '1 day' AS is_new
 FROM groups g WHERE g.cluster = {cluster} ORDER BY g.group_id
 """
 _OTHERS = f"""

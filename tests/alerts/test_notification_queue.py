@@ -228,3 +228,15 @@ def test_deliveries_to_other_sinks_and_sent_ones_are_not_due(queue: Notification
     assert not queue.add(make_alert("other"), 0)
     assert not queue.add(make_alert(deliveries=(sent,)), 0)
     assert len(queue) == 0
+
+
+@pytest.mark.parametrize("grouping", [None, GROUPING])
+def test_what_is_about_newcomers_comes_after_all_others(grouping: Grouping | None) -> None:
+    queue = NotificationQueue("chat", grouping)
+    queue.ranks = {f"!{number}": number + 1 for number in range(40)}
+    add(queue, *(f"!{number}" for number in reversed(range(40))), "known", now=0)
+    sent: list[str | None] = []
+    while attempt := queue.take(100):
+        sent += groups_of(attempt)
+        queue.sent(attempt, 100)
+    assert sent == ["known", *(f"!{number}" for number in range(40))]

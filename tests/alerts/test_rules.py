@@ -18,6 +18,7 @@ from streaming_app.alerts.evaluate import (
     RULES_FOR_GROUPS,
     RULES_FOR_JOB,
     RULES_FOR_LAG,
+    RULES_FOR_NEWCOMERS,
     evaluate,
 )
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
@@ -118,6 +119,20 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
         ),
     ],
     "StreamsGroupEmpty": [({**EMPTY, "state_since": ago(minutes=16)}, ago(minutes=16), "has had no members since")],
+    "StreamsGroupOverBudget": [
+        (
+            {"over_budget": "members, client tags", "members_left_out": 1_234, "first_seen_at": ago(hours=30)},
+            ago(hours=30),
+            "is larger than its budget: of its members, client tags only a part is kept",
+        )
+    ],
+    "StreamsGroupSetAside": [
+        (
+            {"set_aside_reason": "TypeError: why", "set_aside_at": ago(minutes=3)},
+            ago(minutes=3),
+            "is set aside, and its row stays as it was: TypeError: why",
+        )
+    ],
     "StreamsGroupUnsolicitedDescription": [
         (
             {"unsolicited_pushes": 2, "last_unsolicited_push_at": ago(minutes=59)},
@@ -246,9 +261,10 @@ JOB_DIFFERENCES = [(rule, wrong) for rule, cases in WRONG_JOB.items() for wrong,
 def test_every_rule_has_a_case() -> None:
     in_other_tests = {"StreamsGroupRebalanceStorm", "StreamsGroupUnavailable", "StreamsGroupsDescriptionsMissing"}
     in_other_tests |= {rule.name for rule in RULES_FOR_COPIES} | {rule.name for rule in RULES_FOR_LAG}
+    in_other_tests |= {rule.name for rule in RULES_FOR_NEWCOMERS}
     assert {*WRONG, *WRONG_JOB, *in_other_tests, SELF_CHECK} == {*RULES}
     kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS)
-    kinds = (*kinds, RULES_FOR_COPIES, RULES_FOR_LAG)
+    kinds = (*kinds, RULES_FOR_COPIES, RULES_FOR_LAG, RULES_FOR_NEWCOMERS)
     assert len(RULES) == sum(map(len, kinds))
 
 

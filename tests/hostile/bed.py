@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import urllib3
+
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
@@ -59,6 +61,8 @@ class Bed(Startable):
         self._stack = ExitStack()
         self._settings = settings or {}
         self._pairs: list[Pair] = []
+        self.honest: list[str] = []
+        """The ids of the honest groups."""
         self._probes = probes
 
     def start(self) -> None:
@@ -153,6 +157,11 @@ class Bed(Startable):
         rows: list[dict[str, Any]] = WarehouseReader(self.warehouse).query(sql).to_pylist()
         return rows
 
+    def without_series(self) -> list[str]:
+        """Return the honest groups that have no series of their own in `/metrics`."""
+        text = urllib3.request("GET", f"http://{self.urls['metrics']}/metrics", timeout=60, retries=False).data.decode()
+        return [one for one in self.honest if f'group="{one}"' not in text]
+
     def was_notified(self, group_id: str) -> bool:
         """Return whether the webhook has an alert of the honest incident's rule about this group."""
         bodies = [one.body for one in list(self.receiver.requests)]
@@ -179,6 +188,7 @@ class Bed(Startable):
                 self._join(f"orders-{number}", "orders-in"), self._join(f"payments-{number}", stuck_topic), stuck_topic
             )
             members += pair[:2]
+            self.honest += [one.group_id for one in pair[:2]]
             self._pairs.append(pair)
         settle(members)
 

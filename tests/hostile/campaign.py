@@ -18,8 +18,8 @@ MOST_ROW_SECONDS, MOST_ALERT_SECONDS, MOST_MEMORY = 10.0, STUCK_FOR_SECONDS + 10
 _CALM_PROBES = 2
 _PLAY_SECONDS, _SETTLE_SECONDS = 150.0, 240.0
 HEADER = (
-    "| attack | withstood | job alive | row: calm, worst | alert: calm, worst | memory | caught up after |\n"
-    "| --- | --- | --- | --- | --- | --- | --- |"
+    "| attack | withstood | alive | row: calm, worst | alert: calm, worst | memory | caught up after | series lost |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -45,6 +45,8 @@ class Result:
     is_alive: bool
     caught_up_seconds: float | None
     """From the end of the attack until the job had processed everything; None: not in four minutes."""
+    without_series: list[str] = field(default_factory=list)
+    """Honest groups that have no series of their own any more."""
     errors: list[str] = field(default_factory=list)
     """Of the attack itself."""
 
@@ -63,6 +65,7 @@ class Result:
             and (row is not None and row <= MOST_ROW_SECONDS)
             and (alert is not None and alert <= MOST_ALERT_SECONDS)
             and self.memory <= MOST_MEMORY
+            and not self.without_series
         )
 
     def row(self) -> str:
@@ -75,6 +78,7 @@ class Result:
             *(f"{_seconds(calm.worst(one))}, {_seconds(attacked.worst(one))}" for one in ("row", "alert")),
             f"{calm.memory / 1e6:,.0f} MB, x {self.memory:.2f}",
             _seconds(self.caught_up_seconds),
+            f"{len(self.without_series)}",
         ]
         return f"| {' | '.join(cells)} |" + "".join(f"\n  {error}" for error in self.errors)
 
@@ -111,7 +115,8 @@ def play(bed: Bed, name: str, calm: Measured, probes: int) -> Result:
         ended = time.monotonic()
         caught_up = wait_until(lambda: not bed.is_alive or bed.is_caught_up(), _SETTLE_SECONDS, interval=0.5)
         took = time.monotonic() - ended if caught_up and bed.is_alive else None
-        return Result(name, calm, Measured(found, memory()), bed.is_alive, took, errors)
+        lost = bed.without_series() if bed.is_alive else bed.honest
+        return Result(name, calm, Measured(found, memory()), bed.is_alive, took, lost, errors)
 
 
 def _seconds(seconds: float | None) -> str:

@@ -12,13 +12,13 @@ import pytest
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import services
 from streaming_app.job.service import Service
-from streaming_app.job.services import BackgroundServices, background_services, wanted_services
+from streaming_app.job.services import SELF_CHECK, BackgroundServices, background_services, wanted_services
 from streaming_app.stream.health import Health
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.waiting import wait_until
 from tests.warehouses import local_files, make_warehouse
 
-ALL = {"lag", "task copies", "broker facts", "page", "self-check", "class archive"}
+ALL = {"lag", "task copies", "broker facts", "page", "self-check", "groups set aside", "class archive"}
 
 
 def config(warehouse: Path, **settings: Any) -> JobConfig:
@@ -70,7 +70,7 @@ def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_pa
     check = Check("check", print, interval=None)
     with running(tmp_path / "w") as (started, lines):
         assert wait_until(lambda: read_heartbeat(tmp_path / "w", "default") is not None)
-        started.start_self_check(lambda: check)
+        started.start_of_query({SELF_CHECK: lambda: check})
         assert check.health.is_running
     assert not check.health.is_running
     heartbeat = read_heartbeat(tmp_path / "w", "default")
@@ -82,15 +82,20 @@ def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_pa
 def test_the_self_check_of_a_query_ends_before_the_next_one_begins(tmp_path: Path) -> None:
     first, second = (Check("check", print, interval=None) for _ in range(2))
     with running(tmp_path / "w") as (started, _):
-        started.start_self_check(lambda: first)
-        started.stop_self_check()
+        started.start_of_query({SELF_CHECK: lambda: first})
+        started.stop_of_query()
         assert not first.health.is_running
-        started.start_self_check(lambda: second)
+        started.start_of_query({SELF_CHECK: lambda: second})
         assert second.health.is_running
 
 
 def test_no_self_check_is_made_for_a_job_that_has_none(tmp_path: Path) -> None:
     made: list[Check] = []
+
+    def make() -> Check:
+        made.append(Check("check", print, interval=None))
+        return made[-1]
+
     with running(tmp_path / "w", topic="copy-of-another-cluster") as (started, _):
-        started.start_self_check(lambda: made.append(Check("check", print, interval=None)))
+        started.start_of_query({SELF_CHECK: make})
     assert made == []

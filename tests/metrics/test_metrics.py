@@ -109,6 +109,8 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
         "streams_group_failed_description_epoch": -1,
         "streams_group_members": 4,
         "streams_group_stale_members": 1,
+        "streams_group_over_budget": 0,
+        "streams_group_set_aside": 0,
         "streams_group_rebalances_total": 6,
         "streams_group_standby_tasks": 3,
         "streams_group_standby_lag_offsets": 60,
@@ -210,15 +212,15 @@ MANY = [group(f"s{number}") for number in range(5)] + [group("z-moving", "Assign
     ("settings", "expected", "dropped"),
     [
         (MetricsSettings(), ["s0", "s1", "s2", "s3", "s4", "y-empty", "z-moving"], 0),
-        (MetricsSettings(max_groups=3), ["s0", "y-empty", "z-moving"], 4),
-        (MetricsSettings(max_groups=1), ["y-empty"], 6),
+        (MetricsSettings(max_groups=3), ["s0", "s1", "s2"], 4),
+        (MetricsSettings(max_groups=1), ["s0"], 6),
         (MetricsSettings(max_groups=0), [], 7),
         (MetricsSettings(groups="s[0-2]|z"), ["s0", "s1", "s2"], 0),
         (MetricsSettings(groups="s.*", max_groups=2), ["s0", "s1"], 3),
     ],
     ids=str,
 )
-def test_matching_groups_have_series_up_to_the_maximum_and_groups_that_are_not_stable_come_first(
+def test_matching_groups_have_series_up_to_the_maximum_and_those_known_the_longest_come_first(
     scrape: Scrape, settings: MetricsSettings, expected: list[str], dropped: int
 ) -> None:
     text = scrape(MANY, settings)

@@ -1,0 +1,149 @@
+"""The rules about what one tenant costs the others: groups over their budget, set aside, and a flood of new groups."""
+
+from __future__ import annotations
+
+from streaming_app.alerts.alert import CRITICAL, Finding
+from streaming_app.alerts.rule import (
+    NOT_DEAD,
+    EvaluationContext,
+    GroupRule,
+    Rule,
+    Threshold,
+    Thresholds,
+    round_down,
+    since_or_fallback,
+)
+from streaming_app.groups.newcomers import Newcomers
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.text import count, escape, first_of, shorten
+
+_REASON, _PREFIX = 300, 60  # characters
+
+
+def _over_budget(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    if not group.over_budget:
+        return None
+    details: dict[str, object] = {"left_out": group.over_budget}
+    if group.members_left_out:
+        details["members_left_out_at_least"] = round_down(group.members_left_out)
+    return Finding(
+        since_or_fallback(group.first_seen_at, group, context.now),
+        f"{group.group_id} is larger than its budget: of its {group.over_budget} only a part is kept",
+        details,
+    )
+
+
+def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    if not group.set_aside_reason:
+        return None
+    reason = shorten(group.set_aside_reason, _REASON)
+    return Finding(
+        since_or_fallback(group.set_aside_at, group, context.now),
+        f"{group.group_id} is set aside, and its row stays as it was: {reason}",
+        {"reason": reason},
+    )
+
+
+def rule_failed(group_id: str, rule: str, error: Exception, context: EvaluationContext) -> Finding:
+    """Return the finding about a group for which a rule cannot be evaluated."""
+    reason = shorten(f"the rule {rule} failed: {type(error).__name__}: {error}", _REASON)
+    return Finding(context.now, f"{group_id} is set aside for a rule: {reason}", {"reason": reason, "rule": rule})
+
+
+def _flood(new: Newcomers, thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
+    if new.count < thresholds["groups"] and not new.without_alerts:
+        return None
+    number = round_down(new.count)
+    hosts = first_of([escape(one) for one in new.hosts], len(new.hosts))
+    named = f", most of which begin with {shorten(escape(new.prefix), _PREFIX)!r}" if new.prefix else ""
+    summary = f"{count(number, 'group')} or more are new since yesterday{named}; most are of {hosts}"
+    details: dict[str, object] = {"groups_at_least": number, "hosts": list(new.hosts)}
+    if new.prefix:
+        details["prefix"] = new.prefix
+    if new.without_alerts:
+        left_out = round_down(new.without_alerts)
+        details["groups_without_alerts_at_least"] = left_out
+        summary += f". The alerts of {left_out:,} of them or more are left out"
+    return Finding(new.since, summary, details)
+
+
+TENANT_RULES = (
+    GroupRule(
+        name="StreamsGroupOverBudget",
+        find=_over_budget,
+        for_seconds=0.0,
+        states=NOT_DEAD,
+        meaning=(
+            "The group has more members, tasks, client tags or text than `group_budget` allows for one group, so that "
+            "its tenant cannot take the job's memory from all others. The members and subtopologies with the first ids "
+            "are kept; counts and the state are as of these, and the row has `truncated`. The defaults are far above "
+            "what applications need."
+        ),
+        queries={
+            "What is left out?": (
+                "SELECT over_budget, members_left_out, member_count, first_seen_at, client_host\n"
+                "FROM groups WHERE group_id = 'GROUP_ID'"
+            ),
+        },
+        steps=(
+            "The application really is that large: raise the keys of `group_budget`, and give the job more memory.",
+            "Find out whose it is: `client_host` is where the broker saw its first member. Large client tags, or "
+            "thousands of members of one group, are a mistake or an attack: its principal needs a quota.",
+        ),
+    ),
+    GroupRule(
+        name="StreamsGroupSetAside",
+        find=_set_aside,
+        severity=CRITICAL,
+        for_seconds=0.0,
+        states=NOT_DEAD,
+        meaning=(
+            "The records of the group cannot be folded, or take more steps than `group_budget` allows, or a rule "
+            "cannot be evaluated for it. The group alone is set aside: its row stays as it was, and all others go on. "
+            "Its records are in the log until they are compacted."
+        ),
+        queries={
+            "Why, and since when?": (
+                "SELECT set_aside_at, set_aside_reason, set_aside_release, last_offset, client_host\n"
+                "FROM groups WHERE group_id = 'GROUP_ID'"
+            ),
+        },
+        steps=(
+            "`steps`: raise `group_budget.steps` if the application really changes that often, and release the group.",
+            "Another reason is a defect of streams-groups or a damaged row: report it with the reason. A new release "
+            "tries the group again by itself.",
+            "`streams-groups quarantine release --group GROUP_ID` lets the running job read its records again.",
+        ),
+    ),
+)
+"""In the order of the runbook."""
+
+NEWCOMER_RULES = (
+    Rule[Newcomers](
+        name="StreamsGroupsFlood",
+        find=_flood,
+        for_seconds=0.0,
+        thresholds={"groups": Threshold(1_000, "so many groups of the last 24 hours are a flood")},
+        meaning=(
+            "Very many groups were created within a day, or more new groups than `alerts.max_new_groups` have alerts. "
+            "Groups that were known before keep their series, alerts and notifications; the new ones share what is "
+            "left, in turns from each host that the broker saw. The alert names what most of the new ids begin with, "
+            "and the hosts with the most of them."
+        ),
+        queries={
+            "Whose are they?": (
+                "SELECT client_host, count(*) AS groups, min(first_seen_at) AS since, min(group_id) AS one_of_them\n"
+                "FROM groups WHERE first_seen_at > now() - INTERVAL '1 day'\n"
+                "GROUP BY client_host ORDER BY groups DESC LIMIT 20"
+            ),
+        },
+        steps=(
+            "An application that makes up an `application.id` at each start: correct it, and delete the groups.",
+            "A migration of many applications: the alert resolves within a day. Raise `alerts.max_new_groups` if they "
+            "should have alerts of their own at once.",
+            "Nobody knows them: take the principal's permission to create groups (`READ` on groups with that prefix) "
+            "away.",
+        ),
+    ),
+)
+"""In the order of the runbook."""

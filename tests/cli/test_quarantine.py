@@ -1,0 +1,80 @@
+"""`quarantine`: what is set aside, and that a group is asked for again."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from streaming_app.cli.main import main
+from streaming_app.tables.release_requests import ReleaseRequests
+from tests.heartbeats import write_heartbeat
+from tests.hostile import STORED, effective_characters
+from tests.rows import group_row
+from tests.warehouses import append, make_warehouse
+
+AT = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
+MARKS = {"set_aside_at": AT, "set_aside_release": "0.2.0", "client_host": "/10.0.0.9"}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
+    append(
+        path,
+        "groups",
+        group_row("orders"),
+        group_row("bad", set_aside_reason="TypeError: why", **MARKS),
+        group_row(STORED, set_aside_reason=STORED, **MARKS),
+    )
+    record = {"topic": "t", "partition": 0, "timestamp": AT, "error_kind": "MalformedRecord", "message": "short"}
+    append(path, "quarantine", *({**record, "group_id": STORED, "offset": offset} for offset in range(3)))
+    write_heartbeat(path)
+    return path
+
+
+def run(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["quarantine", *arguments, "--warehouse", str(warehouse)])
+
+
+def test_groups_and_records_that_are_set_aside_are_shown(warehouse: Path) -> None:
+    result = run(warehouse, "list")
+    assert result.exit_code == 0
+    assert "TypeError: why" in result.output
+    assert "MalformedRecord" in result.output
+    assert "orders" not in result.output
+    assert effective_characters(result.output) == set()
+
+
+def test_as_json_they_have_all_columns(warehouse: Path) -> None:
+    shown = json.loads(run(warehouse, "list", "--json").output)
+    assert {row["group"] for row in shown["groups"]} == {"bad", STORED}
+    assert [(row["group"], row["records"]) for row in shown["records"]] == [(STORED, 3)]
+
+
+def test_without_a_subcommand_it_lists(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["quarantine"], env={"STREAMS_GROUPS_WAREHOUSE": str(tmp_path)})
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+
+
+@pytest.mark.parametrize("group_id", ["bad", STORED], ids=["plain", "hostile"])
+def test_a_release_is_a_request_to_the_job(warehouse: Path, group_id: str) -> None:
+    result = run(warehouse, "release", "--group", group_id)
+    assert result.exit_code == 0, result.output
+    requests = ReleaseRequests(warehouse, "default")
+    assert group_id in requests.group_ids()
+    requests.remove(group_id)
+    requests.remove(group_id)
+    assert group_id not in requests.group_ids()
+
+
+def test_a_group_that_is_not_set_aside_is_not_released(warehouse: Path) -> None:
+    result = run(warehouse, "release", "--group", "orders")
+    assert (result.exit_code, result.output) == (
+        1,
+        "Error: Group 'orders' is not set aside: `streams-groups quarantine` shows those that are\n",
+    )

@@ -1,0 +1,191 @@
+"""The steps of rules and formatters grow with the text of a tenant, and no faster: steps are counted, not seconds.
+
+A step is a line of Python that is executed. What an expression of `re` does is not one, so the expressions of modules
+that see text from the log are taken apart: none repeats what itself repeats, which is what takes exponential time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import streaming_app
+from streaming_app.alerts import group_rules
+from streaming_app.alerts.alert import FIRING
+from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.alerts.survey import survey_cluster
+from streaming_app.config.alerts import AlertSettings
+from streaming_app.groups.newcomers import common_prefix, survey_newcomers
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.notify import message, webhook
+from streaming_app.notify.message import AlertGroup
+from streaming_app.queries import output
+from tests.alerts.examples import make_alert
+from tests.alerts.healthy_group import healthy_group
+from tests.alerts.test_hostile_ids import HOSTILE
+from tests.alerts.test_rules import WRONG
+from tests.hostile import STORED
+
+# Where Python keeps its parser of expressions, which it moved in 3.11.
+_HOME = "re._{}" if sys.version_info >= (3, 11) else "sre_{}"
+sre: Any = importlib.import_module(_HOME.format("constants"))
+sre_parser: Any = importlib.import_module(_HOME.format("parser" if sys.version_info >= (3, 11) else "parse"))
+
+NOW = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
+SHORT, LONG = 1_000, 4_000
+MOST = 1.25 * LONG / SHORT
+"""Times as many steps for the longer text."""
+SLACK = 2_000
+"""Steps that do not depend on the text, and may be counted for one of the two only."""
+PARTS = [*dict.fromkeys(one[:2] for one in HOSTILE), STORED, "\x1b[2J", "@channel", "[a](b)", "{{.}}", "\n", "aaaaa-1"]
+SETTINGS = AlertSettings(descriptions="always").rule_settings_of()
+
+
+def steps(call: Callable[[], Any]) -> int:
+    """Return how many lines of Python a call executes."""
+    count = 0
+
+    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def text_of(part: str, length: int) -> str:
+    return (part * (length // len(part) + 1))[:length] + "!"
+
+
+def grows_too_fast(call: Callable[[str], Any], part: str) -> tuple[int, int] | None:
+    """Return the steps for a short and a long text where the long one takes too many; None where it does not."""
+    group_rules._base_name.cache_clear()
+    short, long = steps(lambda: call(text_of(part, SHORT))), steps(lambda: call(text_of(part, LONG)))
+    return None if long <= MOST * short + SLACK else (short, long)
+
+
+def test_what_takes_the_square_of_the_length_is_found() -> None:
+    def compare(text: str) -> int:
+        equal = 0
+        for one in text:
+            for other in text[:50] if len(text) < LONG else text[:200]:
+                equal += one == other
+        return equal
+
+    assert grows_too_fast(compare, "a") is not None
+    assert grows_too_fast(lambda text: [compare("a") for _ in text], "a") is None
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: ascii(part[:8])[1:-1])
+def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
+    wrong = [case for cases in WRONG.values() for case, _, _ in cases]
+
+    def call(text: str) -> None:
+        old = NOW - timedelta(days=2)
+        groups = [
+            replace(healthy_group(old), **case, group_id=f"{text}{number}", client_host=text)
+            for number, case in enumerate(wrong)
+        ]
+        groups = [
+            replace(one, not_ready_reason=text) if one.state == "NotReady" else replace(one, over_budget=text)
+            for one in groups
+        ]
+        rivals = [replace(one, group_id=f"{text}-v{n}", first_seen_at=NOW) for n, one in enumerate(groups)]
+        every: list[GroupSnapshot] = [*groups, *rivals]
+        evaluate(every, None, EvaluationContext(NOW, survey=survey_cluster(every, NOW)), SETTINGS)
+
+    assert grows_too_fast(call, part) is None
+
+
+FORMATTERS: dict[str, Callable[[str], Any]] = {
+    "title": lambda text: message.format_title(alert(text), FIRING),
+    "summary": lambda text: message.format_summary(alert(text)),
+    "message": lambda text: message.format_message(alert(text), FIRING, text),
+    "names of several": lambda text: message.format_names(several(text)),
+    "message of several": lambda text: message.format_group_message(several(text)),
+    "for chats": message.escape_chat,
+    "disarmed": message.disarm,
+    "code": lambda text: message.format_code_block(text) + message.format_code(text),
+    "webhook": lambda text: message.dump_json(webhook.payload(alert(text), FIRING)),
+    "table": lambda text: output.columns([{"GROUP": text, "REASON": text}]),
+    "CSV": lambda text: output.as_csv([text], [{text: text}]),
+    "JSON": lambda text: output.as_json({"group": text}),
+    "common prefix": lambda text: common_prefix([f"{text}{number}" for number in range(20)]),
+    "survey": lambda text: survey_newcomers([replace(healthy_group(NOW), group_id=text, client_host=text)] * 3, NOW),
+}
+
+
+def alert(text: str) -> Any:
+    return make_alert("sink", group_id=text, summary=text, details={"reason": text, "names": [text, text]})
+
+
+def several(text: str) -> AlertGroup:
+    return AlertGroup(tuple(replace(alert(text), group_id=f"{text}{number}") for number in range(5)), FIRING)
+
+
+@pytest.mark.parametrize("name", FORMATTERS)
+def test_formatters_take_steps_in_proportion_to_the_text(name: str) -> None:
+    assert {part: found for part in PARTS if (found := grows_too_fast(FORMATTERS[name], part))} == {}
+
+
+SEE_TEXT = ("alerts", "groups", "health", "lag", "metrics", "notify", "queries", "stream", "text", "web")
+OWN_TEXT = {
+    "streaming_app.notify.silences": {"_ID"},  # ids that this project makes
+    "streaming_app.web.access": {"*"},  # headers of requests, whose length the server limits
+}
+"""Modules, and their expressions, that see no text from the log; `*` for all of them."""
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """Yield module and pattern of every compiled expression in modules that see text from the log."""
+    for found in pkgutil.walk_packages(streaming_app.__path__, "streaming_app."):
+        if found.name.split(".")[1] not in SEE_TEXT or found.name.endswith("__main__"):
+            continue
+        for name, value in vars(importlib.import_module(found.name)).items():
+            if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+                left_out = OWN_TEXT.get(found.name, set())
+                if name not in left_out and "*" not in left_out:
+                    yield f"{found.name}.{name}", value.pattern
+
+
+def nested_repeats(parsed: Any, *, inside: bool = False) -> bool:
+    """Return whether a part that may repeat without end holds another one that may be of several lengths."""
+    for operator, argument in parsed:
+        if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+            least, most, part = argument
+            if (inside and least != most) or nested_repeats(part, inside=inside or most == sre.MAXREPEAT):
+                return True
+        else:
+            parts = argument if isinstance(argument, (tuple, list)) else ()
+            inner = [one for one in parts if isinstance(one, sre_parser.SubPattern)]
+            inner += [one for part in parts if isinstance(part, list) for one in part if hasattr(one, "getwidth")]
+            if any(nested_repeats(one, inside=inside) for one in inner):
+                return True
+    return False
+
+
+@pytest.mark.parametrize(("pattern", "is_nested"), [("(a+)+", True), ("(?:x|(y*))*", True), ("a+b*", False)])
+def test_a_repeat_within_a_repeat_is_found(pattern: str, *, is_nested: bool) -> None:
+    assert nested_repeats(sre_parser.parse(pattern)) is is_nested
+
+
+def test_no_expression_that_meets_text_from_the_log_can_take_exponential_time() -> None:
+    found = list(expressions())
+    assert found
+    assert [name for name, pattern in found if nested_repeats(sre_parser.parse(pattern))] == []

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from streaming_app.groups.group import CONFIGS, TOPOLOGY, Group, Member
 
-_MEMBER_TEXTS = ("member_id", "instance_id", "rack_id", "client_id", "client_host", "process_id", "user_endpoint")
+_TEXTS = attrgetter("member_id", "instance_id", "rack_id", "client_id", "client_host", "process_id", "user_endpoint")
+"""All text of a member but its tags and tasks."""
 _TASK_BYTES = 40  # of a task in a row, besides the id of its subtopology
 _VALUE_BYTES = 30  # of what is no text
 _EPOCHS = 100  # topology epochs whose times are kept, the newest
@@ -144,7 +146,7 @@ def _all_bytes(group: Group, member: Member) -> int:
 
 
 def _member_bytes(member: Member) -> int:
-    return _VALUE_BYTES * 4 + sum(len(getattr(member, name) or "") for name in _MEMBER_TEXTS)
+    return _VALUE_BYTES * 4 + sum(map(len, filter(None, _TEXTS(member))))
 
 
 def _task_bytes(group: Group, member: Member) -> int:

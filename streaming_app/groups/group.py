@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, description_status, state_of
@@ -54,6 +54,9 @@ class Member:
     def is_active(self) -> bool:
         """The member sends heartbeats: it has not left, and is not a static member that left temporarily."""
         return self.member_epoch is None or self.member_epoch >= 0
+
+
+_VALUES = attrgetter(*(one.name for one in fields(Member)))
 
 
 @dataclass(slots=True)
@@ -176,10 +179,10 @@ class Group:
         self._members_in[member.state_and_epoch] += 1
 
     def copy(self) -> Group:
-        """Return a copy, which changes no more when this group does."""
+        """Return a copy, which changes no more when this group does: collections of members are replaced as a whole."""
         return replace(
             self,
-            members={name: copy(member) for name, member in self.members.items()},  # whose collections are replaced
+            members={name: Member(*_VALUES(member)) for name, member in self.members.items()},
             targets=dict(self.targets),
             topology_epochs={epoch: dict(times) for epoch, times in self.topology_epochs.items()},
             _members_in=Counter(self._members_in),

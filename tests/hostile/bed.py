@@ -90,6 +90,13 @@ class Bed(Startable):
         self.ending.set()
         self._stack.close()
 
+    def restart_job(self, **settings: Any) -> None:
+        """Stop the job, and start it with these settings of its configuration instead of those that it had."""
+        self._settings = settings
+        assert self.job.terminate() is None
+        self.job.start(StartOptions(("--config", str(self._write_config()))))
+        self._await_caught_up()
+
     @property
     def server(self) -> str:
         """Where the broker is."""

@@ -27,7 +27,9 @@ from tests.upgrade.record import archive_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NEW_COLUMNS = {"log_epoch", "void", "description_stored"}
+OF_BUDGETS = {"client_host", "truncated", "over_budget", "members_left_out"}
+OF_GROUPS_SET_ASIDE = {"set_aside_at", "set_aside_reason", "set_aside_release"}
+NEW_COLUMNS = {"log_epoch", "void", "description_stored", *OF_BUDGETS, *OF_GROUPS_SET_ASIDE}
 WITH_VECTORS = {"groups", "group_events", "quarantine", "topologies"}
 
 

@@ -1,0 +1,65 @@
+"""The fastest attacks; `python -m tests.hostile` plays all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.groups.encoded import group_records, metadata_record
+from tests.hostile.attacks import ATTACKS
+from tests.hostile.bed import Bed
+from tests.hostile.campaign import Measured, play
+from tests.hostile.requests import write_internal
+from tests.job.job_runner import streams_groups
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+FAST = [name for name, attack in ATTACKS.items() if attack.is_fast]
+STEPS = 400
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """One job for all, whose groups may take few steps."""
+    with Bed(tmp_path_factory.mktemp("bed"), probes=2 + len(FAST), settings={"group_budget": {"steps": STEPS}}) as one:
+        one.probe()  # what is slow only once
+        yield one
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_an_attack_changes_nothing_for_the_others(bed: Bed, name: str) -> None:
+    bed.ending.clear()
+    result = play(bed, name, Measured([], 0), probes=1)
+    assert result.is_alive, bed.job.output[-3000:]
+    (probe,) = result.attacked.probes
+    assert None not in probe  # in time is what the campaign asks: this machine may do other things, too
+    assert (result.without_series, result.errors) == ([], [])
+    assert result.caught_up_seconds is not None
+
+
+def test_a_group_that_takes_too_many_steps_is_set_aside_alone_until_it_is_released(bed: Bed) -> None:
+    epochs = (metadata_record({"group_id": "busy"}, epoch) for epoch in range(3, 3 + 2 * STEPS))
+    write_internal(bed.server, [*group_records("busy", 2), *epochs])
+    assert wait_until(lambda: reason(bed) is not None, 60), bed.job.output[-3000:]
+    assert f"more than {STEPS} steps" in str(reason(bed))
+    assert bed.probe().row is not None
+    warehouse = ("--warehouse", bed.warehouse)
+    shown = streams_groups("quarantine", "list", *warehouse)
+    assert "busy" in shown.stdout, shown
+    assert wait_until(lambda: any(b"StreamsGroupSetAside" in one.body for one in list(bed.receiver.requests)), 30)
+
+    bed.restart_job()  # without that budget
+    released = streams_groups("quarantine", "release", "--group", "busy", *warehouse)
+    assert released.returncode == 0, released
+    assert wait_until(lambda: "set aside: 1 group tried again (busy), of which 1 are folded" in bed.job.output, 120)
+    assert bed.query("SELECT group_epoch, set_aside_reason FROM groups WHERE group_id = 'busy'") == [
+        {"group_epoch": 2 + 2 * STEPS, "set_aside_reason": None}
+    ]
+    assert streams_groups("quarantine", "list", *warehouse).stdout.startswith("No group is set aside.\n")
+
+
+def reason(bed: Bed) -> object:
+    """Return why the group is set aside; None if it is not."""
+    rows = bed.query("SELECT set_aside_reason FROM groups WHERE group_id = 'busy'")
+    return rows[0]["set_aside_reason"] if rows else None

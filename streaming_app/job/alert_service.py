@@ -19,6 +19,7 @@ from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, IsSilenced, Outboxes, Results, SinkStatus
 from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.service import Service, WakeableEvent, error_text
@@ -29,6 +30,7 @@ from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.tables.fence import Fence
 from streaming_app.text import count
 
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
@@ -86,15 +88,17 @@ class AlertService(Service):
         descriptions: DescriptionSupport,
         report: Report,
         on_evaluated: Callable[[tuple[SinkStatus, ...]], None] = lambda _status: None,
+        fence: Fence | None = None,
     ) -> None:
         """Restore the alerts from the table. Raises WarehouseError when it cannot be read.
 
         `report` gets a line for the operator when something fails; `on_evaluated` is called after each evaluation with
-        the status of the sinks.
+        the status of the sinks. Nothing is sent once `fence` shows that another job sends the alerts.
         """
         self._wakeable = WakeableEvent()
         super().__init__("alerts", report, interval=config.interval, stopping=self._wakeable)
         self._config, self._sources, self._store, self._on_evaluated = config, sources, store, on_evaluated
+        self._fence = fence
         self._evaluate_at = self._retry_save_at = 0.0
         self._checked_coverage = False
         sinks = list(sinks)
@@ -117,6 +121,8 @@ class AlertService(Service):
 
     def tick(self) -> None:
         """Evaluate the rules if that is due; store what has changed. Raises the first error, after all was tried."""
+        if self._fence:
+            self._fence.check_owner()
         if time.monotonic() < self._evaluate_at:
             self._save()
             return
@@ -205,7 +211,8 @@ class AlertService(Service):
         self._store.maintain(self._config.retention_days)
 
     def _report_error_of(self, step: Callable[[], None]) -> None:
-        if error := _error_of(step):
+        error = _error_of(step)
+        if error and not isinstance(error, OtherOwnerError):
             self.report_failure(self.failed(error_text(error)))
 
     def _try(self, *steps: Callable[[], None]) -> None:

@@ -32,6 +32,7 @@ from streaming_app.tables.rust_table import RustTable
 
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
+    from streaming_app.tables.fence import Fence
 
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
@@ -87,6 +88,7 @@ class BrokerFacts(Service):
         report: Report,
         describe_error: Callable[[Exception], str] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        fence: Fence | None = None,
     ) -> None:
         """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
         super().__init__(
@@ -98,7 +100,7 @@ class BrokerFacts(Service):
             may_tick=may_ask,
         )
         self._connect, self._groups, self._warehouse = connect, groups, warehouse
-        self._table = RustTable(warehouse / NAME, cluster)
+        self._table = RustTable(warehouse / NAME, cluster, fence)
         self._now = now
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
@@ -182,20 +184,22 @@ def _topics_of(row: Mapping[str, Any]) -> Iterator[str]:
         yield from (topic["name"] for topic in row[column] or ())
 
 
-def make_broker_facts(
+def make_broker_facts(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     config: JobConfig,
     properties: Mapping[str, str],
     groups: Callable[[], Mapping[str, GroupSnapshot]],
     may_ask: Callable[[], bool],
     report: Report,
+    fence: Fence | None = None,
 ) -> BrokerFacts:
-    """Return the poller of a job; `properties` are Kafka client properties."""
+    """Return the poller of a job, whose term is that of `fence`; `properties` are Kafka client properties."""
     return BrokerFacts(
         config.broker_facts.interval,
         lambda: closing(connect(properties)),
         groups,
         config.warehouse,
         config.cluster,
+        fence=fence,
         may_ask=may_ask,
         report=report,
         describe_error=describes_requests(properties, _NEEDS),

@@ -96,7 +96,7 @@ def _run(spark: SparkSession, config: JobConfig, report: Callable[[str], None], 
         with derived_session(spark, config) as session, hold_locks(config, report, stop) as held:
             if line := version_warning():
                 report(f"Warning: {line}")
-            run_with(session, config, report, stop, _LOG, held.owner.check)
+            run_with(session, config, report, stop, _LOG, held.owner)
     except Exception as error:
         if stop.is_set():
             report(STOPPED)  # whatever failed then, failed since the job ends

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streaming_app.alerts.survey import DescriptionSupport
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
+    from streaming_app.tables.fence import Fence
     from streaming_app.tables.files import Files
 
 _STORE_SECONDS = 30.0  # between writes to an object store, where each request may cost money
@@ -25,9 +26,17 @@ _STORE_SECONDS = 30.0  # between writes to an object store, where each request m
 class Heartbeat:
     """Writes the file after each evaluation of the rules, and once more when the job ends."""
 
-    def __init__(self, config: JobConfig, files: Files, health: Health, descriptions: DescriptionSupport) -> None:
+    def __init__(
+        self,
+        config: JobConfig,
+        files: Files,
+        health: Health,
+        descriptions: DescriptionSupport,
+        fence: Fence | None = None,
+    ) -> None:
         """Prepare; `descriptions` is written, too, so that the next run starts from what this one knows."""
         self._config, self._files, self._health, self._descriptions = config, files, health, descriptions
+        self._fence = fence
         self._file = heartbeat_path(config.warehouse, config.cluster)
         self._pause = 0.0 if config.warehouse.is_local else _STORE_SECONDS
         self._written_at = -self._pause
@@ -38,7 +47,9 @@ class Heartbeat:
             self._write(sinks, stopped=False)
 
     def stop(self, sinks: Iterable[SinkStatus]) -> None:
-        """Write that the job ended in an orderly way."""
+        """Write that the job ended in an orderly way, unless another one has taken over, and writes the file."""
+        if self._fence and self._fence.is_lost:
+            return
         with suppress(OSError, JobError):  # e.g. a full disk: the error that ended the job matters more
             self._write(sinks, stopped=True)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streaming_app.config.sections import LagSettings
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
+    from streaming_app.tables.fence import Fence
 
 _LOOK_SECONDS = 3.0  # between two looks at whether the leaders have changed
 _NEEDS = "the lag needs Describe on the groups and on their topics"
@@ -245,8 +246,14 @@ class LagService(Service):
             self._admin = None
 
 
-def make_lag_service(config: JobConfig, properties: Mapping[str, str], health: Health, report: Report) -> LagService:
-    """Return the service of a job. Raises WarehouseError if the tables do not exist."""
+def make_lag_service(
+    config: JobConfig,
+    properties: Mapping[str, str],
+    health: Health,
+    report: Report,
+    fence: Fence | None = None,
+) -> LagService:
+    """Return the service of a job, whose term is that of `fence`. Raises WarehouseError if the tables do not exist."""
 
     def read_until() -> ReadUntil:
         status = health.status
@@ -255,7 +262,7 @@ def make_lag_service(config: JobConfig, properties: Mapping[str, str], health: H
 
     return LagService(
         config.lag,
-        LagTables(config.warehouse, config.cluster),
+        LagTables(config.warehouse, config.cluster, fence),
         partial(connect, properties),
         report=report,
         describe_error=describes_requests(properties, _NEEDS),

@@ -12,7 +12,8 @@ one this job waits for a sign of life, a heartbeat, for as long as one would tak
 where an owner's last sign is older than that.
 
 An owner that was only paused may go on after another job has taken the record. It reads the record before each batch
-and with each check of the topic, and ends with a line that names the new owner.
+and with each check of the topic, and ends with a line that names the new owner. What it was about to commit is refused
+by the tables, to which the new owner commits its term before it reads them, see `tables.fence`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.errors import JobError, OtherOwnerError, WarehouseError
 from streaming_app.job.stopping import StopRequestedError
+from streaming_app.tables.definitions import tables
+from streaming_app.tables.fence import Fence, application_of, term_in
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
@@ -79,6 +82,8 @@ class Ownership:
     def __init__(self, warehouse: Location, cluster: str, record: OwnerRecord) -> None:
         self._store, self._cluster, self.record = _Store(owner_location(warehouse, cluster)), cluster, record
         self._version: int | None = None
+        self.fence = Fence(cluster, record.term, self.check)
+        """What keeps this job from writing the tables once another one has taken the record."""
 
     def check(self) -> None:
         """Raise OtherOwnerError if another job has taken the record, JobError if it cannot be read."""
@@ -87,6 +92,7 @@ class Ownership:
             return
         newest = self._store.read()[0]
         if newest is not None and newest.run_id != self.record.run_id:
+            self.fence.is_lost = True
             raise OtherOwnerError(
                 f"Another job has taken over cluster {self._cluster!r}: {newest.text}; this one was paused, or cut off "
                 "from the warehouse, and writes no more batches"
@@ -111,7 +117,7 @@ def owning(
     """
     last = _wait_for_silence(warehouse, cluster, lock_id, report, stop)
     now = datetime.now(timezone.utc)
-    term = 1 if last is None else last.term + 1
+    term = max(0 if last is None else last.term, _newest_term(warehouse, cluster)) + 1
     record = OwnerRecord(term, uuid.uuid4().hex, lock_id, os.getpid(), socket.gethostname(), now)
     store = _Store(owner_location(warehouse, cluster))
     newest, table = store.read()
@@ -123,6 +129,18 @@ def owning(
     finally:
         with suppress(JobError):  # e.g. a store that is away: what ended the job matters more
             ownership.end()
+
+
+def _newest_term(warehouse: Location, cluster: str) -> int:
+    """Return the newest term in the tables, which have it also where the record is lost; 0 if there is none."""
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - loaded when it is needed
+
+    places = [warehouse / one.name for one in tables()]
+    try:
+        opened = [place.delta_table() for place in places if place.is_delta_table()]
+        return max((term_in(table, application_of(cluster)) for table in opened), default=0)
+    except (DeltaError, OSError) as error:
+        raise JobError(f"Cannot read the warehouse {warehouse}: {describe_error(error)}") from None
 
 
 class _Sign(NamedTuple):

@@ -84,7 +84,7 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
                 library_logs(log_file),
                 spark_session(log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
             ):
-                run_with(spark, config, report, stop, log_file, held.owner.check)
+                run_with(spark, config, report, stop, log_file, held.owner)
     except Exception:
         if not stop.is_set():
             raise
@@ -125,11 +125,11 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     report: Callable[[str], None],
     stop: threading.Event,
     log_file: Path | str,
-    check_owner: Callable[[], None] = lambda: None,
+    owner: Ownership | None = None,
 ) -> None:
     """Run the job in a Spark session that is the job's own, or derived for it: its settings change.
 
-    `check_owner` raises OtherOwnerError once another job writes the cluster.
+    Raises OtherOwnerError once another job than the `owner` writes the cluster.
     """
     lines = _Lines(report)
     report = lines.report
@@ -143,7 +143,8 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
-    writer = SparkWriter(spark, config.warehouse, config.cluster)
+    fence, check_owner = (owner.fence, owner.check) if owner else (None, lambda: None)
+    writer = SparkWriter(spark, config.warehouse, config.cluster, fence)
     writer.prepare(report)  # what follows reads the tables
     health = Health(Health() if config.offsets.enabled else None)
 
@@ -154,7 +155,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
 
     with (
         closing(TopicMetadata(properties, report)) as topics,
-        background_services(config, writer.files, health, report) as services,
+        background_services(config, writer.files, health, report, fence) as services,
         closing(GroupsStream(parts, topics, services)) as stream,
         _listening(spark, stream.progress),
         ExitStack() as more,

@@ -5,7 +5,8 @@ Theory of operation
 A service is a thread that calls `tick` until the job ends. A tick does what is due and returns; or it blocks, such as a
 server, and `interrupt` lets it return. Whatever a tick raises is a failure of the service and of nothing else: it is
 reported in one line, not again until a tick has succeeded, and the next tick comes after the same pause. So no error
-ends the thread or the job. A failure that comes while the job ends is none: it is not reported.
+ends the thread or the job, but one: where another job has taken over, each service ends, and the stream ends the job.
+A failure that comes while the job ends is none: it is not reported.
 
 All services are asked to end before the first of them is waited for, and each is waited for only so long: a request
 that no broker answers, or a store, is left to its thread, which is a daemon and ends with the process. What a service
@@ -30,7 +31,7 @@ from typing import ClassVar
 
 from kafka.errors import KafkaError
 
-from streaming_app.errors import UserError, java_error_message
+from streaming_app.errors import OtherOwnerError, UserError, java_error_message
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message
 from streaming_app.report import Report, ReportOnce
 
@@ -172,6 +173,8 @@ class Service(ABC):
         return self.pause(time.monotonic() - began)
 
     def _fail(self, error: BaseException) -> None:
+        if isinstance(error, OtherOwnerError):  # with this line the stream ends the job
+            self.stopping.set()
         if self.stopping.is_set():
             return
         text = self._describe_error(error) if isinstance(error, Exception) else _with_type(error)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from streaming_app.alerts.outbox import SinkStatus
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
+    from streaming_app.tables.fence import Fence
     from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
 
@@ -128,15 +129,15 @@ class BackgroundServices:
 
 @contextmanager
 def background_services(
-    config: JobConfig, files: Files, health: Health, report: Report
+    config: JobConfig, files: Files, health: Health, report: Report, fence: Fence | None = None
 ) -> Iterator[BackgroundServices]:
-    """Start the services with what an earlier run knew, and end them with the block."""
+    """Start the services with what an earlier run knew, and end them with the block; `fence` is this job's."""
     earlier = _restore(config, health)
     window = timedelta(seconds=config.alerts.rebalance_window)
     group_cache = GroupCache(config.warehouse, config.cluster, window, read_all_at=lambda: _read_all_at(health))
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
-    heartbeat = Heartbeat(config, files, health, descriptions)
+    heartbeat = Heartbeat(config, files, health, descriptions, fence)
     silences = ActiveSilences(config.warehouse, config.cluster, report)
     wanted = wanted_services(config)
     properties = client_properties(config.bootstrap_server, config.command_config)
@@ -146,13 +147,13 @@ def background_services(
         return health.status.caught_up
 
     if COPIES in wanted:
-        copies = make_task_copies(config, properties, group_cache.groups, may_ask, report)
+        copies = make_task_copies(config, properties, group_cache.groups, may_ask, report, fence)
         copies.on_described = health.described
     if FACTS in wanted:
-        facts = make_broker_facts(config, properties, group_cache.groups, may_ask, report)
+        facts = make_broker_facts(config, properties, group_cache.groups, may_ask, report, fence)
     if config.lag.enabled:
-        lag = make_lag_service(config, properties, health, report)
-    store = AlertsTable(config.warehouse, config.cluster)
+        lag = make_lag_service(config, properties, health, report, fence)
+    store = AlertsTable(config.warehouse, config.cluster, fence)
     watchdogs, disks = make_watchdogs(config, health, report), Disks(config)
 
     def summary_at(now: datetime) -> DailySummary:
@@ -191,6 +192,7 @@ def background_services(
         descriptions,
         report,
         on_evaluated,
+        fence,
     )
     times = {sink.name: sink.summary for sink in config.sinks if isinstance(sink, TextSettings) and sink.summary}
     record = _SmallFile(files, config.warehouse / "_jobs" / f"{config.cluster}.summaries.json")

@@ -48,6 +48,7 @@ from streaming_app.text import count
 
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
+    from streaming_app.tables.fence import Fence
 
 _NEEDS = "task copies need Describe on the groups and on their topics"
 _GROUPS_PER_QUERY = 1_000
@@ -275,14 +276,15 @@ class ClientBrokers:
         self.acceptable_lags: Callable[[Sequence[str]], Mapping[str, int]] = partial(acceptable_lags, client)
 
 
-def make_task_copies(
+def make_task_copies(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     config: JobConfig,
     properties: Mapping[str, str],
     groups: Callable[[], Mapping[str, GroupSnapshot]],
     may_ask: Callable[[], bool],
     report: Report,
+    fence: Fence | None = None,
 ) -> TaskCopies:
-    """Return the poller of a job; `properties` are Kafka client properties."""
+    """Return the poller of a job, whose term is that of `fence`; `properties` are Kafka client properties."""
 
     @contextmanager
     def connect() -> Iterator[ClientBrokers]:
@@ -294,7 +296,7 @@ def make_task_copies(
         connect,
         groups,
         GroupRows(config.warehouse, config.cluster),
-        TaskCopiesTable(config.warehouse, config.cluster),
+        TaskCopiesTable(config.warehouse, config.cluster, fence),
         may_ask=may_ask,
         report=report,
         describe_error=describes_requests(properties, _NEEDS),

@@ -196,12 +196,12 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
 
 def _void(writer: SparkWriter, tables: QueryTables, cuts: Sequence[Cut]) -> None:
     """Let the history say what of it came from records that no longer exist. The rows of groups are still there."""
-    place, cluster = writer.location, writer.cluster
+    place, cluster, fence = writer.location, writer.cluster, writer.fence
     for cut in cuts:
-        add_truncation_events(place, cluster, cut, affected_groups(place, cluster, tables.state, cut))
-    void_history(place, cluster, cuts, tables.own_rows)
+        add_truncation_events(place, cluster, cut, affected_groups(place, cluster, tables.state, cut), fence)
+    void_history(place, cluster, cuts, tables.own_rows, fence)
     if tables.history:
-        delete_topologies(place, cluster, cuts)
+        delete_topologies(place, cluster, cuts, fence)
 
 
 def _starting(log: LogCheck, known: Mapping[str, Any], topic: OffsetsTopic, cut: Collection[int]) -> dict[str, int]:

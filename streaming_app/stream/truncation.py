@@ -17,9 +17,10 @@ from streaming_app.tables.reader import query_table, quote
 from streaming_app.tables.rust_table import RustTable
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
     from streaming_app.stream.log_positions import Cut
+    from streaming_app.tables.fence import Fence
     from streaming_app.tables.location import Location
 
 LOG_TRUNCATED = "log_truncated"
@@ -32,26 +33,32 @@ _EVENTS = "group_events"
 _EVENTS_LOCK = Lock()  # both streams find a cut, and one of them tells of it
 
 
-def void_history(warehouse: Location, cluster: str, cuts: Iterable[Cut], own_rows: Mapping[str, str]) -> None:
+def void_history(
+    warehouse: Location,
+    cluster: str,
+    cuts: Iterable[Cut],
+    own_rows: Mapping[str, str],
+    fence: Fence | None = None,
+) -> None:
     """Mark the rows of history tables that came from the records of the cuts; `own_rows` are the stream's, in SQL.
 
-    Raises OSError if a table cannot be written.
+    Raises OSError if a table cannot be written, and OtherOwnerError, as all that write here with a `fence`.
     """
     for name, column in VOIDED.items():
         condition = " OR ".join(_is_of(cut, column, "offset") for cut in cuts)
         where = f"cluster = {quote(cluster)} AND ({own_rows[name]}) AND {NOT_VOID} AND ({condition})"
         if query_table(warehouse / name, f"SELECT 1 FROM t WHERE {where} LIMIT 1").num_rows:  # noqa: S608 - quoted
-            RustTable(warehouse / name, cluster).change(partial(_set_void, where))
+            RustTable(warehouse / name, cluster, fence).change(partial(_set_void, where))
 
 
-def _set_void(where: str, target: DeltaTable) -> None:
-    target.update(updates={"void": "true"}, predicate=where)
+def _set_void(where: str, target: DeltaTable, commit: CommitProperties) -> None:
+    target.update(updates={"void": "true"}, predicate=where, commit_properties=commit)
 
 
-def delete_topologies(warehouse: Location, cluster: str, cuts: Iterable[Cut]) -> None:
+def delete_topologies(warehouse: Location, cluster: str, cuts: Iterable[Cut], fence: Fence | None = None) -> None:
     """Delete the topologies that only these records hold: a group that still has one writes it again."""
     condition = " OR ".join(_is_of(cut, "source_partition", "offset") for cut in cuts)
-    RustTable(warehouse / "topologies", cluster).delete(condition)
+    RustTable(warehouse / "topologies", cluster, fence).delete(condition)
 
 
 def affected_groups(warehouse: Location, cluster: str, tables: Collection[str], cut: Cut) -> list[str]:
@@ -64,7 +71,9 @@ def affected_groups(warehouse: Location, cluster: str, tables: Collection[str], 
     return sorted(found)
 
 
-def add_truncation_events(warehouse: Location, cluster: str, cut: Cut, group_ids: Sequence[str]) -> None:
+def add_truncation_events(
+    warehouse: Location, cluster: str, cut: Cut, group_ids: Sequence[str], fence: Fence | None = None
+) -> None:
     """Append an event for each group that has none about this cut."""
     with _EVENTS_LOCK:
         # A start that did not come to its end may have written them, in an earlier epoch than that of now.
@@ -74,7 +83,7 @@ def add_truncation_events(warehouse: Location, cluster: str, cut: Cut, group_ids
         written = query_table(warehouse / _EVENTS, query)["group_id"].to_pylist()
         rows = [_event(cluster, group_id, cut) for group_id in sorted(set(group_ids) - set(written))]
         if rows:
-            events = RustTable(warehouse / _EVENTS, cluster)
+            events = RustTable(warehouse / _EVENTS, cluster, fence)
             events.append(pa.Table.from_pylist(rows, events.schema()))
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 
 from streaming_app.alerts.alert import Alert, Delivery
 from streaming_app.tables.definitions import table
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.rust_table import RustTable, older_than
@@ -28,9 +29,9 @@ _DAYS = 30  # longer than any sensible `for`; a notification that could not be s
 class AlertsTable:
     """The alerts of one cluster."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+    def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
         self._warehouse = Location.of(warehouse)
-        self._table = RustTable(self._warehouse / "alerts", cluster)
+        self._table = RustTable(self._warehouse / "alerts", cluster, fence)
         self._schema = self._table.schema()
 
     def alerts(self) -> list[Alert]:
@@ -46,10 +47,11 @@ class AlertsTable:
         rows = [_to_row(alert) for alert in alerts] + [{**_to_row(alert), "state": _REMOVED} for alert in removed]
         if rows:
             new = pa.Table.from_pylist(rows, self._schema)
-            self._table.change(lambda target: self._merge(target, new))
+            self._table.change(lambda target, commit: self._merge(target, new, commit))
 
-    def _merge(self, target: DeltaTable, rows: pa.Table) -> None:
-        merge = target.merge(rows, f"{_SAME} AND t.cluster = {quote(self._table.cluster)}", "s", "t")
+    def _merge(self, target: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None:
+        same = f"{_SAME} AND t.cluster = {quote(self._table.cluster)}"
+        merge = target.merge(rows, same, "s", "t", commit_properties=commit)
         merge = merge.when_matched_delete(f"s.state = '{_REMOVED}'").when_matched_update_all()
         merge.when_not_matched_insert_all(f"s.state <> '{_REMOVED}'").execute()
 

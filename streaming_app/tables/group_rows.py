@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import CommitProperties, DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction, RemoveAction
 
 from streaming_app.tables.definitions import table
@@ -63,12 +63,12 @@ class GroupRows:
         """Replace the rows of exactly these groups by `rows`, in one commit."""
         own, left = self._table(_NAME), []
 
-        def write(groups: DeltaTable) -> None:
+        def write(groups: DeltaTable, commit: CommitProperties) -> None:
             files = group_files(groups, own.cluster)
             spans = _touched(spans_of(files), group_ids)
             left.append(not by_delta_rs(GROUPS, rewritten=sum(file.size for span in spans for file in span.files)))
             if not left[-1]:
-                _rewrite(groups, own, spans, _Change(rows, group_ids, file_rows(files)))
+                _rewrite(groups, own, spans, _Change(rows, group_ids, file_rows(files)), commit)
 
         version = own.change(write)
         if left[-1]:
@@ -100,7 +100,7 @@ class GroupRows:
         self._versions.clear()
 
     def _table(self, name: str) -> RustTable:
-        return RustTable(self._writer.location / name, self._writer.cluster)
+        return self._writer.table(name)
 
 
 def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
@@ -121,11 +121,15 @@ def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
     ]
 
 
-def _rewrite(groups: DeltaTable, own: RustTable, spans: Sequence[Span], change: _Change) -> None:
+def _rewrite(
+    groups: DeltaTable, own: RustTable, spans: Sequence[Span], change: _Change, commit: CommitProperties
+) -> None:
     """Replace the files of these spans by others: without the rows of the changed groups, and with the new rows."""
     removed = [_remove(own, file) for span in spans for file in span.files]
     written = [_write_file(own, part) for part in _parts(_after(groups, own, spans, change), spans, change.file_rows)]
-    groups.create_write_transaction([*removed, *written], "append", groups.schema(), ["cluster"])
+    groups.create_write_transaction(
+        [*removed, *written], "append", groups.schema(), ["cluster"], commit_properties=commit
+    )
     groups.update_incremental()
 
 

@@ -14,6 +14,7 @@ from streaming_app.lag.series import EndSamples
 from streaming_app.lag.tracker import CommitKey
 from streaming_app.tables.arrow import TIMESTAMP, intern_strings, keep_fields, to_array, to_seconds
 from streaming_app.tables.definitions import table
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
 from streaming_app.tables.rust_table import RustTable, older_than
@@ -43,10 +44,10 @@ class GroupVersion(NamedTuple):
 class LagTables:
     """The tables of one cluster. Methods that read raise WarehouseError; those that write raise OSError."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+    def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
         self._warehouse = Location.of(warehouse)
         self._cluster = cluster
-        self._tables = {name: RustTable(self._warehouse / name, cluster) for name in TABLES}
+        self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in TABLES}
         self._mine = f"cluster = {quote(cluster)}"
         self._schemas = {name: pa.schema(open_table(self._warehouse / name).schema().to_arrow()) for name in TABLES}
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streaming_app.errors import java_error_message
+from streaming_app.errors import OtherOwnerError, java_error_message
 from streaming_app.tables.definitions import Table, expiring_tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.table_creation import LOG_RETENTION_HOURS
@@ -123,7 +123,7 @@ class Maintenance:
     def run(self) -> None:
         """Run the tasks that are due, each between two batches, after the first batch. Report in a line what was done.
 
-        Never raises an error of a task.
+        Raises OtherOwnerError once another job has taken over, and no other error of a task.
         """
         if not self._has_begun:
             return
@@ -156,6 +156,8 @@ class Maintenance:
                 if self._is_stopping():
                     return ""
                 done = task.run()
+        except OtherOwnerError:
+            raise
         except Exception as error:  # noqa: BLE001 - Delta, Spark and stores raise many kinds; the stream must go on
             if not self._is_stopping():  # else Spark has cancelled it
                 self._failed(task, now, error)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.tables.definitions import Table, table
 from streaming_app.tables.reader import query_table, quote
-from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.rust_table import Batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class NewestTables:
 
     def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
         """Append a few rows exactly once, see `SparkWriter.append`. Raises OSError."""
-        self._table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
+        self._writer.table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
 
     def append_many(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append any number of rows exactly once."""
@@ -67,10 +67,7 @@ class NewestTables:
         """Delete all rows of the cluster, or those in these partitions of the topic."""
         condition = None if partitions is None else f"source_partition IN ({', '.join(map(str, partitions))})"
         for name in NAMES:
-            self._table(name).delete(condition)
-
-    def _table(self, name: str) -> RustTable:
-        return RustTable(self._writer.location / name, self._cluster)
+            self._writer.table(name).delete(condition)
 
     def find_metadata_records(self, group_ids: Iterable[str] | None) -> list[dict[str, Any]]:
         """Return the records that prove the types of these groups, or of all; several for a type and a group.

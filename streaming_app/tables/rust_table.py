@@ -10,6 +10,8 @@ or of delta-rs, see `writing`.
 
 Each commit leaves files that readers of older versions need: `maintain` removes them once the table's retention has
 passed.
+
+Of a job that has a `Fence` each commit carries its term, and none is made once a later job has claimed the table.
 """
 
 from __future__ import annotations
@@ -27,11 +29,16 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import quote, time_literal
+
+Write = Callable[[DeltaTable, CommitProperties], object]
+"""Makes one commit to a table, with these properties."""
 
 _ATTEMPTS = 12  # a commit is rejected for what jobs for other clusters change meanwhile, too
 _PAUSE_SECONDS = 0.05, 0.5
@@ -60,15 +67,36 @@ class Batch(NamedTuple):
     number: int
     """Of a writer's batches; they only grow."""
 
+    @property
+    def transactions(self) -> list[Transaction]:
+        """What the commit of the batch carries."""
+        return [Transaction(one, self.number) for one in self.writers]
+
+    def is_in(self, table: DeltaTable) -> bool:
+        """Return whether the table has the batch."""
+        written = table.transaction_version(self.writers[0])
+        return written is not None and written >= self.number
+
 
 class RustTable:
-    """The rows of one cluster in a table. What writes raises OSError, in one line, if the table cannot be written."""
+    """The rows of one cluster in a table.
 
-    def __init__(self, location: Location, cluster: str, clock: Callable[[], float] = time.monotonic) -> None:
+    What writes raises OSError, in one line, if the table cannot be written, and OtherOwnerError once a later job has
+    claimed it.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        cluster: str,
+        fence: Fence | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the table; `fence` is that of the job, None outside of one."""
         self.location, self.cluster = location, cluster
         self.own_rows = f"cluster = {quote(cluster)}"
         """The condition that a row is of the cluster."""
-        self._clock = clock
+        self._fence, self._clock = fence, clock
         self._commits = 0
         self._maintained_at: float | None = None
 
@@ -84,45 +112,57 @@ class RustTable:
     def append(self, rows: pa.Table, batch: Batch | None = None) -> int:
         """Append rows, of a batch exactly once; return the version of the table."""
 
-        def write(target: DeltaTable) -> None:
-            properties = None
-            if batch:
-                written = target.transaction_version(batch.writers[0])
-                if written is not None and written >= batch.number:
-                    return
-                noted = [Transaction(one, batch.number) for one in batch.writers]
-                properties = CommitProperties(app_transactions=noted)
-            write_deltalake(target, rows, mode="append", commit_properties=properties)
+        def write(target: DeltaTable, commit: CommitProperties) -> None:
+            write_deltalake(target, rows, mode="append", commit_properties=commit)
 
-        return self.change(write)
+        return self.change(write, batch)
+
+    def append_files(self, files: Sequence[AddAction], batch: Batch | None = None) -> int:
+        """Append the rows of files that are there already, of a batch exactly once; return the version of the table."""
+
+        def write(target: DeltaTable, commit: CommitProperties) -> None:
+            partitions = target.metadata().partition_columns
+            target.create_write_transaction(
+                list(files), "append", target.schema(), partitions, commit_properties=commit
+            )
+            target.update_incremental()
+
+        return self.change(write, batch)
 
     def replace(self, rows: pa.Table, condition: str | None = None) -> int:
         """Replace all rows of the cluster, or those that match, by `rows`; return the version of the table."""
         if not rows.num_rows:
             return self.delete(condition)
         where = self._own(condition)
-        return self.change(lambda target: write_deltalake(target, rows, mode="overwrite", predicate=where))
+        return self.change(
+            lambda target, commit: write_deltalake(
+                target, rows, mode="overwrite", predicate=where, commit_properties=commit
+            )
+        )
 
     def delete(self, condition: str | None = None) -> int:
         """Delete all rows of the cluster, or those that match; return the version of the table."""
         where = self._own(condition)
-        return self.change(lambda target: target.delete(where))
+        return self.change(lambda target, commit: target.delete(where, commit_properties=commit))
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
         """Delete the rows of the table that have the key of one of `rows`, null like null; return its version."""
         same = " AND ".join(f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in key)
 
-        def write(target: DeltaTable) -> None:
-            merge = target.merge(rows.select(key), same, source_alias="s", target_alias="t")
+        def write(target: DeltaTable, commit: CommitProperties) -> None:
+            merge = target.merge(rows.select(key), same, source_alias="s", target_alias="t", commit_properties=commit)
             merge.when_matched_delete().execute()
 
         return self.change(write)
 
-    def change(self, write: Callable[[DeltaTable], object]) -> int:
-        """Call `write` with the table, again after a conflict, and return the version that the table has then."""
+    def change(self, write: Write, batch: Batch | None = None) -> int:
+        """Call `write` with the table, again after a conflict, and return the version that the table has then.
+
+        It is not called for a batch that is noted as written.
+        """
         self._commits += 1
         with self._errors(), writing(self.location):
-            return int(self._attempt(write).version())
+            return int(self._attempt(write, batch).version())
 
     def maintain(self, expired: str | None = None) -> None:
         """Delete the rows that match, compact the files, and remove those that no reader needs; all if it is due.
@@ -134,9 +174,11 @@ class RustTable:
         self._maintained_at, self._commits = self._clock(), 0
         with self._errors(), writing(self.location):
             if expired:
-                self._attempt(lambda target: target.delete(self._own(expired)))
-            self._attempt(lambda target: target.optimize.compact(partition_filters=[("cluster", "=", self.cluster)]))
-            target = self.open()
+                self._attempt(lambda target, commit: target.delete(self._own(expired), commit_properties=commit))
+            filters = [("cluster", "=", self.cluster)]
+            target = self._attempt(
+                lambda target, commit: target.optimize.compact(partition_filters=filters, commit_properties=commit)
+            )
             target.vacuum(dry_run=False)
             target.cleanup_metadata()
             if self.location.is_local:
@@ -150,10 +192,14 @@ class RustTable:
     def _own(self, condition: str | None) -> str:
         return f"{self.own_rows} AND ({condition})" if condition else self.own_rows
 
-    def _attempt(self, write: Callable[[DeltaTable], object]) -> DeltaTable:
+    def _attempt(self, write: Write, batch: Batch | None = None) -> DeltaTable:
         def once() -> DeltaTable:
             target = self.open()
-            write(target)
+            if self._fence:
+                self._fence.check(target)
+            if batch is None or not batch.is_in(target):
+                own = [self._fence.transaction()] if self._fence else []
+                write(target, CommitProperties(app_transactions=[*own, *(batch.transactions if batch else ())]))
             return target
 
         again = retry_if_exception_type(CommitFailedError)

@@ -1,22 +1,31 @@
 """Writes large batches into the Delta tables with Spark, and maintains the tables; see `which_writer` for the others.
 
-There are two ways to write: rows are appended, as a batch exactly once, or they replace those that match a condition.
+There are two ways to write: rows are appended, as a batch exactly once, or they replace those of the cluster. Spark
+writes the files, and delta-rs commits them: a commit carries the batch and the term of the job, see `fence`, of which
+Spark's own takes one, and it is a conditional put in every store, where Spark's is none in S3. Spark commits by itself
+what deletes expired rows and compacts files, between batches, and with the term where it may.
 """
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+from deltalake.transaction import AddAction
+
+from streaming_app.errors import JobError
 from streaming_app.report import Report
-from streaming_app.tables.definitions import Table
+from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.group_files import file_rows, group_files, is_well_divided
 from streaming_app.tables.location import Location
+from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import query_table, quote, time_literal
-from streaming_app.tables.rust_table import RustTable, remove_orphan_checksums, writing
+from streaming_app.tables.rust_table import Batch, RustTable, remove_orphan_checksums, writing
 from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal
 from streaming_app.tables.table_creation import prepare_tables
 
@@ -25,7 +34,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_app.tables.fence import Fence
 
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
 _CONF = {
@@ -33,6 +45,7 @@ _CONF = {
     # Of group ids that begin with the same 32 characters, the ranges would be the same.
     "spark.databricks.io.skipping.stringPrefixLength": "512",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",  # the rows are known to match the condition
+    "spark.databricks.delta.vacuum.logging.enabled": "false",  # in commits, which carry no term
 }
 
 
@@ -42,12 +55,16 @@ class SparkWriter:
     It sets what it needs in the configuration of `spark`, whatever a user set there.
     """
 
-    def __init__(self, spark: SparkSession, location: Location | Path | str, cluster: str) -> None:
+    def __init__(
+        self, spark: SparkSession, location: Location | Path | str, cluster: str, fence: Fence | None = None
+    ) -> None:
+        """Prepare; `fence` is that of the job, None outside of one."""
         self._spark = spark
+        self.fence = fence
         self.location = self._location = Location.of(location)
         self.cluster = self._cluster = cluster
         self.files = warehouse_files(self._location, spark)
-        self._preparing = Lock()
+        self._preparing, self._has_claimed = Lock(), False
         for name, value in (SQL_TEXT_CONF | _CONF).items():
             spark.conf.set(name, value)
 
@@ -57,7 +74,24 @@ class SparkWriter:
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams do it when they start
-            return prepare_tables(self._spark, self._location, self.files, report)
+            new = prepare_tables(self._spark, self._location, self.files, report)
+            claimed = {one.name for one in tables()} if not self._has_claimed else new
+            if self.fence and claimed:
+                self._claim(self.fence, claimed)
+            return new
+
+    def _claim(self, fence: Fence, names: Iterable[str]) -> None:
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this without delta-rs
+
+        try:
+            fence.claim(self._location / name for name in sorted(names))
+        except (DeltaError, OSError) as error:
+            raise JobError(f"Cannot write the warehouse {self._location}: {describe_error(error)}") from None
+        self._has_claimed = True
+
+    def table(self, name: str) -> RustTable:
+        """Return a table for what this process holds."""
+        return RustTable(self._location / name, self._cluster, self.fence)
 
     def to_dataframe(self, rows: pa.Table) -> DataFrame:
         """Return `rows` as a DataFrame of this writer's session. PySpark takes no column without a chunk."""
@@ -108,13 +142,13 @@ class SparkWriter:
     def delete_groups(self, partitions: Collection[int] | None = None) -> None:
         """Delete the rows of all groups of this cluster, or of those in these partitions of the topic."""
         condition = None if partitions is None else f"source_partition IN ({', '.join(map(str, partitions))})"
-        RustTable(self._location / "groups", self._cluster).delete(condition)
+        self.table("groups").delete(condition)
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
-        """Append `rows` to table `name` exactly once: Delta skips the same writer and batch the second time."""
-        frame = rows.write.format("delta").mode("append")
-        with writing(self._location / name):
-            frame.option("txnAppId", f"{writer}-{name}").option("txnVersion", batch_id).save(self._path(name))
+        """Append `rows` to table `name` exactly once, as the batch of a writer."""
+        table, batch = self.table(name), Batch([f"{writer}-{name}"], batch_id)
+        if not batch.is_in(table.open()):
+            table.append_files(self._write_files(name, rows), batch)
 
     def last_append(self, name: str, writers: Iterable[str]) -> int:
         """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
@@ -122,16 +156,48 @@ class SparkWriter:
         batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
         return max((batch for batch in batches if batch is not None), default=-1)
 
-    def replace(self, name: str, rows: DataFrame, condition: str | None = None) -> None:
-        """Replace the rows of this cluster that match, in one commit, by `rows`, which may be read from the table."""
-        with writing(self._location / name):
-            self._replace(name, rows, condition)
+    def replace(self, name: str, rows: DataFrame) -> None:
+        """Replace the rows of this cluster, in one commit, by `rows`, which may be read from the table."""
+        written = self._write_files(name, rows, self._file_rows(name))
 
-    def _replace(self, name: str, rows: DataFrame, condition: str | None = None) -> None:
-        own = f"cluster = {literal(self._cluster)}"
-        frame = rows.write.format("delta").mode("overwrite").option("maxRecordsPerFile", self._file_rows(name))
-        where = f"{own} AND {condition}" if condition else own
-        frame.option("replaceWhere", where).save(self._path(name))
+        def write(table: DeltaTable, commit: CommitProperties) -> None:
+            table.create_write_transaction(
+                [*written],
+                "overwrite",
+                table.schema(),
+                table.metadata().partition_columns,
+                [("cluster", "=", self._cluster)],
+                commit_properties=commit,
+            )
+
+        self.table(name).change(write)
+
+    def _replace_expired(self, name: str, rows: DataFrame, condition: str) -> None:
+        """Replace the rows of this cluster that match, by a commit of Spark's, which rewrites files in part."""
+        frame = rows.write.format("delta").mode("overwrite")
+        frame = frame.option("replaceWhere", f"cluster = {literal(self._cluster)} AND {condition}")
+        with writing(self._location / name):
+            if self.fence:  # Delta skips a write of an earlier term
+                frame = frame.option("txnAppId", self.fence.application)
+                frame = frame.option("txnVersion", self.fence.next_version())
+            frame.save(self._path(name))
+            self._check_owner(name)
+
+    def _write_files(self, name: str, rows: DataFrame, file_rows: int = 0) -> list[AddAction]:
+        """Write rows into new files of a table, which has them once they are committed; of so many rows at most."""
+        jvm: Any = self._spark._jvm  # noqa: SLF001 - the JVM has no public name
+        none, conf = jvm.scala.Option.empty(), self._spark._jsparkSession.sessionState().conf()  # noqa: SLF001 - as above
+        options = jvm.PythonUtils.toScalaMap({"maxRecordsPerFile": str(file_rows)})
+        written = (
+            self._delta_log(name)
+            .startTransaction(none, none)
+            .writeFiles(rows._jdf, jvm.scala.Option.apply(self._delta().DeltaOptions(options, conf)))  # noqa: SLF001 - as above
+        )
+        return [_addition(written.apply(number).json()) for number in range(written.size())]
+
+    def _check_owner(self, name: str) -> None:
+        if self.fence:
+            self.fence.check((self._location / name).delta_table())
 
     def replace_groups(self, rows: DataFrame, group_ids: Sequence[str] | None = None) -> None:
         """Replace the rows of these groups, by default of those in `rows`, by `rows`.
@@ -140,15 +206,14 @@ class SparkWriter:
         """
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
-        with writing(self._location / "groups"):
-            if not self.is_empty("groups"):
-                stored = self.stored_rows("groups")
-                if group_ids is None:
-                    others = stored.join(rows.select("group_id"), "group_id", "left_anti")
-                else:
-                    others = stored.where(~F.col("group_id").isin(list(group_ids)))
-                rows = rows.unionByName(others)
-            self._replace("groups", rows.repartitionByRange("group_id").sortWithinPartitions("group_id"))
+        if not self.is_empty("groups"):
+            stored = self.stored_rows("groups")
+            if group_ids is None:
+                others = stored.join(rows.select("group_id"), "group_id", "left_anti")
+            else:
+                others = stored.where(~F.col("group_id").isin(list(group_ids)))
+            rows = rows.unionByName(others)
+        self.replace("groups", rows.repartitionByRange("group_id").sortWithinPartitions("group_id"))
 
     def _file_rows(self, name: str) -> int:
         """Return how many rows a file has at most; 0: any number."""
@@ -167,6 +232,7 @@ class SparkWriter:
                 self.replace_groups(self.stored_rows(name).limit(0))
             return
         with writing(self._location / name):
+            self._check_owner(name)
             self._delta_table(name).optimize().where(f"cluster = {literal(self._cluster)}").executeCompaction()
 
     def clean_up_log(self, name: str) -> None:
@@ -188,22 +254,19 @@ class SparkWriter:
 
         Rows of a history that describe what still held then are kept (see `_SELECT_ROWS_TO_KEEP`).
         """
-        with writing(self._location / definition.name):
-            return self._delete_expired(definition, days)
-
-    def _delete_expired(self, definition: Table, days: float) -> int:
         name = definition.name
         end = datetime.now(timezone.utc) - timedelta(days=days)
-        condition = f"cluster = {literal(self._cluster)} AND {definition.expires_by} < TIMESTAMP '{end.isoformat()}'"
+        before = f"{definition.expires_by} < TIMESTAMP '{end.isoformat()}'"
+        condition = f"cluster = {literal(self._cluster)} AND {before}"
         expired = self._spark.read.format("delta").load(self._path(name)).where(condition)
         if name not in _SELECT_ROWS_TO_KEEP:
             if count := expired.count():
-                self._delta_table(name).delete(condition)
+                self._replace_expired(name, expired.limit(0), before)
             return count
         kept = _SELECT_ROWS_TO_KEEP[name](expired, self.stored_rows("groups"))
         count = expired.count() - kept.count()
         if count:
-            self._replace(name, kept, f"{definition.expires_by} < TIMESTAMP '{end.isoformat()}'")
+            self._replace_expired(name, kept, before)
         return count
 
     def vacuum(self, name: str) -> None:
@@ -234,6 +297,13 @@ class SparkWriter:
 
     def _path(self, name: str) -> str:
         return str(self._location / name)
+
+
+def _addition(action: str) -> AddAction:
+    """Return an action of Delta's JSON, in which paths are quoted as in URIs."""
+    add = json.loads(action)["add"]
+    path, values, modified = unquote(add["path"]), add["partitionValues"], add["modificationTime"]
+    return AddAction(path, add["size"], values, modified, data_change=True, stats=add.get("stats"))
 
 
 # --- What is kept of expired rows -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streaming_app.groups.task_copies import TaskCopy, known_offset, lag_of
 from streaming_app.tables.definitions import table
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
@@ -22,9 +23,9 @@ NAME = "task_copies"
 class TaskCopiesTable:
     """The rows of one cluster. Only the job of that cluster writes them."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+    def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
         self._warehouse = Location.of(warehouse)
-        self._table = RustTable(self._warehouse / NAME, cluster)
+        self._table = RustTable(self._warehouse / NAME, cluster, fence)
 
     def read(self) -> list[TaskCopy]:
         """Return the rows as they are stored. Raises WarehouseError when the table cannot be read."""

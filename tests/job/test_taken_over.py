@@ -14,6 +14,7 @@ import yaml
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
+from tests.fencing import assert_fenced, terms
 from tests.job.job_runner import error_line, streams_groups
 from tests.job.running_job import RunningJob, running_job
 from tests.offsets_topic import appending, epoch_records
@@ -65,6 +66,8 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
             append(topic, *epoch_records("g", 4))
             assert wait_until(lambda: epochs() == [4], 60), b.lines
             assert b.process.poll() is None
+    assert_fenced(warehouse)
+    assert {terms(warehouse, name)[-1] for name in ("groups", "alerts", "offset_commits")} == {2}
     query = "SELECT kind, new FROM group_events WHERE kind = 'group_epoch' ORDER BY at, new"
     assert [row["new"] for row in WarehouseReader(warehouse).rows(query)] == ["2", "3", "4"]
 

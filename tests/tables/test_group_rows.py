@@ -42,9 +42,9 @@ def states(path: Path) -> list[tuple[str, str]]:
     return [(row["group_id"], row["state"]) for row in found]
 
 
-def engines(path: Path) -> list[str]:
-    """Return what wrote the versions of the table, the first one first."""
-    return [commit["engineInfo"][:8] for commit in DeltaTable(path / "groups").history()[::-1]]
+def modes(path: Path) -> list[str]:
+    """Return how the versions of the table were written, the first one first: rows of Spark's replace all others."""
+    return [commit["operationParameters"].get("mode", "") for commit in DeltaTable(path / "groups").history()[::-1]]
 
 
 def ranges(path: Path) -> list[tuple[str, str]]:
@@ -84,7 +84,7 @@ def leave_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: GroupRows, empty_warehouse: Path) -> None:
     path = empty_warehouse
     replace(few, path, numbered())
-    files, before, versions = set(DeltaTable(path / "groups").file_uris()), ranges(path), len(engines(path))
+    files, before, versions = set(DeltaTable(path / "groups").file_uris()), ranges(path), len(modes(path))
     assert before == [("g00", "g09"), ("g10", "g19"), ("g20", "g29"), ("g30", "g39")]
     changes = {"g01": "Stable", "g05": "Stable", "g14": "Dead"}
     replace(few, path, changes, removed=["g27"])
@@ -92,7 +92,7 @@ def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: Grou
     assert states(path) == [(group, changes.get(group, "Empty")) for group in left]
     assert ranges(path) == before
     assert len(files & set(DeltaTable(path / "groups").file_uris())) == 1
-    assert engines(path)[versions:] == ["delta-rs"]
+    assert modes(path)[versions:] == ["Append"]
     assert few.version("groups") == DeltaTable(path / "groups").version()
 
 
@@ -141,7 +141,7 @@ def test_spark_replaces_what_would_rewrite_much_and_leaves_such_files_too(
     changed = {"g03": "NotReady", "g04": "NotReady", "g05": "Stable"}
     left = [*(f"g{number:02}" for number in NUMBERS if number not in {7, 8}), "new"]
     assert states(path) == [(group, changed.get(group, "Empty")) for group in left]
-    assert engines(path)[-3:] == ["delta-rs", "Apache-S", "delta-rs"]
+    assert modes(path)[-3:] == ["Append", "Overwrite", "Append"]
     assert are_separate(ranges(path))
     assert len(ranges(path)) >= 4
     assert not list((path / "groups").glob("deletion_vector*.bin"))
@@ -282,9 +282,9 @@ import sys
 from types import SimpleNamespace
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.rust_table import Batch, RustTable
 location, cluster = Location.of(sys.argv[1]), sys.argv[2]
-few = GroupRows(SimpleNamespace(location=location, cluster=cluster))
+few = GroupRows(SimpleNamespace(table=lambda name: RustTable(location / name, cluster)))
 columns = few.find("group_id", ["g"])
 for number in range(20):
     row = {"cluster": cluster, "group_id": "g", "state": str(number)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
@@ -115,7 +115,7 @@ def test_two_writers_of_a_table_write_one_after_the_other(table: RustTable, ware
     began, went_on = threading.Event(), threading.Event()
     order: list[str] = []
 
-    def slow(target: DeltaTable) -> None:
+    def slow(target: DeltaTable, _: CommitProperties) -> None:
         began.set()
         assert went_on.wait(10)
         order.append("first")
@@ -125,7 +125,7 @@ def test_two_writers_of_a_table_write_one_after_the_other(table: RustTable, ware
     first.start()
     assert began.wait(10)
     other = RustTable(table.location, "default")
-    second = threading.Thread(target=other.change, args=(lambda _target: order.append("second"),))
+    second = threading.Thread(target=other.change, args=(lambda *_: order.append("second"),))
     second.start()
     RustTable(Location.of(warehouse / "task_copies"), "default").delete()  # another table is free
     second.join(0.5)
@@ -157,7 +157,7 @@ def test_maintenance_is_due_after_a_start_after_many_commits_and_after_half_an_h
     vacuumed: list[dict[str, Any]] = []
     monkeypatch.setattr(DeltaTable, "vacuum", lambda _table, **options: vacuumed.append(options))
     monkeypatch.setattr("streaming_app.tables.rust_table._MAINTAINED_AFTER", 3)
-    table = RustTable(Location.of(warehouse / NAME), "default", lambda: seconds[0])
+    table = RustTable(Location.of(warehouse / NAME), "default", clock=lambda: seconds[0])
 
     def maintained() -> bool:
         before = len(vacuumed)

@@ -1,0 +1,63 @@
+"""Jobs that follow each other in a warehouse, for tests of what an earlier one may still write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from streaming_app.tables.definitions import tables
+from streaming_app.tables.fence import Fence, application_of
+from streaming_app.tables.location import Location
+
+CLUSTER = "default"
+OLD, NEW = 1, 2
+"""Terms."""
+
+
+def claimed(warehouse: Path, term: int) -> Fence:
+    """Return the fence of a job that has just started."""
+    fence = Fence(CLUSTER, term)
+    claim(warehouse, fence)
+    return fence
+
+
+def claim(warehouse: Path, fence: Fence) -> None:
+    """Let the job of this fence start."""
+    fence.claim(Location.of(warehouse) / one.name for one in tables())
+
+
+def terms(warehouse: Path, name: str) -> list[int | None]:
+    """Return the term of each commit that claims a table or changes its rows, in order; None for one without."""
+    log = sorted((warehouse / name / "_delta_log").glob("*.json"))
+    commits = [[json.loads(line) for line in commit.read_text("utf-8").splitlines()] for commit in log]
+    return [_term(actions) for actions in commits if _changes(actions) is not False]
+
+
+def _changes(actions: list[dict[str, dict[str, str]]]) -> bool | None:
+    """Return whether rows are changed; None if there is no file at all, and no other action of that kind."""
+    if any(
+        "metaData" in action or action.get("commitInfo", {}).get("operation", "").startswith("VACUUM")
+        for action in actions
+    ):
+        return False
+    changes = [bool(files["dataChange"]) for action in actions for files in action.values() if "dataChange" in files]
+    return any(changes) if changes else None
+
+
+def _term(actions: list[dict[str, dict[str, str]]]) -> int | None:
+    versions = [
+        int(action["txn"]["version"])
+        for action in actions
+        if action.get("txn", {}).get("appId") == application_of(CLUSTER)
+    ]
+    return versions[0] >> 40 if versions else None
+
+
+def assert_fenced(warehouse: Path) -> None:
+    """Assert that from the first commit of a term on, each commit of each table is of that term or of a later one."""
+    for one in tables():
+        found = terms(warehouse, one.name)
+        begun = next((place for place, term in enumerate(found) if term), len(found))
+        of_jobs = [-1 if term is None else term for term in found[begun:]]
+        assert of_jobs, one.name
+        assert of_jobs == sorted(of_jobs), (one.name, found)

@@ -1,0 +1,134 @@
+"""A batch is paused at many of its lines, a newer job starts and writes the batch, and then the first one goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import streaming_app
+from streaming_app.errors import OtherOwnerError
+from streaming_app.stream.commits_batch import CommitsBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables import rust_table
+from streaming_app.tables.fence import Fence
+from streaming_app.tables.newest_tables import NewestTables
+from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.which_writer import GROUPS, NEWEST
+from tests.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed
+from tests.stream import test_commits_batch, test_groups_batch
+from tests.stream.frames import batch, limit_delta_rs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SOURCES = tuple(
+    str(Path(streaming_app.__file__).parent / name)
+    for name in ("tables", "stream/groups_batch", "stream/commits_batch")
+)
+"""What reads and writes tables, in which a pause matters."""
+_PAUSES = {20_000: 5, 0: 2}
+"""Of a batch, at lines that are spread over it, by how many records delta-rs writes."""
+
+Write = Callable[["SparkWriter", "DataFrame"], None]
+
+
+def write_groups(writer: SparkWriter, records: DataFrame) -> None:
+    GroupsBatchWriter(writer, CLUSTER, "topic", lambda *_: None)(records, 0)
+
+
+def write_commits(writer: SparkWriter, records: DataFrame) -> None:
+    tables, options = NewestTables(writer, CLUSTER, 30), FoldOptions(CLUSTER, "topic")
+    CommitsBatchWriter(writer, tables, options, lambda *_: None)(records, 0)
+
+
+def records_of(spark: SparkSession, module: Any) -> DataFrame:
+    return batch(spark, [(n, module.START, *pair) for n, pair in enumerate(module.history())])
+
+
+@contextmanager
+def line_by_line(on_line: Callable[[int], None]) -> Iterator[None]:
+    """Call `on_line` with the number of each line of the project that this thread runs in the block."""
+    number = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal number
+        if not frame.f_code.co_filename.startswith(_SOURCES):
+            return None
+        if event == "line":
+            number += 1
+            sys.settrace(None)
+            on_line(number)
+            sys.settrace(trace)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("records", [20_000, 0], ids=["delta-rs", "spark"])
+@pytest.mark.parametrize(
+    ("write", "module", "kind"),
+    [(write_groups, test_groups_batch, GROUPS), (write_commits, test_commits_batch, NEWEST)],
+    ids=["groups", "commits"],
+)
+def test_wherever_a_batch_is_paused_it_commits_nothing_after_that_of_a_newer_job(
+    spark: SparkSession,
+    create_warehouse: Callable[[Path], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Write,
+    module: Any,
+    kind: str,
+    records: int,
+) -> None:
+    limit_delta_rs(monkeypatch, kind, records=records)
+    frame = records_of(spark, module)
+
+    def attempt(name: str, pause_at: int) -> tuple[int, bool]:
+        """Return how many lines a batch has, and whether it was refused once a newer job has written it at a line."""
+        path = create_warehouse(tmp_path / name)
+        old = SparkWriter(spark, str(path), CLUSTER, claimed(path, OLD))
+        lines = 0
+
+        def on_line(number: int) -> None:
+            nonlocal lines
+            lines = number
+            if number == pause_at:
+                fence = Fence(CLUSTER, NEW)
+                claim(path, fence)
+                with monkeypatch.context() as context:  # another process waits for no lock of this one
+                    context.setattr(rust_table, "_LOCKS", defaultdict(Lock))
+                    write(SparkWriter(spark, str(path), CLUSTER, fence), frame)
+
+        refused = False
+        try:
+            with line_by_line(on_line):
+                write(old, frame)
+        except OtherOwnerError:
+            refused = True
+        assert_fenced(path)
+        assert module.content(path) == expected, pause_at
+        return lines, refused
+
+    once = create_warehouse(tmp_path / "once")
+    write(SparkWriter(spark, str(once), CLUSTER), frame)
+    expected = module.content(once)
+    total, refused = attempt("undisturbed", 0)
+    assert not refused
+    assert total > 100
+    pauses = _PAUSES[records]
+    results = [attempt(str(place), (2 * place + 1) * total // (2 * pauses))[1] for place in range(pauses)]
+    assert any(results)  # not all: one that finds everything written has nothing to commit

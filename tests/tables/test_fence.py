@@ -1,0 +1,247 @@
+"""A job that another one has replaced commits nothing: in whichever way it writes, and wherever it was paused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streaming_app.alerts.alert import PENDING, Alert
+from streaming_app.errors import OtherOwnerError
+from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.lag.series import EndSamples
+from streaming_app.stream.log_positions import Cut
+from streaming_app.stream.truncation import add_truncation_events, delete_topologies, void_history
+from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.tables.definitions import Table, table
+from streaming_app.tables.fence import Fence
+from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.lag_tables import LagTables
+from streaming_app.tables.location import Location
+from streaming_app.tables.newest_tables import COMMITS, NewestTables
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.task_copies_table import TaskCopiesTable
+from tests.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
+from tests.lag.lag_harness import row
+from tests.rows import group_row
+from tests.warehouses import append, arrow_schema, make_warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AT = datetime(2020, 11, 1, tzinfo=timezone.utc)
+CUT = Cut("offsets", 0, 0, 100, None, 9, AT.isoformat())
+EVENT = {"cluster": CLUSTER, "group_id": "g", "at": AT, "kind": "state", "offset": 5, "source_partition": 0}
+COMMIT = {"cluster": CLUSTER, "group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1, "last_offset": 7}
+
+Write = Callable[[Path, Fence], object]
+SparkWrite = Callable[[SparkWriter], object]
+
+
+def events(*rows: Mapping[str, object]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows or [EVENT]), arrow_schema("group_events"))
+
+
+def groups(warehouse: Path, fence: Fence) -> GroupRows:
+    writer = type("Writer", (), {"table": lambda _, name: own(name)(warehouse, fence)})
+    return GroupRows(writer())
+
+
+def own(name: str) -> Callable[[Path, Fence], RustTable]:
+    return lambda warehouse, fence: RustTable(Location.of(warehouse / name), CLUSTER, fence)
+
+
+ALERT = Alert(CLUSTER, "g", "Rule", "warning", PENDING, AT, None, None, "One line", {})
+COPY = TaskCopy("g", "m", "p", "10.0.0.1", "standby", "0", 3, True, 40, 100, 60, 10_000, AT)  # noqa: FBT003 - a tuple
+WRITES: Mapping[str, Write] = {
+    "append": lambda path, fence: own("group_events")(path, fence).append(events(), Batch(["b"], 1)),
+    "replace": lambda path, fence: own("group_events")(path, fence).replace(events(), "kind = 'state'"),
+    "delete": lambda path, fence: own("group_events")(path, fence).delete("kind = 'state'"),
+    "delete_rows": lambda path, fence: own("group_events")(path, fence).delete_rows(
+        events(), table("group_events").key
+    ),
+    "groups": lambda path, fence: groups(path, fence).replace(
+        pa.Table.from_pylist([group_row("g")], arrow_schema("groups")), ["g"]
+    ),
+    "alerts": lambda path, fence: AlertsTable(path, CLUSTER, fence).save([ALERT]),
+    "lag": lambda path, fence: LagTables(path, CLUSTER, fence).replace_lag([row()]),
+    "lag_history": lambda path, fence: LagTables(path, CLUSTER, fence).append_history([row()]),
+    "log_ends": lambda path, fence: LagTables(path, CLUSTER, fence).replace_samples({("t", 0): EndSamples()}, {}),
+    "task_copies": lambda path, fence: TaskCopiesTable(path, CLUSTER, fence).replace([COPY]),
+    "void": lambda path, fence: void_history(
+        Location.of(path), CLUSTER, [CUT], {"group_events": "true", "quarantine": "true"}, fence
+    ),
+    "truncated": lambda path, fence: add_truncation_events(Location.of(path), CLUSTER, CUT, ["g"], fence),
+    "topologies": lambda path, fence: delete_topologies(Location.of(path), CLUSTER, [CUT], fence),
+    "maintenance": lambda path, fence: own("group_events")(path, fence).maintain("kind = 'state'"),
+}
+
+
+def fill(warehouse: Path) -> None:
+    """Give each way of writing something to change."""
+    append(warehouse, "group_events", EVENT)
+    append(warehouse, "topologies", {"group_id": "g", "topology_epoch": 0, "source_partition": 0, "offset": 5})
+
+
+def pause(monkeypatch: pytest.MonkeyPatch, warehouse: Path, opening: int) -> list[DeltaTable]:
+    """Let a newer job start when a table was opened so many times; return what is opened."""
+    opened: list[DeltaTable] = []
+    open_table = Location.delta_table
+
+    def overtake(self: Location) -> DeltaTable:
+        table = open_table(self)
+        opened.append(table)
+        if len(opened) == opening:
+            claimed(warehouse, NEW)
+        return table
+
+    monkeypatch.setattr(Location, "delta_table", overtake)
+    return opened
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_of_an_earlier_term_is_refused_wherever_it_was_paused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, openings = 0, count(1)
+    while True:
+        warehouse = make_warehouse(tmp_path / str(opening := next(openings)))
+        fill(warehouse)
+        old = claimed(warehouse, OLD)
+        with monkeypatch.context() as context:
+            opened = pause(context, warehouse, opening)
+            try:
+                WRITES[name](warehouse, old)
+            except OtherOwnerError:
+                refused += 1
+        claimed(warehouse, NEW)
+        assert_fenced(warehouse)
+        if len(opened) < opening:  # it was done before it was paused
+            break
+    assert refused
+
+
+def test_a_write_of_the_owner_carries_its_term(tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    fill(warehouse)
+    for name, write in WRITES.items():
+        if name != "maintenance":
+            write(warehouse, claimed(warehouse, OLD))
+    assert_fenced(warehouse)
+
+
+def test_jobs_of_other_clusters_write_on(tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    other = RustTable(Location.of(warehouse / "group_events"), "other", Fence("other", OLD))
+    new = own("group_events")(warehouse, claimed(warehouse, NEW))
+    other.append(events({**EVENT, "cluster": "other"}))
+    new.append(events())
+    other.append(events({**EVENT, "cluster": "other", "offset": 6}))
+    found = WarehouseReader(warehouse).rows("SELECT cluster FROM group_events ORDER BY cluster")
+    assert [one["cluster"] for one in found] == [CLUSTER, "other", "other"]
+
+
+def test_the_error_names_the_new_owner_where_it_is_known(tmp_path: Path) -> None:
+    def confirm() -> None:
+        raise OtherOwnerError("process 7 on elsewhere")
+
+    warehouse = make_warehouse(tmp_path)
+    claimed(warehouse, NEW)
+    with pytest.raises(OtherOwnerError, match="process 7 on elsewhere"):
+        own("group_events")(warehouse, Fence(CLUSTER, OLD, confirm)).append(events())
+    with pytest.raises(OtherOwnerError, match="this one writes no more"):
+        claimed(warehouse, OLD)
+
+
+SPARK_WRITES: Mapping[str, SparkWrite] = {
+    "append": lambda writer: writer.append("group_events", writer.to_dataframe(events()), "b", 1),
+    "replace": lambda writer: writer.replace("group_events", writer.to_dataframe(events())),
+    "groups": lambda writer: writer.replace_groups(
+        writer.to_dataframe(pa.Table.from_pylist([group_row("g")], arrow_schema("groups")))
+    ),
+    "delete_groups": lambda writer: writer.delete_groups(),
+    "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS),
+    "expired events": lambda writer: writer.delete_expired(table("group_events"), 1),
+    "expired records": lambda writer: writer.delete_expired(expiring("quarantine"), 1),
+}
+
+
+def expiring(name: str) -> Table:
+    return table(name)
+
+
+def spark_writer(spark: SparkSession, warehouse: Path, fence: Fence) -> SparkWriter:
+    return SparkWriter(spark, str(warehouse), CLUSTER, fence)
+
+
+def fill_for_spark(warehouse: Path) -> None:
+    fill(warehouse)
+    append(warehouse, COMMITS, COMMIT, {**COMMIT, "committed_offset": 2, "last_offset": 8})
+    append(warehouse, "quarantine", {"topic": "t", "partition": 0, "offset": 1, "timestamp": AT})
+    append(warehouse, "groups", group_row("h"))
+
+
+@pytest.mark.parametrize("name", SPARK_WRITES)
+def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
+    name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = make_warehouse(tmp_path)
+    fill_for_spark(warehouse)
+    before, after = spark_writer(spark, warehouse, claimed(warehouse, OLD)), Fence(CLUSTER, NEW)
+    with monkeypatch.context() as context:  # after Spark has planned what it writes, and before the commit
+        write_files = SparkWriter._write_files
+        context.setattr(SparkWriter, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
+        context.setattr(Fence, "next_version", overtaking(warehouse, after))
+        with pytest.raises(OtherOwnerError):
+            SPARK_WRITES[name](before)
+    assert_fenced(warehouse)
+    with pytest.raises(OtherOwnerError):  # and after the new one has started
+        SPARK_WRITES[name](before)
+    assert_fenced(warehouse)
+    commits = {one: len(terms(warehouse, one)) for one in ("group_events", "groups", COMMITS, "quarantine")}
+    SPARK_WRITES[name](spark_writer(spark, warehouse, after))
+    assert_fenced(warehouse)
+    assert sum(len(terms(warehouse, one)) - count for one, count in commits.items()) == 1
+
+
+def overtaking(warehouse: Path, after: Fence) -> Callable[[Fence], int]:
+    """Let a newer job start when an old one asks for the version of its next commit."""
+    next_version = Fence.next_version
+
+    def version(self: Fence) -> int:
+        own_version = next_version(self)
+        if self.term == OLD:
+            claim(warehouse, after)
+        return own_version
+
+    return version
+
+
+def test_spark_compacts_no_table_of_a_newer_job(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    old = spark_writer(spark, warehouse, claimed(warehouse, OLD))
+    for offset in range(3):
+        append(warehouse, "group_events", {**EVENT, "offset": offset})
+    old.vacuum("group_events")
+    claimed(warehouse, NEW)
+    with pytest.raises(OtherOwnerError):
+        old.compact("group_events")
+    assert terms(warehouse, "group_events") == [OLD, None, None, None, NEW]
+
+
+def test_what_is_appended_by_spark_is_there_once_whichever_job_repeats_it(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    for term in (OLD, NEW):
+        writer = spark_writer(spark, warehouse, claimed(warehouse, term))
+        SPARK_WRITES["append"](writer)
+        writer.table("group_events").append(events(), Batch(["b-group_events"], 1))
+    assert writer.last_append("group_events", ["b"]) == 1
+    assert WarehouseReader(warehouse).query("SELECT * FROM group_events").num_rows == 1

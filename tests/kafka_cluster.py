@@ -151,6 +151,11 @@ class LocalCluster(Startable):
             sent = [producer.send(topic, key=key, value=value, partition=partition) for key, value in records]
             return max(int(one.get(30).offset) for one in sent)
 
+    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
+        """Delete the records before an offset; the topic's `cleanup.policy` must allow it."""
+        with _admin(self._running_server) as admin:
+            admin.delete_records({TopicPartition(topic, partition): before})
+
     def cut(
         self,
         topic: str,

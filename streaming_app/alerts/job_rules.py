@@ -55,7 +55,7 @@ def _truncated(job: JobStatus, thresholds: Thresholds, context: EvaluationContex
         return None
     return Finding(
         at,
-        f"The brokers lost records that the job had read: {job.truncated}; found at {format_time(at)}",
+        f"The brokers lost records of groups: {job.truncated}; found at {format_time(at)}",
         {"lost": job.truncated, "newest": to_iso(at)},
     )
 
@@ -325,7 +325,9 @@ JOB_RULES = (
             "acknowledged, and that the job had read, no longer exist. The job has read these partitions again. The "
             "tables hold what the brokers hold, and the history of the lost records is marked `void`. For the groups "
             "themselves the loss is real: members rejoin, and committed offsets may have gone back, so that records "
-            "are processed twice. The alert resolves a day after the latest one."
+            "are processed twice. Records that DeleteRecords or a retention removed before the job had read them are "
+            "named as well: nothing of the history is void then, and what they said is not in it. The alert resolves a "
+            "day after the latest one."
         ),
         queries={
             "Which groups had records there?": (

@@ -188,7 +188,7 @@ class TopicStream(ABC):
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
         try:
-            self._positions.check()
+            self._positions.check(topic.start_offsets)
         except TruncatedLogError as error:
             raise LogTruncatedError(str(error)) from None
         self._check_tables()

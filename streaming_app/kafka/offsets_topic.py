@@ -39,6 +39,8 @@ class OffsetsTopic(NamedTuple):
     """By partition."""
     delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
     """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
+    start_offsets: Mapping[int, int] = MappingProxyType({})
+    """By partition, where the log begins."""
 
 
 def describe_offsets_topic(spark: SparkSession, properties: Mapping[str, str], topic: str) -> OffsetsTopic:
@@ -81,7 +83,8 @@ def _describe(jvm: Any, properties: Mapping[str, str], topic: str) -> OffsetsTop
         offsets = sum(ends.values()) - sum(starts.values())
         cluster_id = admin.describeCluster().clusterId().get(_TIMEOUT_MS, unit)
         retention = _delete_retention_ms(jvm, admin, topic)
-        return OffsetsTopic(topic, description.topicId().toString(), cluster_id, partitions, offsets, ends, retention)
+        topic_id = description.topicId().toString()
+        return OffsetsTopic(topic, topic_id, cluster_id, partitions, offsets, ends, retention, starts)
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
 

@@ -17,6 +17,8 @@ restart of a broker, too. Only the leader's answer to OffsetForLeaderEpoch tells
 - Spark's executors keep records that they fetched and did not need yet, until the query ends. These may be of the old
   log, too, although nothing of it was written. So the end of the log after a read counts as what was read, for as long
   as the query runs.
+- Where the log begins after the stream's position, records were deleted before they were read, by a retention or by
+  DeleteRecords: Spark could never read on. That is a `Cut`, too, of records that did exist: no history is void.
 - A warehouse of an older release has no chains: the log is then taken for what was read, unless it ends earlier.
 
 With client properties that kafka-python does not support nothing of this is known, and the job does as without it.
@@ -53,7 +55,10 @@ _CLOSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Cut:
-    """Records of a partition that the stream has read and the log no longer has: the offsets from `start` to `end`."""
+    """Records of a partition that the log no longer has: the offsets from `start` to `end`.
+
+    The stream has read them, unless they are `unread`.
+    """
 
     topic: str
     partition: int
@@ -66,11 +71,14 @@ class Cut:
     """Leader epoch when this was found."""
     found_at: str
     """In ISO-8601."""
+    unread: bool = False
+    """They were deleted before the stream has read them."""
 
     def __str__(self) -> str:
         last = self.end - 1
         offsets = f"offset {last}" if self.start == last else f"offsets {self.start} to {last}"
-        return f"partition {self.partition} of {self.topic}, {offsets}"
+        unread = ", deleted before they were read" if self.unread else ""
+        return f"partition {self.partition} of {self.topic}, {offsets}{unread}"
 
 
 class LogCheck(NamedTuple):
@@ -147,12 +155,27 @@ class LogPositions(NoPositions):
             self._leaders = LeaderEpochs(self._properties, topic.name, topic.topic_id, self._stop)
             known = self._read()
             try:
-                return self._compare(range(topic.partitions), known, batches)
+                found = self._compare(range(topic.partitions), known, batches)
             except SecurityError as error:
                 if self._is_known:
                     self._report(f"Whether a log is cut is not known: {error}")
                 self._is_known = False
-                return LogCheck(committed=batches.committed)
+                found = LogCheck(committed=batches.committed)
+            return self._with_unread(found, topic, batches)
+
+    def _with_unread(self, found: LogCheck, topic: OffsetsTopic, batches: BatchEnds) -> LogCheck:
+        """Add what was deleted after the last batch that was committed."""
+        now, cut = datetime.now(timezone.utc).isoformat(), {one.partition for one in found.cuts}
+        unread = [
+            Cut(topic.name, one, batches.committed[one], start, None, self._last_epoch(one), now, unread=True)
+            for one, start in topic.start_offsets.items()
+            if start > batches.committed.get(one, start) and one not in cut
+        ]
+        for one in unread:
+            self._note(one)
+        # Of the first batch it is not known where it begins.
+        is_first_begun = bool(batches.begun) and not batches.committed and any(topic.start_offsets.values())
+        return found._replace(cuts=(*found.cuts, *unread), ends_early=found.ends_early or is_first_begun)
 
     def started(self, reread: Iterable[int]) -> None:
         """Store the positions once tables and checkpoint fit them; those in `reread` are read from their start."""
@@ -169,9 +192,17 @@ class LogPositions(NoPositions):
                 self._raise_if_cut()
                 self._learn_epochs()
 
-    def check(self) -> None:
-        """Ask the leaders between two batches; raises as `before_read`, which the next batch still calls."""
+    def check(self, start_offsets: Mapping[int, int] | None = None) -> None:
+        """Ask the leaders between two batches; raises as `before_read`, which the next batch still calls.
+
+        Also raises TruncatedLogError if the log begins, by `start_offsets`, after what was read.
+        """
         with self._lock:
+            for partition, start in (start_offsets or {}).items():
+                if start > self._ends.get(partition, start):
+                    raise TruncatedLogError(
+                        f"The log of partition {partition} of {self._topic} begins at offset {start}"
+                    )
             if self._is_known and self._seen:
                 self._raise_if_cut()
 

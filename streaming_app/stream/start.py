@@ -21,7 +21,8 @@ killed while it reads again does not append twice.
 
 Where an unclean election cut the log of a partition (see `log_positions`), only that partition is read again: its rows
 are dropped, and the new query reads the others on from where the checkpoint was. History of records that no longer
-exist is marked, and what the log now has at their offsets is added.
+exist is marked, and what the log now has at their offsets is added. Where records were deleted before they were read,
+the same is done, and no history is marked.
 
 Each step can be the last one: the record names no rows from before the first change until after the last one, so a job
 that is killed in between starts over.
@@ -199,9 +200,10 @@ def _void(writer: SparkWriter, tables: QueryTables, cuts: Sequence[Cut]) -> None
     place, cluster, fence = writer.location, writer.cluster, writer.fence
     for cut in cuts:
         add_truncation_events(place, cluster, cut, affected_groups(place, cluster, tables.state, cut), fence)
-    void_history(place, cluster, cuts, tables.own_rows, fence)
-    if tables.history:
-        delete_topologies(place, cluster, cuts, fence)
+    if read := [cut for cut in cuts if not cut.unread]:
+        void_history(place, cluster, read, tables.own_rows, fence)
+        if tables.history:
+            delete_topologies(place, cluster, read, fence)
 
 
 def _starting(log: LogCheck, known: Mapping[str, Any], topic: OffsetsTopic, cut: Collection[int]) -> dict[str, int]:
@@ -215,11 +217,12 @@ def _partly(cuts: Sequence[Cut]) -> str:
     if not cuts:
         return "the last batch was begun and ends beyond the log, resuming before it"
     partitions = "this partition" if len(cuts) == 1 else "these partitions"
-    return f"{_lost(cuts)}: reading {partitions} again; the history stays, and says which of it is void"
+    void = "" if all(cut.unread for cut in cuts) else ", and says which of it is void"
+    return f"{_lost(cuts)}: reading {partitions} again; the history stays{void}"
 
 
 def _lost(cuts: Sequence[Cut]) -> str:
-    return f"the log no longer has what was read of {shorten('; '.join(map(str, cuts)), 500)}"
+    return f"the log no longer has {shorten('; '.join(map(str, cuts)), 500)}"
 
 
 def check_same_topic(files: Files, checkpoint: Location, topic: OffsetsTopic) -> None:
@@ -291,7 +294,7 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     since = datetime.fromisoformat(after) if after else None
     kept = {name: reached for name, reached in (known or {}).get("history", {}).items() if name not in restored}
     offsets = {}
-    left = {cut.partition: cut.start - 1 for cut in cuts}
+    left = {cut.partition: cut.start - 1 for cut in cuts if not cut.unread}
     for one in tables:
         own_rows = _OWN_ROWS.get(one.name, "true")
         if one.name in VOIDED:

@@ -62,8 +62,9 @@ def delete_topologies(warehouse: Location, cluster: str, cuts: Iterable[Cut], fe
 
 
 def affected_groups(warehouse: Location, cluster: str, tables: Collection[str], cut: Cut) -> list[str]:
-    """Return the groups whose rows in these tables came from records of the cut."""
-    condition = f"cluster = {quote(cluster)} AND {_is_of(cut, 'source_partition', 'last_offset')}"
+    """Return the groups whose rows in these tables came from records of the cut, or may lack something of them."""
+    rows_of = f"source_partition = {cut.partition}" if cut.unread else _is_of(cut, "source_partition", "last_offset")
+    condition = f"cluster = {quote(cluster)} AND {rows_of}"
     found: set[str] = set()
     for name in tables:
         rows = query_table(warehouse / name, f"SELECT DISTINCT group_id FROM t WHERE {condition}")  # noqa: S608 - quoted
@@ -88,13 +89,17 @@ def add_truncation_events(
 
 
 def _event(cluster: str, group_id: str, cut: Cut) -> dict[str, Any]:
+    log = f"{cut.topic}-{cut.partition}"
+    old, new = f"{log} up to offset {cut.end - 1}", f"{log} up to offset {cut.start - 1}"
+    if cut.unread:
+        old, new = f"{log} from offset {cut.start}", f"{log} from offset {cut.end}"
     return {
         "cluster": cluster,
         "group_id": group_id,
         "at": datetime.fromisoformat(cut.found_at),
         "kind": LOG_TRUNCATED,
-        "old": f"{cut.topic}-{cut.partition} up to offset {cut.end - 1}",
-        "new": f"{cut.topic}-{cut.partition} up to offset {cut.start - 1}",
+        "old": old,
+        "new": new,
         "source_partition": cut.partition,
         "offset": cut.start,
         "log_epoch": cut.new_epoch,

@@ -35,7 +35,7 @@ _SOURCES = tuple(
     for name in ("tables", "stream/groups_batch", "stream/commits_batch")
 )
 """What reads and writes tables, in which a pause matters."""
-_PAUSES = {20_000: 5, 0: 2}
+_PAUSES = {20_000: 5, 0: 1}
 """Of a batch, at lines that are spread over it, by how many records delta-rs writes."""
 
 Write = Callable[["SparkWriter", "DataFrame"], None]

@@ -262,3 +262,50 @@ def test_an_election_that_loses_nothing_is_no_alarm(
         {"group_id": "old", "log_epoch": epoch},
     ]
     assert not events(tmp_path / "warehouse", "kind = 'log_truncated' OR void")
+
+
+def test_records_that_were_deleted_before_they_were_read_are_named_and_the_rest_is_read(
+    three_brokers: LocalCluster, topic: str, read: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    read()
+    last = three_brokers.append(topic, *epoch_records("never read", 2), commit("old", 99))
+    three_brokers.delete_records(topic, last + 1)
+    three_brokers.append(topic, *MANY)
+    lines = read()
+    warehouse = tmp_path / "warehouse"
+    lost = f"partition 0 of {topic}, offsets 3 to {last}, deleted before they were read"
+    assert [any(name in line and lost in line for line in lines) for name in ("", "offsets: ")] == [True, True], lines
+    read("fresh")
+    assert state_of(warehouse) == state_of(tmp_path / "fresh")
+    assert not rows(warehouse, "SELECT kind FROM group_events WHERE void")
+    assert ("old", "created") in events(warehouse, "void IS NOT TRUE")
+    found = rows(warehouse, "SELECT DISTINCT group_id, old, new FROM group_events WHERE kind = 'log_truncated'")
+    assert found == [{"group_id": "old", "old": f"{topic}-0 from offset 3", "new": f"{topic}-0 from offset {last + 1}"}]
+    assert "resuming from the checkpoint" in read()[0]
+    assert state_of(warehouse) == state_of(tmp_path / "fresh")
+
+
+def test_a_job_reads_on_by_itself_where_records_were_deleted_before_it_read_them(
+    three_brokers: LocalCluster,
+    spark: SparkSession,
+    topic: str,
+    read: Callable[..., list[str]],
+    tmp_path: Path,
+    create_warehouse: Callable[[Path], Path],
+) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    values = {"bootstrap_server": three_brokers.bootstrap_server, "warehouse": warehouse, "topic": topic}
+    streams = {"trigger": 10, "offsets": {"enabled": True, "trigger": 10}, "self_check": {"enabled": False}}
+    config = JobConfig.model_validate({**values, **streams})
+    with job_in_thread(spark, config, tmp_path / "log") as job:
+        assert wait_until(lambda: rows(warehouse, "SELECT 1 FROM offsets"), 60), job.lines
+        assert wait_until(lambda: rows(warehouse, "SELECT 1 FROM groups"), 60), job.lines
+        last = three_brokers.append(topic, *epoch_records("never read", 2), commit("old", 99))
+        three_brokers.delete_records(topic, last + 1)
+        three_brokers.append(topic, *MANY)
+        read_query = "SELECT 1 FROM {} WHERE group_id = 'new'"
+        for name in ("groups", "offsets"):
+            assert wait_until(lambda name=name: rows(warehouse, read_query.format(name)), 90), job.lines
+    assert any(f"offsets 3 to {last}, deleted before they were read" in line for line in job.lines), job.lines
+    read("fresh")
+    assert state_of(warehouse) == state_of(tmp_path / "fresh")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from streaming_app.groups.task_copies import ACTIVE, STANDBY, TaskCopy, TaskId
+from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, TaskCopy, TaskId
 
 
 class BehindCopy(NamedTuple):
@@ -60,7 +60,7 @@ def next_status(
     copies: Iterable[TaskCopy], standby_replicas: int | None, before: GroupCopies | None, now: datetime
 ) -> GroupCopies:
     """Return the status of a group that does not rebalance; `copies` are all that it has."""
-    known = list(copies)
+    known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps those up to date
     before = before or GroupCopies(known[0].group_id if known else "")
     loads = _loads(known)
     return GroupCopies(
@@ -112,6 +112,6 @@ def _loads(copies: Iterable[TaskCopy]) -> tuple[ProcessLoad, ...]:
         process = copy.process_id or copy.member_id
         members[process].add(copy.member_id)
         hosts[process] = copy.client_host
-        tasks[process] += copy.role == ACTIVE
+        tasks[process] += copy.role in {ACTIVE, RESTORING}
     loads = (ProcessLoad(process, hosts[process], tasks[process], len(members[process])) for process in members)
     return tuple(sorted(loads, key=lambda one: (-one.tasks_per_member, one.process_id)))

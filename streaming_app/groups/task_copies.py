@@ -6,6 +6,9 @@ Clients report to the coordinator, in their heartbeats, how much of its changelo
 these end (`TaskOffsets`, `TaskEndOffsets` of StreamsGroupDescribe; Kafka 4.4). The coordinator keeps it in memory only,
 so after it has moved nothing is known until the next reports, and it says -1, 2^63-1, or nothing, for what a client
 does not know. A task with several changelogs of which one is unknown is reported as 0. So 0 of more is unknown, too.
+An active task that runs is reported without an offset; one with an offset below the end still restores its state. A
+member also reports tasks that it does not have, of which state is left on its disk: such a copy is dormant. Nobody
+keeps it up to date, but a process with it needs less of a restore.
 
 A process may be stopped if every stateful task that it has would go on elsewhere without a restore: another process has
 the task active, or has a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left
@@ -23,7 +26,12 @@ from typing import Any, NamedTuple
 from streaming_app.groups.group import ROLES
 from streaming_app.groups.snapshot import AWAY_EPOCH
 
-ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
+ACTIVE, STANDBY, WARMUP = ROLES
+RESTORING, DORMANT = "restoring", "dormant"
+ROLE_ORDER = (ACTIVE, RESTORING, STANDBY, WARMUP, DORMANT)
+"""Of all roles of copies, the one that matters most first."""
+_RUNS = (ACTIVE, RESTORING)
+"""Of copies whose member owns the task."""
 DEFAULT_ACCEPTABLE_LAG = 10_000
 """Kafka's default of `acceptable.recovery.lag`."""
 
@@ -66,6 +74,11 @@ class TaskCopy(NamedTuple):
         return self.group_id, self.member_id, self.role, self.subtopology_id, self.partition
 
     @property
+    def place(self) -> tuple[str, str, TaskId]:
+        """What identifies the copy whatever its role becomes."""
+        return self.group_id, self.member_id, self.task
+
+    @property
     def is_behind(self) -> bool:
         """Whether it is known to be further behind than is acceptable."""
         acceptable = effective_acceptable_lag(self.acceptable_lag)
@@ -96,27 +109,37 @@ def copies_of_description(described: Mapping[str, Any], acceptable_lag: int | No
     copies = []
     for member in described["members"]:
         offsets, ends = _by_task(member["task_offsets"]), _by_task(member["task_end_offsets"])
-        for role in ROLES:
-            for tasks in member["assignment"][f"{role}_tasks"]:
-                for partition in tasks["partitions"]:
-                    task = (tasks["subtopology_id"], partition)
-                    offset, end = known_offset(offsets.get(task)), known_offset(ends.get(task))
-                    copies.append(
-                        TaskCopy(
-                            described["group_id"],
-                            member["member_id"],
-                            member["process_id"],
-                            _host(member["client_host"]),
-                            role,
-                            *task,
-                            task[0] in stateful or offset is not None,
-                            offset,
-                            end,
-                            lag_of(offset, end),
-                            acceptable_lag,
-                        )
-                    )
+        owned = {
+            (tasks["subtopology_id"], partition): role
+            for role in ROLES
+            for tasks in member["assignment"][f"{role}_tasks"]
+            for partition in tasks["partitions"]
+        }
+        dormant = {task: DORMANT for task in offsets if task not in owned and known_offset(offsets[task]) is not None}
+        for task, role in (owned | dormant).items():
+            offset, end = known_offset(offsets.get(task)), known_offset(ends.get(task))
+            lag = lag_of(offset, end)
+            copies.append(
+                TaskCopy(
+                    described["group_id"],
+                    member["member_id"],
+                    member["process_id"],
+                    _host(member["client_host"]),
+                    _role(role, lag),
+                    *task,
+                    task[0] in stateful or offset is not None,
+                    offset,
+                    end,
+                    lag,
+                    acceptable_lag,
+                )
+            )
     return _with_state_of_tasks(copies)
+
+
+def _role(owned: str, lag: int | None) -> str:
+    """Return the role of a copy whose member owns the task in that role, or not at all."""
+    return RESTORING if owned == ACTIVE and lag else owned
 
 
 def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
@@ -145,21 +168,25 @@ def away_members(row: Mapping[str, Any]) -> frozenset[str]:
 
 
 def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy]) -> list[TaskCopy]:
-    """Return the copies with the offsets that are known of the same tasks of the same members, in whatever role."""
-    by_place = {(one.group_id, one.member_id, one.task): one for one in known}
-    found = []
+    """Return the copies with the offsets that are known of the same tasks of the same members, in whatever role.
+
+    And the dormant ones that are known of members which have a copy.
+    """
+    by_place = {one.place: one for one in known}
+    found, members = [], set()
     for copy in copies:
-        one = by_place.get((copy.group_id, copy.member_id, copy.task))
-        found.append(
-            one._replace(role=copy.role, process_id=copy.process_id, client_host=copy.client_host) if one else copy
-        )
-    return _with_state_of_tasks(found)
+        members.add((copy.group_id, copy.member_id))
+        one = by_place.pop(copy.place, None)
+        role = _role(copy.role, one.lag if one else None)
+        found.append(one._replace(role=role, process_id=copy.process_id, client_host=copy.client_host) if one else copy)
+    left = [one for one in by_place.values() if one.role == DORMANT and (one.group_id, one.member_id) in members]
+    return _with_state_of_tasks([*found, *left])
 
 
 def with_report_times(copies: Iterable[TaskCopy], before: Iterable[TaskCopy], now: datetime) -> list[TaskCopy]:
     """Return the copies with the time at which their offsets were new: of those `before` if these had the same."""
-    earlier = {copy.key: copy for copy in before}
-    return [copy._replace(reported_at=_reported_at(copy, earlier.get(copy.key), now)) for copy in copies]
+    earlier = {copy.place: copy for copy in before}
+    return [copy._replace(reported_at=_reported_at(copy, earlier.get(copy.place), now)) for copy in copies]
 
 
 def _reported_at(copy: TaskCopy, before: TaskCopy | None, now: datetime) -> datetime | None:
@@ -252,9 +279,9 @@ def check_stops(
 
 
 def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]], acceptable: int) -> Iterator[str]:
-    for task, copy in sorted({copy.task: copy for copy in own if copy.stateful}.items()):
+    for task, copy in sorted({copy.task: copy for copy in own if copy.stateful and copy.role != DORMANT}.items()):
         others = [one for one in by_task.get(task, ()) if one.process_id != copy.process_id]
-        if any(one.role == ACTIVE or (one.lag is not None and one.lag <= acceptable) for one in others):
+        if any(one.role in _RUNS or (one.lag is not None and one.lag <= acceptable) for one in others):
             continue
         name, lags = format_task(task), [one.lag for one in others if one.lag is not None]
         if not others:

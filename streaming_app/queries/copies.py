@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming_app.groups.task_copies import (
+    ROLE_ORDER,
     StopCheck,
     TaskCopy,
     away_members,
@@ -51,8 +52,7 @@ class CopiesReport:
 
     def copy_rows(self) -> list[Row]:
         """Return a row for each copy: by task, the active one first."""
-        order = ("active", "standby", "warmup")
-        ordered = sorted(self.copies, key=lambda one: (one.task, order.index(one.role), one.process_id or ""))
+        ordered = sorted(self.copies, key=lambda one: (one.task, _role_order(one.role), one.process_id or ""))
         return [
             {
                 "GROUP": copy.group_id,
@@ -63,6 +63,7 @@ class CopiesReport:
                 "PROCESS": copy.process_id,
                 "MEMBER": copy.member_id,
                 "LAG": copy.lag,
+                "END": copy.task_end_offset,
                 "REPORTED": copy.reported_at,
             }
             for copy in ordered
@@ -105,6 +106,11 @@ class CopiesReport:
                 for check in self.checks
             ],
         }
+
+
+def _role_order(role: str) -> int:
+    """Return the place of a role in the list; of one of a later release after the others."""
+    return ROLE_ORDER.index(role) if role in ROLE_ORDER else len(ROLE_ORDER)
 
 
 def read_report(warehouse: WarehouseReader, cluster: str, group_id: str) -> CopiesReport:

@@ -68,10 +68,21 @@ def test_copies_are_listed_by_task_and_processes_with_the_reason_why_they_may_no
     result = run(warehouse, "--group", "orders")
     assert (result.exit_code, result.stderr) == (0, "")
     header, *lines = result.stdout.splitlines()
-    assert header.split() == ["GROUP", "TASK", "ROLE", "STATEFUL", "HOST", "PROCESS", "MEMBER", "LAG", "REPORTED"]
-    assert [line.split()[1:9] for line in lines[:2]] == [
-        ["0_0", "ACTIVE", "yes", "a", "p-a", "m-a", "-", "-"],
-        ["0_0", "STANDBY", "yes", "b", "p-b", "m-b", "20000", "2026-11-22T09:00:00.000Z"],
+    assert header.split() == [
+        "GROUP",
+        "TASK",
+        "ROLE",
+        "STATEFUL",
+        "HOST",
+        "PROCESS",
+        "MEMBER",
+        "LAG",
+        "END",
+        "REPORTED",
+    ]
+    assert [line.split()[1:10] for line in lines[:2]] == [
+        ["0_0", "ACTIVE", "yes", "a", "p-a", "m-a", "-", "-", "-"],
+        ["0_0", "STANDBY", "yes", "b", "p-b", "m-b", "20000", "20100", "2026-11-22T09:00:00.000Z"],
     ]
     assert lines[4:6] == ["", "PROCESS HOST COPIES MAY-STOP WHY"]
     assert lines[6].split()[:4] == ["p-a", "a", "2", "no"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.task_copies import (
     TaskCopy,
     away_members,
@@ -68,6 +69,48 @@ def test_the_copies_of_a_description_have_what_clients_reported_and_null_for_the
     assert found["b", "standby", 0] == expected._replace(task_offset=40, task_end_offset=100, lag=60)
     assert (found["a", "active", 0].lag, found["a", "active", 1].task_offset) == (0, None)
     assert len(found) == 3
+
+
+def test_an_active_task_below_the_end_of_its_changelogs_restores_and_state_without_a_task_is_dormant() -> None:
+    group = described(
+        member("a", {0: 40, 1: 100, 2: 0}, {0: 100, 1: 100, 2: 100}, active=[0, 1, 2]),
+        member("b", {0: 70, 1: -1, 3: (1 << 63) - 1}, {0: 100, 1: 100}, standby=[2]),
+    )
+    copies = copies_of_description(group)
+    assert [(one.member_id, one.role, one.partition, one.lag) for one in copies] == [
+        ("a", "restoring", 0, 60),
+        ("a", "active", 1, 0),
+        ("a", "active", 2, None),  # 0 of more: not known
+        ("b", "standby", 2, None),
+        ("b", "dormant", 0, 30),
+    ]
+    assert copies[-1].task_end_offset == 100
+    status = next_status(copies, 1, None, NOW)
+    assert [(load.process_id, load.tasks) for load in status.loads] == [("p-a", 3), ("p-b", 0)]
+    assert set(status.uncopied) == {("0", 0), ("0", 1)}  # nobody keeps the dormant copy up to date
+
+
+def test_a_dormant_copy_takes_over_if_it_is_near_enough_and_needs_nobody_itself() -> None:
+    restoring = copy("a", "restoring", lag=60)
+    for lag, may_stop in ((50, True), (51, False)):
+        checks = check_stops([restoring, copy("b", "dormant", lag=lag)], 50)
+        assert [one.may_stop for one in checks] == [may_stop, True]
+    assert [one.may_stop for one in check_stops([restoring, copy("b", "standby", lag=0)], 50)] == [True, True]
+
+
+def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
+    known = [copy("a", "restoring", 0, 60), copy("b", "dormant", 0, 30), copy("gone", "dormant", 0, 10)]
+    held = [copy("a", "active", 0), copy("b", "active", 1)]
+    assert [(one.process_id, one.role, one.lag) for one in with_offsets(held, known)] == [
+        ("a", "restoring", 60),
+        ("b", "active", None),
+        ("b", "dormant", 30),
+    ]
+    moved = [copy("a", "standby", 0), copy("b", "active", 0)]
+    assert [(one.process_id, one.role, one.lag) for one in with_offsets(moved, known)] == [
+        ("a", "standby", 60),
+        ("b", "restoring", 30),
+    ]
 
 
 def test_a_copy_whose_client_does_not_know_its_offset_is_not_caught_up() -> None:

@@ -25,6 +25,11 @@ def test_a_broker_says_how_far_behind_the_standby_of_each_task_is(
         (partition,) = member.assignment["standby"]["0"]
         task = {"subtopology_id": "0", "partition": partition}
         member.heartbeat(task_offsets=[{**task, "offset": 100 - behind}], task_end_offsets=[{**task, "offset": 100}])
+    check_standbys(client, group_id, unknown)
+    check_state_that_is_not_that_of_a_copy(client, group_id, members[0])
+
+
+def check_standbys(client: StreamsGroupClient, group_id: str, unknown: str) -> None:
     found = describe_each(client, [group_id, unknown])
     assert {name: error.name for name, error in found.failures.items()} == {unknown: "GROUP_ID_NOT_FOUND"}
     lags = acceptable_lags(client, [group_id])
@@ -37,3 +42,16 @@ def test_a_broker_says_how_far_behind_the_standby_of_each_task_is(
     assert standbys == {"p0": 60, "p1": 10}
     assert sum_copies(copies) == CopiesSum(2, 70, 1, 0, None)
     assert {check.process_id: check.may_stop for check in check_stops(copies, 50)} == {"p0": True, "p1": False}
+
+
+def check_state_that_is_not_that_of_a_copy(client: StreamsGroupClient, group_id: str, member: SimulatedMember) -> None:
+    (active,) = member.assignment["active"]["0"]
+    own, left = {"subtopology_id": "0", "partition": active}, {"subtopology_id": "9", "partition": 0}
+    member.heartbeat(
+        task_offsets=[{**own, "offset": 30}, {**left, "offset": 5}],
+        task_end_offsets=[{**own, "offset": 100}, {**left, "offset": 9}],
+    )
+    (group,) = describe_each(client, [group_id]).groups
+    found = {(one.role, one.task): one.lag for one in copies_of_description(group) if one.process_id == "p0"}
+    assert found["restoring", ("0", active)] == 70
+    assert found["dormant", ("9", 0)] == 4

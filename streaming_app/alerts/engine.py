@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from streaming_app.alerts.alert import FIRING, Alert, Delivery
-from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held
+from streaming_app.alerts.alert import FIRING, Alert, AlertKey, Delivery
+from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, is_unknown
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext
@@ -110,15 +110,21 @@ class AlertEngine:
         """Evaluate the rules and advance the alerts; return those that changed. `now` is aware, UTC."""
         context = self._context(observed, now)
         settings, self._is_silenced = self._settings, observed.is_silenced
+        findings = evaluate(observed.groups.values(), observed.job, context, settings.rule_settings_of)
+
+        def stays(key: AlertKey) -> bool:
+            alert = None if key in findings else self._state.open.get(key)
+            return is_held(key, context) or is_unknown(alert, context)
+
         changes = advance(
             self._state,
-            evaluate(observed.groups.values(), observed.job, context, settings.rule_settings_of),
+            findings,
             cluster=settings.cluster,
             now=now,
             rule_settings_of=settings.rule_settings_of,
             notify_policy=settings.notify_policy,
             caught_up=observed.job is None or observed.job.caught_up,
-            is_held=lambda key: is_held(key, context),
+            is_held=stays,
         )
         self._state = changes.state
         alerted = {key.group_id for key in self._state.open if key.group_id is not None}

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import cache
 
-from streaming_app.alerts.alert import AlertKey, Finding
+from streaming_app.alerts.alert import Alert, AlertKey, Finding
 from streaming_app.alerts.copies_rules import COPIES_RULES
 from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES
 from streaming_app.alerts.group_rules import GROUP_RULES
@@ -157,6 +157,14 @@ def is_held(key: AlertKey, context: EvaluationContext) -> bool:
         lag = context.lag.get(key.group_id or "")
         return lag is not None and lag.is_held and rule.is_held
     return context.copies is None and rule in RULES_FOR_COPIES
+
+
+def is_unknown(alert: Alert | None, context: EvaluationContext) -> bool:
+    """Tell whether the lag of a partition that an open alert names is not known, so that the alert is not resolved."""
+    lag = (context.lag or {}).get(alert.group_id or "") if alert else None
+    if alert is None or not lag or not lag.unknown or not isinstance(RULES.get(alert.rule), LagRule):
+        return False
+    return any((place["topic"], place["partition"]) in lag.unknown for place in alert.details.get("partitions", ()))
 
 
 def watches_any(group_ids: Iterable[str], rule_settings_of: RuleSettingsLookup) -> bool:

@@ -6,6 +6,9 @@ group without anything wrong is left out.
 Held: while a group rebalances, the statuses that follow from behaviour stay as they were, and so does what is said here
 of them. Time counts again from the first pass after the rebalance (`settled_at`): a partition that was behind before a
 deployment gets the time that others get after it.
+
+Unknown: where the end of a log is not known, since a broker went away, nothing is known of what was wrong there. It is
+not right for that reason, see `GroupLag.unknown`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow, TopicPartition
-from streaming_app.lag.status import BEHIND, CATCHING_UP, LOST, RECREATED, REWOUND, STALLED, STOPPED, UNOWNED
+from streaming_app.lag.status import BEHIND, CATCHING_UP, LOST, RECREATED, REWOUND, STALLED, STOPPED, UNKNOWN, UNOWNED
 
 SLOW = "SLOW"
 """Partitions that are BEHIND, or CATCHING_UP so slowly that it takes more than six hours, for two minutes at least."""
@@ -83,7 +86,9 @@ class GroupLag:
     catches_up: bool = False
     """All partitions that are SLOW catch up fast enough just now."""
     slow: Mapping[TopicPartition, SlowSince] = field(default_factory=dict)
-    """Of each partition that is BEHIND or CATCHING_UP."""
+    """Of each partition that is BEHIND or CATCHING_UP, or was before it became unknown."""
+    unknown: frozenset[TopicPartition] = frozenset()
+    """The partitions with a commit of which the status is not known."""
 
 
 _NOTHING = GroupLag("")
@@ -95,10 +100,13 @@ def group_lags(
     """Return what is wrong with each group with which something is; `before` is the result for the pass before."""
     wrong: defaultdict[str, defaultdict[str, list[LagRow]]] = defaultdict(lambda: defaultdict(list))
     held, tasks, owners = set(), set(), set()
+    unknown: defaultdict[str, set[TopicPartition]] = defaultdict(set)
     for row in rows:
         group_id, kind = row.group_id, _KIND_OF.get(row.status)
         if kind is not None:
             wrong[group_id][kind].append(row)
+        elif row.status == UNKNOWN and row.committed_offset is not None:
+            unknown[group_id].add(_key(row))
         if row.held_since is not None:
             held.add(group_id)
         if row.task_id is not None:
@@ -106,7 +114,8 @@ def group_lags(
             if row.member_id is not None:
                 owners.add(group_id)
     found: dict[str, GroupLag] = {}
-    for group_id, kinds in wrong.items():
+    for group_id in wrong.keys() | unknown.keys():
+        kinds, own_unknown = wrong[group_id], frozenset(unknown[group_id])
         earlier, is_held = before.get(group_id, _NOTHING), group_id in held
         slow = {_key(row): _slow_since(row, earlier, now) for row in kinds.get(SLOW, ())}
         kinds[SLOW] = [row for row in kinds.get(SLOW, ()) if now - slow[_key(row)].at >= _SLOW_SECONDS]
@@ -119,7 +128,8 @@ def group_lags(
             group_id in owners,
             _may_restore_since(kinds.get(NO_PROGRESS, ()), groups.get(group_id, NO_TASKS)),
             all(slow[_key(row)].catches_up_since is not None for row in kinds[SLOW]),
-            slow,
+            {key: earlier.slow[key] for key in own_unknown if key in earlier.slow} | slow,
+            own_unknown,
         )
     return found
 

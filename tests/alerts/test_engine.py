@@ -22,7 +22,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import DifferingGroup, JobStatus
-from streaming_app.lag.group_lag import group_lags
+from streaming_app.lag.group_lag import GroupLag, group_lags
 from tests.alerts.healthy_group import healthy_group
 from tests.lag.lag_harness import row
 
@@ -283,3 +283,31 @@ def test_no_kill_at_any_point_loses_or_doubles_a_notification(steps: list[tuple[
     assert killed.sent == steady.sent
     assert killed.table == steady.table
     assert all(event in {FIRING, RESOLVED} for event, _ in killed.sent)
+
+
+def test_a_broker_that_goes_away_resolves_no_alert_about_lag() -> None:
+    rig = Rig()
+    tasks = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "committed_at": at(-3_600).timestamp()}
+    lag: dict[str, GroupLag] = {}
+
+    def pass_over(second: float, **statuses: str) -> set[str]:
+        nonlocal lag
+        rows = [
+            row(topic=topic, status=status, lag=None if status == "UNKNOWN" else 5_000, lag_seconds=3_000.0, **tasks)
+            for topic, status in statuses.items()
+        ]
+        lag = group_lags(rows, {}, lag, at(second).timestamp())
+        rig.step(second, lag=lag)
+        rig.save()
+        return {alert.rule for alert in rig.engine.open_alerts if alert.state == FIRING}
+
+    both = {"StreamsGroupNoProgress", "StreamsGroupLagHigh"}
+    pass_over(0, stopped="STOPPED", slow="BEHIND")
+    pass_over(120, stopped="STOPPED", slow="BEHIND")
+    assert pass_over(1_200, stopped="STOPPED", slow="BEHIND") == both
+    assert pass_over(1_230, stopped="UNKNOWN", slow="UNKNOWN") == both
+    rig.restart()
+    assert pass_over(9_000, stopped="UNKNOWN", slow="UNKNOWN") == both
+    assert pass_over(9_030, stopped="STOPPED", slow="BEHIND") == both
+    assert pass_over(9_060, stopped="OK", slow="UNKNOWN") == {"StreamsGroupLagHigh"}
+    assert pass_over(9_090, stopped="UNKNOWN", slow="OK") == set()

@@ -153,7 +153,7 @@ class LocalCluster(Startable):
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
         """Delete the records before an offset; the topic's `cleanup.policy` must allow it."""
-        with _admin(self._running_server) as admin:
+        with _admin(self.running_server) as admin:
             admin.delete_records({TopicPartition(topic, partition): before})
 
     def cut(

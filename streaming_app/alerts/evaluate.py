@@ -116,7 +116,7 @@ def _leave_out_newcomers(
 ) -> int:
     """Leave out the findings of new groups beyond `max_new_groups`; return of how many groups that is.
 
-    Groups with an open alert come first, so that no alert is resolved since others came.
+    Groups with an open alert keep it, so that no alert is resolved since others came, and take no place of others.
     """
     ids = {key.group_id for key in findings if key.group_id is not None}
     if len(ids) <= context.max_new_groups:
@@ -126,8 +126,7 @@ def _leave_out_newcomers(
         return 0
     alerted = {key.group_id for key in findings if key in context.open_alerts}
     place = ranks(new, new, context.now)
-    ordered = sorted(new, key=lambda group_id: (group_id not in alerted, place[group_id]))
-    left_out = set(ordered[context.max_new_groups :])
+    left_out = {one for one in new if place[one] > context.max_new_groups and one not in alerted}
     for key in [key for key in findings if key.group_id in left_out]:
         del findings[key]
     return len(left_out)

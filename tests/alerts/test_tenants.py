@@ -51,6 +51,14 @@ def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None
     assert key in find(flood, max_new_groups=10, open_alerts={key})
 
 
+def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -> None:
+    flood = [stuck(f"!{number:04}", 1) for number in range(100)]
+    opened = {AlertKey(NOT_READY, f"!{number:04}") for number in range(10)}
+    found = find([*flood, stuck("orders", 2)], max_new_groups=10, open_alerts=opened)  # of the same host, later
+    assert AlertKey(NOT_READY, "orders") in found
+    assert opened <= found.keys()
+
+
 def test_few_new_groups_are_no_flood() -> None:
     assert AlertKey(FLOOD, None) not in find([stuck(f"g{number}", 1) for number in range(20)])
 

@@ -128,7 +128,7 @@ class MetricsSettings(Section):
     lag_by: tuple[LagSubject, ...] = ("group", "topic", "subtopology", "process")
     """What has series of its lag."""
     max_lag_series: Annotated[int, Field(ge=0)] = MAX_LAG_SERIES
-    """Maximum number of series of each kind of lag: the largest first."""
+    """Maximum number of series of each kind of lag: the largest of each group first, new groups last."""
     compatibility: Literal["kafka-lag-exporter"] | None = None
     """Whose names the lag has in addition."""
 

@@ -43,18 +43,18 @@ class Budget:
     members: int = 10_000
     tasks: int = 200_000
     """Of all members, for each of current, target and pending."""
-    bytes: int = 2 << 20
+    bytes: int = 4 << 20
     """Of text of members: ids, hosts, tasks and client tags."""
     topology_bytes: int = 2 << 20
     events: int = 100_000
-    """Of one batch; their text may have 16 times `bytes`."""
+    """Of one batch; their text may have 8 times `bytes`."""
     steps: int = 5_000_000
     """Of one batch: records, and members looked at because of them. A group that needs more is set aside."""
 
     @property
     def event_bytes(self) -> int:
         """Bytes of text in the events of one batch."""
-        return 16 * self.bytes
+        return 8 * self.bytes
 
     @property
     def operation_bytes(self) -> int:

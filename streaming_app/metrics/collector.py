@@ -30,7 +30,7 @@ from streaming_app.job_status import DiskSpace
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus, compatible_series
-from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT
+from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT, has_short_id
 from streaming_app.regex import compiled
 from streaming_app.stream.health import Health
 
@@ -90,7 +90,7 @@ class _StreamsGroupsCollector(Collector):
         existing = [group for group in sources.groups.groups().values() if group.state != _DEAD]
         matching = [group for group in existing if self._wanted.matches(group.group_id)]
         at = datetime.fromtimestamp(now, timezone.utc)
-        selected = select(matching, self._max_groups, at)
+        selected = select((one for one in matching if has_short_id(one.group_id)), self._max_groups, at)
         job = JobScrape(
             status=sources.health.status,
             totals=sources.health.totals,
@@ -120,7 +120,10 @@ class _StreamsGroupsCollector(Collector):
         if status is None:
             return
         if scrape is None or scrape.status.rows is not status.rows or scrape.status.failures != status.failures:
-            scrape = self._lag = LagScrape(status, self._settings)
+            at = datetime.now(timezone.utc)
+            groups = self._sources.groups.groups().values()
+            newcomers = frozenset(group.group_id for group in groups if is_newcomer(group, at))
+            scrape = self._lag = LagScrape(status, self._settings, newcomers)
         cluster = self._sources.cluster
         for metric in LAG_METRICS:
             yield _with_samples(metric, [({"cluster": cluster}, scrape)])

@@ -54,7 +54,8 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_series_dropped",
-        "Groups that match `metrics.groups` but have no series of their own because of `metrics.max_groups`.",
+        "Groups that match `metrics.groups` but have no series of their own because of `metrics.max_groups`, or since "
+        "their id has more than 500 characters.",
         lambda job: job.groups_left_out,
     ),
     Metric(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from streaming_app.config.sections import LagSubject, MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.sums import LagSum, is_unknown, lag_sums
-from streaming_app.metrics.metric import Metric, Sample
+from streaming_app.metrics.metric import Metric, Sample, has_short_id
 from streaming_app.regex import compiled
 
 
@@ -36,13 +36,16 @@ class LagScrape:
 
     status: LagStatus
     settings: MetricsSettings
+    newcomers: frozenset[str] = frozenset()
+    """Groups whose sums come after those of all others, where there is not room for all."""
     dropped: int = field(default=0, init=False)
 
     @cached_property
     def rows(self) -> list[LagRow]:
         """The rows of groups that have series of their own."""
         wanted = compiled(self.settings.groups)
-        matching = {group_id for group_id in {row.group_id for row in self.status.rows} if wanted.matches(group_id)}
+        ids = {row.group_id for row in self.status.rows}
+        matching = {group_id for group_id in ids if has_short_id(group_id) and wanted.matches(group_id)}
         return [row for row in self.status.rows if row.group_id in matching]
 
     @cached_property
@@ -50,12 +53,17 @@ class LagScrape:
         return {}
 
     def sums(self, by: LagSubject) -> list[LagSum]:
-        """Return the largest sums, as many as may have series; none if the settings do not include them."""
+        """Return as many sums as may have series, the largest of each group first; none if the settings do not say so.
+
+        Where there is not room for all, each group has its largest one before any has its second, and new groups come
+        last: one tenant with much lag takes no series of others.
+        """
         if by not in self.settings.lag_by:
             return []
         if by not in self._sums:
             every = lag_sums(self.rows, by)
-            self._sums[by] = every[: self.settings.max_lag_series]
+            most = self.settings.max_lag_series
+            self._sums[by] = every if len(every) <= most else _in_turns(every, self.newcomers)[:most]
             self.dropped += len(every) - len(self._sums[by])
         return self._sums[by]
 
@@ -67,6 +75,17 @@ class LagScrape:
             if row.group_id in found:
                 found[row.group_id].append(row)
         return found
+
+
+def _in_turns(sums: Iterable[LagSum], newcomers: frozenset[str]) -> list[LagSum]:
+    """Return the sums, the largest first, in turns from each group, those of newcomers last."""
+    taken: Counter[str] = Counter()
+    ranked = []
+    for one in sums:
+        group_id = str(one.key[0])
+        ranked.append((group_id in newcomers, taken[group_id], one))
+        taken[group_id] += 1
+    return [one for *_, one in sorted(ranked, key=lambda ranked_sum: ranked_sum[:2])]
 
 
 _Samples = Callable[[LagScrape], Iterable[Sample]]

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 ScrapeT = TypeVar("ScrapeT")
+_LONGEST_ID = 500
 SUFFIXES = {"counter": "_total", "info": "_info"}
 """By type, of the samples; the name of the family has none."""
 
@@ -62,3 +63,11 @@ def renamed(metric: Metric[ScrapeT], old_name: str) -> tuple[Metric[ScrapeT], Me
 def unix_seconds(time: datetime | None) -> float | None:
     """Return the time in seconds since the Unix epoch."""
     return None if time is None else time.timestamp()
+
+
+def has_short_id(group_id: str) -> bool:
+    """Return whether the id may be a label: one may have 32 kB, and is repeated in each of a group's series.
+
+    An application's is part of the names of its internal topics, which have 249 characters at most.
+    """
+    return len(group_id) <= _LONGEST_ID

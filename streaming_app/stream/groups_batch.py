@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.storagelevel import StorageLevel
 
 from offsets_decoder import SHIPPED
 from streaming_app.errors import JobError
@@ -202,7 +203,7 @@ class GroupsBatchWriter:
         return found
 
     def _write_parts(self, records: DataFrame, writers: tuple[str, str], batch_id: int) -> tuple[Summary, Counter[str]]:
-        records = records.persist()
+        records = records.persist(StorageLevel.DISK_ONLY)  # in memory, it would be as large as a tenant likes
         counts: Counter[str] = Counter()
         try:
             with self._times.measure("read"):

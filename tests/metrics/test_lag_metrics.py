@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.collector import make_registry
-from streaming_app.metrics.lag_metrics import LagStatus
+from streaming_app.metrics.lag_metrics import LagScrape, LagStatus
 from tests.lag.lag_harness import row
 from tests.metrics.metrics_harness import sources
 
@@ -98,6 +98,14 @@ def test_the_largest_have_series_up_to_the_maximum() -> None:
     assert of(values, "streams_group_lag_offsets") == {("payments",): 510}
     assert of(values, "streams_group_partitions_without_commit") == {("payments",): 1}
     assert of(values, "streams_groups_lag_series_dropped") == {(): 2 + 1}  # groups and topics: 1 each; processes: 1
+
+
+def test_a_group_with_much_lag_takes_no_series_of_others_and_new_groups_come_last() -> None:
+    large = [row(group_id="large", topic=f"t{number}", partition=0, lag=10_000 + number) for number in range(9)]
+    new = [row(group_id="!new", topic="orders", partition=0, lag=99_999)]
+    status = LagStatus([*large, *new, *ROWS], 0.0, 0.0, 0, 0, 0)
+    sums = LagScrape(status, MetricsSettings(max_lag_series=3), frozenset({"!new"})).sums("topic")
+    assert [one.key for one in sums] == [("large", "t8"), ("payments", "orders"), ("plain", "clicks")]
 
 
 def test_only_matching_groups_have_series() -> None:

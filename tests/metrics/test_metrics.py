@@ -230,6 +230,13 @@ def test_matching_groups_have_series_up_to_the_maximum_and_those_known_the_longe
     assert groups_with_series(scrape(MANY[::-1], settings)) == expected
 
 
+def test_a_group_whose_id_is_longer_than_any_applications_has_no_series(scrape: Scrape) -> None:
+    text = scrape([group("x" * 500), group("y" * 501), group("z" * 32_000)])
+    assert groups_with_series(text) == ["x" * 500]
+    assert samples(text)["streams_groups_series_dropped",] == 2
+    assert len(text) < 100_000
+
+
 def test_names_that_need_escapes_are_returned_unchanged(scrape: Scrape) -> None:
     name = 'a "quoted"\\ group\nüber'
     assert groups_with_series(scrape([group(name)])) == [name]

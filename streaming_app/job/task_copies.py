@@ -158,7 +158,11 @@ class TaskCopies(Service):
         running = {
             group_id: group
             for group_id, group in self._snapshots().items()
-            if group.state in _RUNS and group.group_type == "streams" and group.member_count
+            if group.state in _RUNS
+            and group.group_type == "streams"
+            and group.member_count
+            # What a broker describes of a group over its budget may be too large for an answer, with all others in it.
+            and not (group.over_budget or group.set_aside_reason)
         }
         for group_id in self._known.keys() - running.keys():
             del self._known[group_id]

@@ -49,6 +49,7 @@ class VerifyHarness:
     def __init__(self, **values: list[Any]) -> None:
         self.values: dict[str, list[Any]] = {"listed": [[G]], "ends": [10], "processed": [10], **values}
         self.seconds = 0.0
+        self.partial: dict[str, str] = {}
         self.progress: list[str] = []
 
     def _next(self, kind: str) -> Any:
@@ -72,6 +73,9 @@ class VerifyHarness:
     def group_ids(self) -> list[str]:
         one = self._next("rows")
         return [] if one is None or one["state"] == "Dead" else [G]
+
+    def partial_groups(self) -> dict[str, str]:
+        return self.partial
 
     def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
         assert group_ids == [G]
@@ -131,6 +135,12 @@ def test_a_group_that_differs_while_the_job_is_behind_is_not_compared() -> None:
     report = VerifyHarness(processed=[4], rows=[row(3)], descriptions=[description(4)]).verify(timeout=5)
     assert lines(report) == ["g not compared: the job is 6 offsets behind"]
     assert not report.agrees
+
+
+def test_a_group_of_which_only_a_part_is_kept_is_not_described_as_its_description_may_be_too_large() -> None:
+    harness = VerifyHarness(rows=[row(3)], descriptions=[])
+    harness.partial = {G: "it is over its budget", "other": "it is set aside"}
+    assert lines(harness.verify()) == ["g not compared: it is over its budget"]
 
 
 def test_a_group_that_is_equal_while_the_job_is_behind_agrees() -> None:

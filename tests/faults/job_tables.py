@@ -115,5 +115,8 @@ class _GroupsInTables(NamedTuple):
     def group_ids(self) -> list[str]:
         return [group_id for group_id in self.tables.group_ids() if group_id in self.groups]
 
+    def partial_groups(self) -> dict[str, str]:
+        return self.tables.partial_groups()
+
     def rows(self, group_ids: Sequence[str]) -> Mapping[str, Row]:
         return self.tables.rows(group_ids)

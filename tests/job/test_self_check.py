@@ -92,6 +92,9 @@ class SelfCheckHarness:
     def group_ids(self) -> list[str]:
         return list(self.rows_by_id)
 
+    def partial_groups(self) -> dict[str, str]:
+        return {}
+
     def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
         return {one: row(self.rows_by_id[one]) for one in group_ids if one in self.rows_by_id}
 

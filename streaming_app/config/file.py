@@ -13,6 +13,7 @@ import yaml
 
 from streaming_app.config.key_path import KeyPath, format_path
 from streaming_app.errors import ConfigError, reason_of
+from streaming_app.secret_file import read_secret_file
 
 REDACTED = "**********"
 """Printed instead of a secret, as by pydantic."""
@@ -117,7 +118,7 @@ def _referenced_value(match: re.Match[str], secrets: dict[str, str]) -> str:
         value = os.environ[name]
     else:
         try:
-            value = Path(name).read_text("utf-8").rstrip("\r\n")
+            value = read_secret_file(Path(name)).rstrip("\r\n")
         except UnicodeDecodeError:
             raise LookupError(f"{name} is not UTF-8 text") from None
         except (OSError, ValueError) as error:

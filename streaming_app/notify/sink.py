@@ -18,6 +18,7 @@ from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.errors import reason_of
 from streaming_app.notify.daily_summary import DailySummary, TimeOfDay
 from streaming_app.notify.message import AlertGroup
+from streaming_app.secret_file import read_secret_file
 from streaming_app.section import Section
 from streaming_app.text import check_name
 
@@ -126,7 +127,7 @@ class BaseSettings(Section):
                 raise SinkError(f"{name} is empty", retry=False)
             return None if value is None else value.get_secret_value()
         try:
-            content = file.read_text("utf-8").strip()
+            content = read_secret_file(file).strip()
         except (OSError, UnicodeError) as error:
             raise SinkError(f"{name}_file {file}: {reason_of(error)}", retry=False) from None
         if not content:

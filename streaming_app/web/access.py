@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
+from streaming_app.secret_file import read_secret_file
 from streaming_app.text import split_address
 
 TRUSTED_TYPES_POLICY = "streams-groups"
@@ -225,7 +226,7 @@ class PageAccess:
         return cls(
             listen=listen,
             base_path=config.base_path,
-            allowed_hosts=frozenset(config.allowed_hosts),
+            allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
             credentials=read_credentials(config.auth_file) if config.auth_file else None,
             brokers=brokers,
             labels=config.labels,
@@ -249,7 +250,7 @@ def read_credentials(file: Path) -> Credentials:
     Raises PageError, without the content, when the file cannot be read or a line has another form.
     """
     try:
-        text = file.read_text("utf-8")
+        text = read_secret_file(file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise PageError(f"Cannot read {file}: {reason}") from None

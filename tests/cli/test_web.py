@@ -47,6 +47,7 @@ def test_an_address_in_use_is_one_line() -> None:
 
 def test_a_file_of_users_is_read_and_its_errors_do_not_show_it(tmp_path: Path) -> None:
     file = tmp_path / "users"
+    file.touch(0o600)
     file.write_text("# who\n\nada:s3cret:with colon\nBearer t0ken\n")
     credentials = read_credentials(file)
     assert credentials.users == {"ada:s3cret:with colon"}
@@ -128,6 +129,7 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
         'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";\n'
     )
     users = tmp_path / "users"
+    users.touch(0o600)
     users.write_text("ada:s3cret\n")
     file = tmp_path / "config.yaml"
     file.write_text(

@@ -49,6 +49,7 @@ def test_the_examples_of_sinks_are_valid_and_have_every_type_and_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slack_url = tmp_path / "slack-url"
+    slack_url.touch(0o600)
     slack_url.write_text("https://hooks.slack.com/services/x\n")
     monkeypatch.setenv("SMTP_PASSWORD", "x")
     monkeypatch.setenv("PING_KEY", "x")

@@ -98,6 +98,7 @@ def test_references_are_replaced_by_what_they_name_at_any_depth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PART", "b")
+    (tmp_path / "secret").touch(0o600)
     (tmp_path / "secret").write_text("hunter2\n")
     values = {"a": ["x${env:PART}y", {"c": f"${{file:{tmp_path}/secret}}"}], "n": 1}
 

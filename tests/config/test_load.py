@@ -183,6 +183,7 @@ def test_secrets_are_redacted_and_references_are_printed_as_in_the_file(
 ) -> None:
     monkeypatch.setenv("HOOK", SECRET)
     monkeypatch.setenv("SECRET_TOPIC", SECRET)
+    (tmp_path / "secret").touch(0o600)
     (tmp_path / "secret").write_text(SECRET)
 
     loaded = load(write(WITH_SECRETS.replace("SECRET_FILE", str(tmp_path / "secret"))))

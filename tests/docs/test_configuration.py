@@ -23,6 +23,7 @@ def test_an_example_is_a_valid_configuration_file(
 ) -> None:
     url = "https://hooks.example.com/1"
     secret = tmp_path / "secret"
+    secret.touch(0o600)
     secret.write_text(url, "utf-8")
     monkeypatch.setenv("SLACK_WEBHOOK", url)
     monkeypatch.setenv("TEAMS_URL", "workflows://prod.westus.logic.azure.com:443/workflow/signature")

@@ -152,6 +152,7 @@ def test_the_page_ends_with_a_job_that_is_killed(tmp_path: Path) -> None:
 
 def test_no_secret_is_in_the_command_line_or_what_the_process_is_told(tmp_path: Path) -> None:
     users, properties = tmp_path / "users", tmp_path / "client.properties"
+    users.touch(0o600)
     users.write_text("ada:s3cret\n")
     properties.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"

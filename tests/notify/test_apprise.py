@@ -362,6 +362,7 @@ def test_invalid_settings_are_an_error_without_secrets(settings: dict[str, Any],
 
 def test_the_url_may_be_in_a_file_and_is_printed_nowhere(receiver: HttpReceiver, tmp_path: Path) -> None:
     file = tmp_path / "url"
+    file.touch(0o600)
     file.write_text(generic(receiver))
     settings = make_settings(type="apprise", url_file=str(file))
     file.write_text(generic(receiver) + "/new")

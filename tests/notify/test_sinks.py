@@ -78,6 +78,7 @@ def test_a_sink_is_named_by_its_type_and_two_of_a_type_need_names() -> None:
 
 def test_settings_do_not_print_secrets(tmp_path: Path) -> None:
     token = tmp_path / "token"
+    token.touch(0o600)
     token.write_text(SECRET)
     settings = make_settings(
         type="webhook", url=f"https://hook/{SECRET}", headers={"X-Key": SECRET}, token_file=str(token)

@@ -108,7 +108,9 @@ def test_openssl_confirms_the_signatures_with_the_old_and_the_new_secret(
 
 def test_secrets_are_read_again_for_each_notification(receiver: HttpReceiver, tmp_path: Path) -> None:
     url, token = tmp_path / "url", tmp_path / "token"
+    url.touch(0o600)
     url.write_text(f"{receiver.url}/old\n")
+    token.touch(0o600)
     token.write_text("old\n")
     hook = make_sink(type="webhook", url_file=url, token_file=token)
     hook.send(make_alert(), FIRING)

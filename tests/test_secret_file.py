@@ -1,0 +1,54 @@
+"""Files of secrets that every user of the machine may read are refused, in one line, wherever they are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming_app.config.file import resolve_references
+from streaming_app.notify.sink import SinkError
+from streaming_app.secret_file import read_secret_file
+from streaming_app.web.access import PageError, read_credentials
+from tests.notify.receivers import make_settings
+
+REASON = "every user may read it, and it holds a secret: chmod o= it, or mount it with defaultMode 0440"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    secret = tmp_path / "secret"
+    secret.write_text("https://hooks.example.com/x")
+    secret.chmod(0o640)
+    return secret
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o440, 0o400])
+def test_the_owner_and_the_group_may_read_it(file: Path, mode: int) -> None:
+    file.chmod(mode)
+    assert read_secret_file(file) == "https://hooks.example.com/x"
+
+
+def test_a_reference_in_the_configuration_is_refused(file: Path) -> None:
+    file.chmod(0o644)
+    resolved = resolve_references({"a": f"${{file:{file}}}"}, Path("f.yaml"))
+    assert resolved.problems == {("a",): f"f.yaml: a: cannot read {file}: {REASON}"}
+
+
+def test_a_secret_of_a_sink_is_refused_also_later(file: Path) -> None:
+    settings = make_settings(type="webhook", url_file=str(file))
+    file.chmod(0o604)
+    with pytest.raises(SinkError) as raised:
+        settings.read_url()
+    assert str(raised.value) == f"url_file {file}: {REASON}"
+
+
+def test_a_file_of_users_is_refused(file: Path) -> None:
+    file.chmod(0o644)
+    with pytest.raises(PageError) as raised:
+        read_credentials(file)
+    assert str(raised.value) == f"Cannot read {file}: {REASON}"
+
+
+def test_what_is_no_file_of_the_disk_has_no_readers() -> None:
+    assert read_secret_file(Path("/dev/null")) == ""

@@ -30,7 +30,6 @@ from streaming_app.job.stream_query import (
     LogTruncatedError,
     StreamChangedError,
     StreamQuery,
-    wait_for_listeners,
 )
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic, has_description_plugin
@@ -280,7 +279,7 @@ class GroupsStream(TopicStream):
     def _wait_for_last(self) -> None:
         self._services.stop_of_query()
         super()._wait_for_last()
-        wait_for_listeners(self._spark)
+        self.progress.forget_runs()
 
     def _before_start(self) -> None:
         self._read_description_plugin()

@@ -225,6 +225,7 @@ class _Run:
                     check, check_at = None, now + self._topic.next_check_seconds
         except (StreamChangedError, JobError):
             self._end(query)
+            self._stream.look_at(query)
             raise
         if self._stop.is_set():
             self._finish(query)

@@ -110,6 +110,10 @@ class Progress(StreamingQueryListener):
         if str(event.runId) in self._runs and self._is_first_to_tell(str(event.runId), event.timestamp):
             self._nothing_new(event.timestamp)
 
+    def forget_runs(self) -> None:
+        """Ignore what events still tell of queries that have ended: they were looked at, and others may come late."""
+        self._runs.clear()
+
     def _read(self, progress: StreamingQueryProgress) -> None:
         self.records += progress.numInputRows
         for source in progress.sources:

@@ -22,7 +22,7 @@ from tests.faults.harness import DidNotRecoverError, FaultHarness, UnexpectedErr
 
 _PHASES_PER_ROUND = 8
 _FAULTS_PER_PHASE = (2, 3, 4)
-_PHASES_PER_CLUSTER, _FAULTS_PER_CLUSTER_PHASE = 4, 5
+_PHASES_PER_CLUSTER, _FAULTS_PER_CLUSTER_PHASE = 5, 6
 _OLDER = "4.2.1"  # of a cluster that is upgraded: the release that began to write whether a group is ready
 _UPGRADE = "rolling_upgrade"
 Effects = dict[str, list[bool]]
@@ -66,6 +66,17 @@ REGRESSIONS: tuple[Round, ...] = (
         compacting=True,
         phases=(Phase(("recreate_topic", "failing_store", "failing_store", "restart_broker")),),
         decisive=("recreate_topic",),
+    ),
+    # The stream of the groups could not start again: the other one kept Spark's event queue from ever being empty.
+    Round(
+        27012065,
+        compacting=False,
+        phases=(
+            Phase(("full_disk", "move_leader", "full_disk_of_broker", "pause_node", "poison", "slow_disk")),
+            Phase(("rolling_upgrade", "unclean_election", "move_offsets_leader", "kill_node")),
+        ),
+        decisive=("unclean_election",),
+        cluster=_OLDER,
     ),
 )
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.job.stream_query import cause_of, wait_for_listeners
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from tests.job.running_job import job_in_thread
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +50,7 @@ class SlowListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802 - as above
         self.has_begun.set()
-        assert self.may_end.wait(60)
+        assert self.may_end.wait(300)
 
 
 def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: SparkSession) -> None:
@@ -60,6 +67,36 @@ def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: 
         listener.may_end.set()
         waiting.join(60)
         assert not waiting.is_alive()
+    finally:
+        listener.may_end.set()
+        spark.streams.removeListener(listener)
+
+
+def test_a_stream_starts_again_while_events_of_other_queries_are_held_up(
+    spark: SparkSession,
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    create_warehouse: Callable[[Path], Path],
+    tmp_path: Path,
+) -> None:
+    topic, listener = unique("held-up"), SlowListener()
+    client.create_topic(topic, 1)
+    without = {name: {"enabled": False} for name in ("offsets", "lag", "self_check")}
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    config = JobConfig.model_validate(
+        {"bootstrap_server": broker.bootstrap_server, "warehouse": warehouse, "topic": topic, "trigger": 1, **without}
+    )
+    spark.streams.addListener(listener)
+    try:
+        with job_in_thread(spark, config, tmp_path / "log") as job:
+            assert job.says("Caught up"), job.lines
+            rates = spark.readStream.format("rate").load()
+            rates.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+            assert listener.has_begun.wait(60)
+            client.admin.create_partitions({topic: 2})
+            assert job.says("now has 2 partitions: the stream starts again"), job.lines
+            assert wait_until(lambda: sum(line.startswith(f"{topic} at ") for line in job.lines) == 2, 40), job.lines
     finally:
         listener.may_end.set()
         spark.streams.removeListener(listener)

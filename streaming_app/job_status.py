@@ -162,6 +162,8 @@ class JobStatus:
     """Since when no pass over the lag has succeeded; None after one that has, and before the first one."""
     lag_failure: str | None = None
     """Why, in one line."""
+    evaluated_at: datetime | None = None
+    """When the rules were last evaluated."""
     failing_sinks: Sequence[FailingSink] = ()
     disks: Sequence[DiskSpace] = ()
     """Those of the warehouse and of the state directory, as far as they are local."""
@@ -194,11 +196,15 @@ Probe = Callable[[JobStatus, datetime], ProbeResult]
 
 
 def check_liveness(job: JobStatus, now: datetime) -> ProbeResult:
-    """Return whether the stream makes progress, or only waits for brokers or the topic."""
-    if waiting := _waits_for(job):
+    """Return whether no thread is stuck: otherwise a restart of the job would not help.
+
+    It would not where the job waits for brokers or the topic, nor where the stream fails: the job starts it again, and
+    ends by itself if that does not help.
+    """
+    if job.evaluated_at and now - job.evaluated_at > _MAX_STANDSTILL:
+        return ProbeResult(ok=False, reason=f"no alert has been evaluated since {utc(job.evaluated_at)}")
+    if waiting := _waits_for(job) or _fails(job):
         return ProbeResult(ok=True, reason=f"waiting: {waiting}")
-    if failing := _fails(job):
-        return ProbeResult(ok=False, reason=failing)
     last_progress = max(at for at in (job.last_success_at, job.progress_at, job.started_at) if at)
     if now - last_progress > _MAX_STANDSTILL:
         return ProbeResult(ok=False, reason=f"the stream has made no progress since {utc(last_progress)}")
@@ -207,7 +213,7 @@ def check_liveness(job: JobStatus, now: datetime) -> ProbeResult:
 
 def check_readiness(job: JobStatus, now: datetime) -> ProbeResult:
     """Return whether the tables are at most about a minute behind the brokers."""
-    if waiting := _waits_for(job):
+    if waiting := _waits_for(job) or _fails(job):
         return ProbeResult(ok=False, reason=waiting)
     liveness = check_liveness(job, now)
     if not liveness.ok:

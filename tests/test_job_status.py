@@ -108,7 +108,7 @@ RUNNING = {"started_at": ago(hours=1), "last_success_at": ago(seconds=1), "caugh
         ({"behind": 1, "behind_since": ago(seconds=61)}, True, False, "1 offset behind since"),
         ({"behind": 7, "behind_since": ago(seconds=61)}, True, False, "7 offsets behind since"),
         ({"brokers_away_since": ago(hours=9)}, True, False, "no broker has answered since"),
-        ({"failing_since": ago(seconds=1), "failure": "disk full"}, False, False, "disk full"),
+        ({"failing_since": ago(seconds=1), "failure": "disk full"}, True, False, "disk full"),
         ({"failing_since": ago(hours=9), "failure": "x", "brokers_away_since": ago(hours=8)}, True, False, "no broker"),
         ({"last_success_at": ago(minutes=14)}, True, True, "caught up"),
         ({"last_success_at": ago(minutes=16)}, False, False, "the stream has made no progress since"),
@@ -116,6 +116,8 @@ RUNNING = {"started_at": ago(hours=1), "last_success_at": ago(seconds=1), "caugh
         ({"last_success_at": ago(hours=3), "progress_at": ago(minutes=14)}, True, True, "caught up"),
         ({"last_success_at": ago(hours=3), "progress_at": ago(minutes=16)}, False, False, "no progress since"),
         ({"topic_missing_since": ago(hours=9)}, True, False, "there has been no such topic since"),
+        ({"evaluated_at": ago(minutes=14)}, True, True, "caught up"),
+        ({"evaluated_at": ago(minutes=16)}, False, False, "no alert has been evaluated since"),
         ({"last_success_at": None, "caught_up": False, "started_at": ago(minutes=2)}, True, False, "not caught up"),
     ],
 )

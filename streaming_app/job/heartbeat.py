@@ -42,7 +42,8 @@ class Heartbeat:
         self._written_at = -self._pause
 
     def beat(self, sinks: Iterable[SinkStatus]) -> None:
-        """Write the file if it is due. Raises OSError or JobError when it cannot be written."""
+        """Note that alerts were evaluated, and write the file if it is due. Raises OSError or JobError if it cannot."""
+        self._health.evaluated()
         if time.monotonic() >= self._written_at + self._pause:
             self._write(sinks, stopped=False)
 

@@ -223,6 +223,11 @@ class Health:
         with self._lock:
             self._status = replace(self._status, descriptions_at=at)
 
+    def evaluated(self) -> None:
+        """Record that the rules about alerts were evaluated."""
+        with self._lock:
+            self._status = replace(self._status, evaluated_at=_now())
+
     def log_cut(self, cut: Cut) -> None:
         """Record that an unclean election cut the log below what was read."""
         at = datetime.fromisoformat(cut.found_at)

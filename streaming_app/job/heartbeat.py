@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import JobError
+from streaming_app.job.service import Service
+from streaming_app.report import Report
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ _STORE_SECONDS = 30.0  # between writes to an object store, where each request m
 
 
 class Heartbeat:
-    """Writes the file after each evaluation of the rules, and once more when the job ends."""
+    """Writes the file, and once more when the job ends. It says when the alerts were last evaluated."""
 
     def __init__(
         self,
@@ -40,12 +42,22 @@ class Heartbeat:
         self._file = heartbeat_path(config.warehouse, config.cluster)
         self._pause = 0.0 if config.warehouse.is_local else _STORE_SECONDS
         self._written_at = -self._pause
+        self._sinks: tuple[SinkStatus, ...] = ()
 
-    def beat(self, sinks: Iterable[SinkStatus]) -> None:
-        """Note that alerts were evaluated, and write the file if it is due. Raises OSError or JobError if it cannot."""
+    def evaluated(self, sinks: Iterable[SinkStatus]) -> None:
+        """Note that the alerts have just been evaluated, and what the sinks do."""
         self._health.evaluated()
+        self._sinks = tuple(sinks)
+
+    def beat(self) -> None:
+        """Write the file if it is due.
+
+        Raises OSError or JobError when it cannot be written, and OtherOwnerError once it is another job's.
+        """
         if time.monotonic() >= self._written_at + self._pause:
-            self._write(sinks, stopped=False)
+            if self._fence:
+                self._fence.check_owner()
+            self._write(self._sinks, stopped=False)
 
     def stop(self, sinks: Iterable[SinkStatus]) -> None:
         """Write that the job ended in an orderly way, unless another one has taken over, and writes the file."""
@@ -68,3 +80,16 @@ class Heartbeat:
         )
         self._files.write(self._file, record.model_dump_json())
         self._written_at = time.monotonic()
+
+
+class HeartbeatService(Service):
+    """Writes heartbeats while the job runs, whatever the evaluation of the alerts does: the two are different news."""
+
+    def __init__(self, heartbeat: Heartbeat, interval: float, report: Report) -> None:
+        """Prepare; `interval` is in seconds."""
+        super().__init__("heartbeat", report, interval=interval)
+        self._heartbeat = heartbeat
+
+    def tick(self) -> None:
+        """Write one if it is due. Raises OSError or JobError."""
+        self._heartbeat.beat()

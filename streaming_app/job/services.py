@@ -20,7 +20,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.broker_facts import make_broker_facts
 from streaming_app.job.group_cache import GroupCache
-from streaming_app.job.heartbeat import Heartbeat
+from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import make_page_service
 from streaming_app.job.service import Service, Services
@@ -162,7 +162,7 @@ def background_services(
 
     def on_evaluated(sinks: tuple[SinkStatus, ...]) -> None:
         watchdogs.evaluated()
-        heartbeat.beat(sinks)
+        heartbeat.evaluated(sinks)
         summaries.send_due()
 
     alerts = AlertService(
@@ -222,7 +222,13 @@ def background_services(
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
         running = Services()
         at_exit.callback(running.close)
-        pollers = (lag if LAG in wanted else None, copies, facts, *(watchdogs if WATCHDOG in wanted else ()))
+        pollers = (
+            HeartbeatService(heartbeat, config.alerts.interval, report),
+            lag if LAG in wanted else None,
+            copies,
+            facts,
+            *(watchdogs if WATCHDOG in wanted else ()),
+        )
         for service in _beside_the_stream(config, wanted, pollers, report):
             running.start(service)
         services = BackgroundServices(group_cache, alerts, descriptions, wanted, watchdogs, lag)

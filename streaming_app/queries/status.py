@@ -40,6 +40,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
         if heartbeat is None
         else {
             "running": heartbeat.is_alive(now),
+            "evaluates": heartbeat.evaluates,
             "known_until": {one.name: one.at for one in inputs(heartbeat.facts)},
             **heartbeat.model_dump(),
         },
@@ -122,6 +123,7 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
         f"the stream fails: {facts['failure']}" if facts["failure"] else "",
         "still catching up" if not facts["caught_up"] else "",
         f"{count(waiting, 'notification')} waiting" if waiting else "",
+        "" if job["evaluates"] else "alerts are not evaluated",
         f"maintenance failed {count(failures, 'time')}" if (failures := facts["maintenance_failures"]) else "",
     ]
     behind = f"{count(facts['behind'], 'offset')} behind"

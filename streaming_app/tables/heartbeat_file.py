@@ -45,6 +45,12 @@ class HeartbeatRecord(BaseModel):
         return not self.stopped and now - self.at < self.alive_for
 
     @property
+    def evaluates(self) -> bool:
+        """Whether the alerts were evaluated lately when this was written."""
+        evaluated_at = self.facts.evaluated_at
+        return evaluated_at is None or self.at - evaluated_at < self.alive_for
+
+    @property
     def alive_for(self) -> timedelta:
         """How long after this heartbeat the job counts as alive."""
         return timedelta(seconds=_MISSED_HEARTBEATS * self.every_seconds + _SLACK_SECONDS)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def last_heartbeat(warehouse: Path) -> HeartbeatRecord:
 
 def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops(tmp_path: Path) -> None:
     one = heartbeat(tmp_path)
-    one.beat([])
+    one.beat()
     assert last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
     one.stop([])
     assert not last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
@@ -49,5 +49,19 @@ def test_since_when_the_cluster_keeps_descriptions_is_written_for_the_next_run(t
 def test_a_full_disk_is_an_error_while_the_job_runs_and_not_when_it_ends(tmp_path: Path) -> None:
     one = heartbeat(tmp_path, FullDisk())
     with pytest.raises((OSError, JobError)):
-        one.beat([])
+        one.beat()
     one.stop([])
+
+
+def test_a_job_whose_alerts_are_not_evaluated_is_alive_and_says_so(tmp_path: Path) -> None:
+    one = heartbeat(tmp_path)
+    one.beat()
+    assert last_heartbeat(tmp_path).evaluates  # it has just started
+    one.evaluated([])
+    one.beat()
+    written = last_heartbeat(tmp_path)
+    assert written.facts.evaluated_at is not None
+    assert written.evaluates
+    late = written.model_copy(update={"at": written.at + written.alive_for + timedelta(seconds=1)})
+    assert not late.evaluates
+    assert late.is_alive(late.at)

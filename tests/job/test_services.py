@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import services
+from streaming_app.job.alert_service import AlertService
 from streaming_app.job.service import Service
 from streaming_app.job.services import SELF_CHECK, BackgroundServices, background_services, wanted_services
 from streaming_app.stream.health import Health
@@ -64,6 +67,21 @@ def running(warehouse: Path, **settings: Any) -> Iterator[tuple[BackgroundServic
     known = config(make_warehouse(warehouse), page={}, **settings)
     with background_services(known, local_files(), Health(), lines.append) as started:
         yield started, lines
+
+
+def test_heartbeats_go_on_while_the_evaluation_of_alerts_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    going_on = threading.Event()
+    monkeypatch.setattr(AlertService, "_evaluate", lambda _: going_on.wait(60))
+
+    def beat_at() -> datetime | None:
+        heartbeat = read_heartbeat(tmp_path / "w", "default")
+        return heartbeat and heartbeat.at
+
+    with running(tmp_path / "w", alerts={"interval": "1s"}):
+        assert wait_until(lambda: beat_at() is not None)
+        first = beat_at()
+        assert wait_until(lambda: beat_at() != first)
+        going_on.set()
 
 
 def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_path: Path) -> None:

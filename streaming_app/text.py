@@ -101,6 +101,12 @@ def count(number: int, noun: str, several: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
 
+def round_down(number: int) -> int:
+    """Set all digits but the first to 0: a number that changes all the time would be written each time."""
+    unit: int = 10 ** (len(str(number)) - 1)
+    return number // unit * unit
+
+
 def and_more(number: int) -> str:
     """Return ` and 298 more`, to follow what is named; an empty string if no more is left."""
     return f" and {number:,} more" if number > 0 else ""

@@ -226,9 +226,9 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
     "an alert rule": Addition(
         (
             Edit(
-                "streaming_app/alerts/group_rules.py",
-                "GROUP_RULES = (\n",
-                "GROUP_RULES = (\n    GroupRule(\n"
+                "streaming_app/alerts/description_rules.py",
+                "DESCRIPTION_RULES = (\n",
+                "DESCRIPTION_RULES = (\n    GroupRule(\n"
                 '        name="StreamsGroupTrial",\n'
                 "        find=lambda _group, _thresholds, _context: None,\n"
                 '        states=frozenset({"NotReady"}),\n'
@@ -247,15 +247,14 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
             ),
             Edit(
                 "deploy/prometheus/streams-groups.rules.yml",
-                "    rules:\n      - alert: StreamsGroupNotReady\n",
-                "    rules:\n      - alert: StreamsGroupTrial\n"
+                "      # end of verdicts\n",
+                "      # end of verdicts\n      - alert: StreamsGroupTrial\n"
                 "        expr: streams_group_members == 42\n"
                 "        labels: {severity: warning}\n"
                 "        annotations:\n"
                 "          summary: A trial.\n"
                 "          description: A trial.\n"
-                "          runbook: deploy/RUNBOOK.md#streamsgrouptrial\n"
-                "      - alert: StreamsGroupNotReady\n",
+                "          runbook_url: deploy/RUNBOOK.md#streamsgrouptrial\n",
                 "the rule of Prometheus in",
             ),
             Edit(

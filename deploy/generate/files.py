@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.generate import figures, metrics, records, runbook
+from deploy.generate import figures, metrics, prometheus, records, runbook
 from tests import adding
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +19,7 @@ def files() -> dict[str, str]:
         "schemas/RECORDS.md": records.page(),
         "deploy/METRICS.md": metrics.page(),
         "deploy/RUNBOOK.md": runbook.page(),
+        "deploy/prometheus/streams-groups.rules.yml": prometheus.page(),
         **chart_files(),
         **figures.files(),
     }
@@ -27,4 +28,5 @@ def files() -> dict[str, str]:
 def chart_files() -> dict[str, str]:
     """Return the dashboards and rules of the chart, which Helm can only read from its own directory: copies."""
     originals = (file for pattern in _COPIED for file in sorted(ROOT.glob(pattern)))
-    return {f"{_CHART_FILES}/{file.name}": file.read_text("utf-8") for file in originals}
+    texts = {file.name: file.read_text("utf-8") for file in originals} | {prometheus.PAGE.name: prometheus.page()}
+    return {f"{_CHART_FILES}/{name}": text for name, text in texts.items()}

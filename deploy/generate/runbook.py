@@ -15,10 +15,9 @@ from pathlib import Path
 from streaming_app.alerts.copies_rules import COPIES_RULES
 from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES
 from streaming_app.alerts.evaluate import AnyRule
-from streaming_app.alerts.group_rules import GROUP_RULES
+from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
-from streaming_app.alerts.rebalance_rules import REBALANCE_RULES
 from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
 from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
@@ -96,8 +95,7 @@ def _index() -> str:
 
 def _all_rules() -> tuple[AnyRule, ...]:
     return (
-        *GROUP_RULES,
-        *REBALANCE_RULES,
+        *HEALTH_RULES,
         *LAG_RULES,
         *COPIES_RULES,
         *TENANT_RULES,
@@ -110,6 +108,9 @@ def _all_rules() -> tuple[AnyRule, ...]:
 
 
 def _fires_after(rule: AnyRule) -> str:
+    if isinstance(rule, HealthRule):
+        after = rule.thresholds.get("after")
+        return format_duration(after.default) if after else "as below"
     if rule.for_seconds is None:
         window = format_duration(rule.thresholds["window"].default)
         return f"at once; resolves {window} after the latest event" if len(rule.thresholds) == 1 else "at once"
@@ -126,7 +127,7 @@ def _section(rule: AnyRule) -> str:
         settings.append(f"`{name}: {format_duration(default) if seconds else default}` ({about})")
     queries = [f"{question}\n\n```sql\n{sql}\n```" for question, sql in rule.queries.items()]
     steps = "\n".join(_wrap(f"- {step}", "  ") for step in rule.steps)
-    head = f"**{rule.severity}**, {', '.join(settings)}"
+    head = ", ".join((f"**{rule.severity}**", *settings))
     return "\n\n".join((f"### {rule.name}", head, _wrap(rule.meaning), *queries, "What to do:", steps))
 
 
@@ -171,9 +172,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 _PARTS: Mapping[str, Callable[[], str]] = {
     "index": _index,
-    "alerts-groups": lambda: _sections(
-        (*GROUP_RULES, *REBALANCE_RULES, *LAG_RULES, *COPIES_RULES, *TENANT_RULES, *NEWCOMER_RULES)
-    ),
+    "alerts-groups": lambda: _sections((*HEALTH_RULES, *LAG_RULES, *COPIES_RULES, *TENANT_RULES, *NEWCOMER_RULES)),
     "alerts-descriptions": lambda: _sections((*DESCRIPTION_RULES, *CLUSTER_RULES)),
     "alerts-job": lambda: _sections((*JOB_RULES, *SELF_CHECK_RULES)),
     "states": _states,

@@ -10,10 +10,15 @@ from typing import Any, NamedTuple
 WARNING, CRITICAL, INFO = "warning", "critical", "info"
 MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
+INCIDENT = "incident"
+"""The key of the details with the id of an incident."""
 
 
 class AlertKey(NamedTuple):
-    """A rule and a group; `group_id` is None for the job or the cluster. At most one alert per key is open."""
+    """A rule and a group; `group_id` is None for the job or the cluster. At most one alert per key is open.
+
+    Of an alert about an incident, the id of that takes the place of the rule, which changes with the verdict.
+    """
 
     rule: str
     group_id: str | None
@@ -28,6 +33,10 @@ class Finding:
     """One line for an operator who was just woken: what is wrong, with what, and why."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further context, as JSON: numbers, names, times as ISO 8601 text. No value is null."""
+    rule: str | None = None
+    """The rule that it is of, if it is not the one in the key."""
+    severity: str | None = None
+    """What follows from it for whoever it is about, if that is not always as severe as the rule."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +73,8 @@ class Alert:
 
     @property
     def key(self) -> AlertKey:
-        """The rule and the group of the alert."""
-        return AlertKey(self.rule, self.group_id)
+        """The rule, or the incident, and the group of the alert."""
+        return AlertKey(self.details.get(INCIDENT, self.rule), self.group_id)
 
     @property
     def urgency(self) -> tuple[Any, ...]:
@@ -77,4 +86,4 @@ class Alert:
     def fingerprint(self) -> str:
         """Identifies this alert across restarts: `cluster/rule/group_id/opened_at`. Receivers deduplicate by it."""
         opened = self.opened_at.isoformat() if self.opened_at else ""
-        return "/".join((self.cluster, self.rule, self.group_id or "", opened))
+        return "/".join((self.cluster, self.key.rule, self.group_id or "", opened))

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 
 from streaming_app.alerts.alert import FIRING, Alert, AlertKey, Delivery
 from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, is_unknown
+from streaming_app.alerts.health_rules import health_settings
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext
@@ -29,9 +31,13 @@ from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import ranks
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.history import GroupHistory
+from streaming_app.health.incidents import Incident, Incidents
+from streaming_app.health.verdict import HealthSettings, Verdict
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import GroupLag
+from streaming_app.lag.work import GroupWork
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,19 @@ class EngineSettings:
     notify_policy: NotifyPolicy
     lag_of_all_groups: bool = False
     max_new_groups: int = MAX_NEW_GROUPS
+    late_seconds: float = 120.0
+    """How long ago the records may be read for groups to be judged by them."""
+
+
+@dataclass(frozen=True)
+class StoredHealth:
+    """What an earlier run knew of the health of groups."""
+
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    incidents: Sequence[Incident] = ()
+
+
+NO_HEALTH = StoredHealth()
 
 
 @dataclass(frozen=True)
@@ -60,6 +79,12 @@ class Observed:
     """What is known of copies of tasks; None while it is not known."""
     lag: Mapping[str, GroupLag] | None = field(default_factory=dict)
     """The groups with whose lag something is wrong; None while the lag is not known."""
+    work: Mapping[str, GroupWork] | None = field(default_factory=dict)
+    """What waits for each group; None while the lag is not known."""
+    retention: Mapping[str, float] = field(default_factory=dict)
+    """Seconds for which a topic keeps records."""
+    ended: Mapping[str, str] = field(default_factory=dict)
+    """Incidents that a person ended, and why."""
     is_silenced: IsSilenced | None = None
     """Tells whether an alert is silenced; None: no silence is active."""
 
@@ -70,6 +95,17 @@ class Unsaved(NamedTuple):
     changed: Sequence[Alert] = ()
     removed: Sequence[Alert] = ()
     """Rows to be deleted, before those of `changed` are written."""
+
+
+class UnsavedHealth(NamedTuple):
+    """Verdicts by group, and incidents, that are not stored yet."""
+
+    verdicts: Mapping[str, Verdict] = MappingProxyType({})
+    changes: Sequence[Change] = ()
+    """The history of verdicts."""
+    incidents: Sequence[Incident] = ()
+    gone: frozenset[str] = frozenset()
+    """The groups of `verdicts` that nothing is known of any more."""
 
 
 class _Row(NamedTuple):
@@ -83,17 +119,24 @@ class _Row(NamedTuple):
 class AlertEngine:
     """The alerts of one cluster."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one thing it needs
         self,
         settings: EngineSettings,
         stored: Iterable[Alert],
         outboxes: Outboxes,
         descriptions: DescriptionSupport,
+        *,
         is_silenced: IsSilenced | None = None,
+        health: StoredHealth = NO_HEALTH,
     ) -> None:
         """Go on from the alerts in the table. What is not sent of them, and does not wait for a silence, is due."""
         self._settings, self.outboxes, self._descriptions = settings, outboxes, descriptions
         self._is_silenced = is_silenced
+        self._board = Board(self._health_settings, health.verdicts)
+        self._incidents = Incidents(settings.cluster, health.incidents)
+        self._unsaved_verdicts: dict[str, Verdict] = {}
+        self._unsaved_changes: list[Change] = []
+        self._unsaved_incidents: dict[str, Incident] = {}
         self._unsaved: dict[_Row, tuple[Alert, bool]] = {}
         known = [self._without_removed_sinks(alert) for alert in stored]
         self._state = AlertState.from_alerts(known)
@@ -107,7 +150,8 @@ class AlertEngine:
         return tuple(self._state.open.values())
 
     def step(self, observed: Observed, now: datetime) -> tuple[Alert, ...]:
-        """Evaluate the rules and advance the alerts; return those that changed. `now` is aware, UTC."""
+        """Judge the groups, evaluate the rules, advance the alerts; return those that changed. `now` is aware, UTC."""
+        self._judge(observed, now)
         context = self._context(observed, now)
         settings, self._is_silenced = self._settings, observed.is_silenced
         findings = evaluate(observed.groups.values(), observed.job, context, settings.rule_settings_of)
@@ -134,6 +178,62 @@ class AlertEngine:
         self._note_unsaved(changed)
         self._track(changed)
         return changed
+
+    def _judge(self, observed: Observed, now: datetime) -> None:
+        """Bring verdicts and incidents up to date, unless the records are not read up to now."""
+        job, settings = observed.job, self._settings
+        for incident_id, reason in observed.ended.items():
+            if ended := self._incidents.end(incident_id, reason, now):
+                self._unsaved_incidents[incident_id] = ended
+        if job and not (job.caught_up and job.caught_up_at):
+            return
+        if job and job.caught_up_at and now - job.caught_up_at > timedelta(seconds=settings.late_seconds):
+            return
+        work = observed.work
+        known = Known(observed.groups, observed.histories, work, observed.lag, observed.retention)
+        changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
+        self._unsaved_changes += changes
+        self._unsaved_verdicts |= dict(changes)
+        watched = [change for change in changes if settings.rule_settings_of(change.group_id)]
+        for incident in self._incidents.step(watched):
+            self._unsaved_incidents[incident.incident_id] = incident
+
+    def _health_settings(self, group_id: str) -> HealthSettings:
+        return health_settings(self._settings.rule_settings_of(group_id))
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """The newest verdict on each group."""
+        return self._board.verdicts()
+
+    @property
+    def incidents(self) -> Sequence[Incident]:
+        """The open incidents."""
+        return self._incidents.open()
+
+    def incident_of(self, group_id: str) -> Incident | None:
+        """Return the open incident of a group."""
+        return self._incidents.of_group(group_id)
+
+    @property
+    def unsaved_health(self) -> UnsavedHealth:
+        """What is not stored yet of verdicts and incidents."""
+        return UnsavedHealth(
+            dict(self._unsaved_verdicts),
+            tuple(self._unsaved_changes),
+            tuple(self._unsaved_incidents.values()),
+            frozenset(group_id for group_id in self._unsaved_verdicts if not self._board.knows(group_id)),
+        )
+
+    def saved_health(self, stored: UnsavedHealth) -> None:
+        """Note that these are stored; what has changed since is still unsaved."""
+        del self._unsaved_changes[: len(stored.changes)]
+        for group_id, verdict in stored.verdicts.items():
+            if self._unsaved_verdicts.get(group_id) is verdict:
+                del self._unsaved_verdicts[group_id]
+        for incident in stored.incidents:
+            if self._unsaved_incidents.get(incident.incident_id) is incident:
+                del self._unsaved_incidents[incident.incident_id]
 
     def queue(self, seconds: float) -> None:
         """Let everything be sent that is due: of the last step, and what was silenced and no longer is.
@@ -167,7 +267,7 @@ class AlertEngine:
                     del self._unsaved[row]
 
     def _context(self, observed: Observed, now: datetime) -> EvaluationContext:
-        survey = survey_cluster(observed.groups.values(), now)
+        survey = survey_cluster(observed.groups.values())
         return EvaluationContext(
             now,
             observed.histories,
@@ -180,6 +280,7 @@ class AlertEngine:
             lag=observed.lag,
             lag_of_all_groups=self._settings.lag_of_all_groups,
             max_new_groups=self._settings.max_new_groups,
+            incidents=self._incidents.open(),
         )
 
     def _apply(self, alert: Alert, delivery: Delivery) -> None:

@@ -23,10 +23,9 @@ from functools import cache
 from streaming_app.alerts.alert import Alert, AlertKey, Finding
 from streaming_app.alerts.copies_rules import COPIES_RULES
 from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES
-from streaming_app.alerts.group_rules import GROUP_RULES
+from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
-from streaming_app.alerts.rebalance_rules import REBALANCE_RULES
 from streaming_app.alerts.rule import (
     ClusterRule,
     EvaluationContext,
@@ -41,15 +40,17 @@ from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import Newcomers, is_newcomer, ranks, survey_newcomers
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.incidents import Incident
 from streaming_app.job_status import DifferingGroup, JobStatus
 
-RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*GROUP_RULES, *REBALANCE_RULES, *DESCRIPTION_RULES, *TENANT_RULES)
+RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*DESCRIPTION_RULES, *TENANT_RULES)
 RULES_FOR_CLUSTER: tuple[ClusterRule, ...] = CLUSTER_RULES
 RULES_FOR_JOB: tuple[Rule[JobStatus], ...] = JOB_RULES
 RULES_FOR_DIFFERING_GROUPS: tuple[Rule[DifferingGroup], ...] = SELF_CHECK_RULES
 RULES_FOR_COPIES: tuple[Rule[GroupCopies], ...] = COPIES_RULES
 RULES_FOR_LAG: tuple[LagRule, ...] = LAG_RULES
 RULES_FOR_NEWCOMERS: tuple[Rule[Newcomers], ...] = NEWCOMER_RULES
+RULES_FOR_INCIDENTS: tuple[HealthRule, ...] = HEALTH_RULES
 AnyRule = (
     Rule[GroupSnapshot]
     | ClusterRule
@@ -58,8 +59,10 @@ AnyRule = (
     | Rule[GroupCopies]
     | LagRule
     | Rule[Newcomers]
+    | HealthRule
 )
 RULES: Mapping[str, AnyRule] = {
+    **{rule.name: rule for rule in RULES_FOR_INCIDENTS},
     **{rule.name: rule for rule in RULES_FOR_GROUPS},
     **{rule.name: rule for rule in RULES_FOR_CLUSTER},
     **{rule.name: rule for rule in RULES_FOR_JOB},
@@ -103,6 +106,7 @@ def evaluate(
                 findings[AlertKey(rule.name, group_id)] = finding
     _replace_by_cluster_findings(findings, context, rule_settings_of)
     findings.update(_findings_of_services(context, rule_settings_of))
+    findings.update(_findings_of_incidents(context.incidents, context, rule_settings_of))
     if job is not None:
         findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
     left_out = _leave_out_newcomers(findings, groups, context)
@@ -145,11 +149,25 @@ def _findings_of_services(
             yield from _find(RULES_FOR_LAG, lag, lag.group_id, context, rule_settings_of)
 
 
+def _findings_of_incidents(
+    incidents: Iterable[Incident], context: EvaluationContext, rule_settings_of: RuleSettingsLookup
+) -> Iterator[tuple[AlertKey, Finding]]:
+    """Yield a finding for each open incident; one about several groups is under the first of them."""
+    for incident in incidents:
+        rule, group_id = _RULE_OF[incident.verdict], incident.groups[0]
+        settings = rule_settings_of(group_id).get(rule.name)
+        if settings and (finding := rule.find(incident, settings.thresholds, context)):
+            yield AlertKey(incident.incident_id, group_id), finding
+
+
+_RULE_OF: Mapping[str, HealthRule] = {rule.verdict: rule for rule in RULES_FOR_INCIDENTS}
+
+
 def is_held(key: AlertKey, context: EvaluationContext) -> bool:
     """Tell whether an alert stays as it is, since nothing is known at present of its condition."""
     if key in context.failed:
         return True
-    rule = RULES.get(key.rule)
+    rule: AnyRule | None = RULES.get(key.rule)
     if isinstance(rule, LagRule):
         if context.lag is None:
             return True
@@ -168,7 +186,8 @@ def is_unknown(alert: Alert | None, context: EvaluationContext) -> bool:
 
 def watches_any(group_ids: Iterable[str], rule_settings_of: RuleSettingsLookup) -> bool:
     """Return whether a rule about groups is enabled for at least one of these groups."""
-    names = {rule.name for rule in RULES_FOR_GROUPS}
+    rules: tuple[AnyRule, ...] = (*RULES_FOR_GROUPS, *RULES_FOR_INCIDENTS)
+    names = {rule.name for rule in rules}
     return any(not names.isdisjoint(rule_settings_of(group_id)) for group_id in group_ids)
 
 

@@ -15,11 +15,10 @@ from streaming_app.alerts.rule import (
     Thresholds,
     format_time,
     is_recent,
-    round_down,
     to_iso,
 )
 from streaming_app.job_status import DifferingGroup, DiskSpace, JobStatus
-from streaming_app.text import count, first_of, gibibytes
+from streaming_app.text import count, first_of, gibibytes, round_down
 
 _MIB = 1 << 20
 _PLENTY = 10 << 30

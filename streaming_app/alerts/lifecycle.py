@@ -22,8 +22,8 @@ resolves each time, unless `keep_firing_for` bridges the gaps, as in Prometheus;
 Notifications: on firing, one is due to each sink; on resolution, one to each sink to which a firing notification was
 sent or is due, so a sink that is added later gets only later alerts. If the firing notification could not be sent
 before the resolution, both are sent, in order: the sink may have accepted it although its response was lost, and the
-alert must not stay open there. A changed summary is not notified. With `repeat_after`, a firing notification is due
-again that long after it was sent.
+alert must not stay open there. A changed summary is not notified, but a severity that rises is. With `repeat_after`, a
+firing notification is due again that long after it was sent.
 
 Clocks: a time ahead of now counts as now. A clock that is set back never fires or resolves anything by itself.
 """
@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, AlertKey, Delivery, Finding
+from streaming_app.alerts.alert import FIRING, MOST_SEVERE_FIRST, PENDING, RESOLVED, Alert, AlertKey, Delivery, Finding
 from streaming_app.alerts.evaluate import RuleSettingsLookup
 from streaming_app.alerts.rule import RuleSettings
 
@@ -124,10 +124,11 @@ def advance(  # noqa: PLR0913 - each is one thing it needs
     """
     transitions: list[_Transition] = []
     for key in dict.fromkeys((*state.open, *findings)):
-        settings = rule_settings_of(key.group_id).get(key.rule)
+        before, finding = state.open.get(key), findings.get(key)
+        rule = (finding and finding.rule) or (before and before.rule) or key.rule
+        settings = rule_settings_of(key.group_id).get(rule)
         if is_held(key) or (not caught_up and not (settings and settings.while_catching_up)):
             continue
-        before, finding = state.open.get(key), findings.get(key)
         if finding and settings:
             since = _pending_since(before, finding, state.resolved_at.get(key), now)
             alert = _with_finding(before or _new_alert(cluster, key, since), finding, settings, since)
@@ -138,9 +139,25 @@ def advance(  # noqa: PLR0913 - each is one thing it needs
             continue
         next_state = _NEXT[before.state if before else None, event]
         after = _ENTER[next_state](alert, now, notify_policy) if next_state else None
+        if before and after and after.state == before.state == FIRING and _is_worse(after, before):
+            after = replace(after, deliveries=_again(after, notify_policy))
         if after != before:
             transitions.append(_Transition(key, before, after))
     return _apply(state, transitions, now)
+
+
+def _is_worse(after: Alert, before: Alert) -> bool:
+    return MOST_SEVERE_FIRST.index(after.severity) < MOST_SEVERE_FIRST.index(before.severity)
+
+
+def _again(alert: Alert, notify_policy: NotifyPolicy) -> tuple[Delivery, ...]:
+    """Return the deliveries of an alert that is notified again, since it became more severe."""
+    return tuple(
+        Delivery(delivery.sink, FIRING, repeat=delivery.repeat + 1)
+        if delivery.sent_at and delivery.sink in notify_policy.sinks
+        else delivery
+        for delivery in alert.deliveries
+    )
 
 
 class _Transition(NamedTuple):
@@ -171,7 +188,7 @@ def _apply(state: AlertState, transitions: Sequence[_Transition], now: datetime)
 
 def _loses_row(before: Alert, after: Alert | None) -> bool:
     """Tell whether the row of `before` has to be deleted: `after` is None, or has another key in the table."""
-    return after is None or after.pending_since != before.pending_since
+    return after is None or (after.rule, after.pending_since) != (before.rule, before.pending_since)
 
 
 def _new_alert(cluster: str, key: AlertKey, since: datetime) -> Alert:
@@ -179,9 +196,11 @@ def _new_alert(cluster: str, key: AlertKey, since: datetime) -> Alert:
 
 
 def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since: datetime) -> Alert:
-    """Return the alert updated from its finding."""
+    """Return the alert updated from its finding: at most as severe as the settings say."""
+    severity = max(settings.severity, finding.severity or settings.severity, key=MOST_SEVERE_FIRST.index)
+    rule = finding.rule or alert.rule
     return replace(
-        alert, severity=settings.severity, pending_since=since, summary=finding.summary, details=finding.details
+        alert, rule=rule, severity=severity, pending_since=since, summary=finding.summary, details=finding.details
     )
 
 

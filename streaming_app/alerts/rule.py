@@ -12,6 +12,7 @@ from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import GroupHistory
+from streaming_app.health.incidents import Incident
 from streaming_app.job_status import DifferingGroup
 from streaming_app.lag.group_lag import GroupLag
 
@@ -54,6 +55,8 @@ class EvaluationContext:
     """Of how many new groups there are findings."""
     failed: set[AlertKey] = field(default_factory=set)
     """Rules that could not be evaluated for a group; `evaluate` fills it."""
+    incidents: Sequence[Incident] = ()
+    """The open incidents."""
 
 
 class Threshold(NamedTuple):
@@ -172,12 +175,6 @@ def since_or_fallback(time: datetime | None, group: GroupSnapshot, now: datetime
 def is_recent(time: datetime | None, seconds: float, now: datetime) -> bool:
     """Tell whether something happened in the last `seconds`. A time ahead of `now` counts as recent."""
     return time is not None and now - time < timedelta(seconds=seconds)
-
-
-def round_down(number: int) -> int:
-    """Set all digits but the first to 0: a number that changes at each evaluation would be written each time."""
-    unit: int = 10 ** (len(str(number)) - 1)
-    return number // unit * unit
 
 
 def to_iso(time: datetime) -> str:

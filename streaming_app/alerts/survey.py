@@ -9,17 +9,14 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Literal
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
 
-_NEW_FOR = timedelta(days=8)  # longer than an application runs under two ids
-_NEW_GROUPS = 1_000
-_RUNS = frozenset({"Assigning", "Reconciling", "Stable"})
 _PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
@@ -38,22 +35,17 @@ class ClusterSurvey:
     """When a group last got its first description: while clients are upgraded, this goes on."""
     plugin_since: datetime | None = None
     """The earliest time for which the groups' records prove a plugin."""
-    new_groups: Mapping[str, Sequence[tuple[datetime, str]]] = field(default_factory=dict)
-    """When the groups were created that run and are not older than eight days, and their ids, newest first, at most a
-    thousand for each hash of the topics that they read."""
 
 
 NO_SURVEY = ClusterSurvey()
 
 
-def survey_cluster(groups: Iterable[GroupSnapshot], now: datetime) -> ClusterSurvey:
+def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
     """Survey all groups of a cluster."""
     described = undescribed = 0
     pushes: list[datetime] = []
     first_descriptions: list[datetime] = []
     evidence: list[datetime] = []
-    new_groups: dict[str, list[tuple[datetime, str]]] = {}
-    new_since = now - _NEW_FOR
     for group in groups:
         if had_description(group):
             described += bool(group.member_count)
@@ -66,15 +58,12 @@ def survey_cluster(groups: Iterable[GroupSnapshot], now: datetime) -> ClusterSur
                 pushes.append(group.last_unsolicited_push_at)
         else:
             undescribed += bool(group.member_count)
-        if group.first_seen_at and group.first_seen_at > new_since and group.state in _RUNS and group.sources_hash:
-            new_groups.setdefault(group.sources_hash, []).append((group.first_seen_at, group.group_id))
     return ClusterSurvey(
         described,
         undescribed,
         max(pushes, default=None),
         max(first_descriptions, default=None),
         min(evidence, default=None),
-        {sources: sorted(those, reverse=True)[:_NEW_GROUPS] for sources, those in new_groups.items()},
     )
 
 

@@ -10,12 +10,11 @@ from streaming_app.alerts.rule import (
     Rule,
     Threshold,
     Thresholds,
-    round_down,
     since_or_fallback,
 )
 from streaming_app.groups.newcomers import Newcomers
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.text import count, escape, first_of, shorten
+from streaming_app.text import count, escape, first_of, round_down, shorten
 
 _REASON, _PREFIX = 300, 60  # characters
 

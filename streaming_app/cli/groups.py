@@ -5,7 +5,7 @@ Of all that they print, only the topology description comes from the brokers: th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from streaming_app.text import count
 
 if TYPE_CHECKING:
     from streaming_app.queries.history import Event, TaskSpell
+    from streaming_app.tables.health_tables import HealthRow
     from streaming_app.tables.reader import WarehouseReader
 
 
@@ -43,15 +44,29 @@ if TYPE_CHECKING:
     metavar="all|TYPE,...",
     help="List groups of these types with their protocols: streams, consumer, classic, share.",
 )
+@click.option(
+    "--health",
+    "verdicts",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[VERDICT,...]",
+    help="Show the verdict on each streams group; with VERDICT, such as Down,Stalled, only groups with one of these.",
+)
 @handle_errors
-def list_groups(warehouse: Location, cluster: str, states: str | None, types: str | None) -> None:
+def list_groups(warehouse: Location, cluster: str, states: str | None, types: str | None, verdicts: str | None) -> None:
     """List the streams groups, like kafka-streams-groups.sh --list; with --type others, like kafka-groups.sh --list."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import groups, health  # noqa: PLC0415 - not loaded by --help
 
+    if verdicts is not None and (states is not None or types is not None):
+        raise click.UsageError("--health goes without --state and --type.")
     wanted = [state for state in (states or "").split(",") if state.strip()]
     reader = open_cluster(warehouse, cluster)
     if types is not None:
         echo_rows(groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted))
+        return
+    if verdicts is not None:
+        echo_rows(health.list_with_health(reader, cluster, health.parse_verdicts(verdicts)))
         return
     rows = groups.list_groups(reader, cluster, wanted)
     if states is not None:
@@ -92,7 +107,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     command_config: Path | None,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
-    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import groups, health, lag  # noqa: PLC0415 - not loaded by --help
 
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give --group GROUP, once or more, or --all-groups.")
@@ -110,13 +125,23 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
             echo_rows(lag.offset_rows(offsets, verbose=verbose))
         return
     rows = groups.find_groups(reader, cluster, wanted)
+    verdicts = health.read_verdicts(reader, cluster, [row["group_id"] for row in rows])
     if as_json:
         shown = ({name: value for name, value in row.items() if name != "last_changes"} for row in rows)
-        echo_json([row | {"waits_for": groups.waits_for(row)} for row in shown])
+        found = {group_id: health.health_json(one) for group_id, one in verdicts.items()}
+        echo_json([row | {"waits_for": groups.waits_for(row), "health": found.get(row["group_id"])} for row in shown])
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
+        _print_verdicts(verdicts.values() if aspect == "state" and group_ids else ())
         echo_rows(table)
         if aspect == "state":
             _explain_states(reader, cluster, rows, verbose=verbose)
+
+
+def _print_verdicts(rows: Iterable[HealthRow]) -> None:
+    from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
+
+    for row in rows:
+        echo(health.to_line(row.group_id, row.verdict))
 
 
 def _explain_states(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, verbose: bool) -> None:

@@ -14,6 +14,7 @@ COMMANDS = {
     "groups": ("list_groups", "describe", "history", "diff"),
     "lag": ("lag", "copies"),
     "alerts": ("alerts", "silence"),
+    "health": ("why", "incidents", "report"),
     "tables": ("status", "sql"),
     "quarantine": ("quarantine",),
     "verify": ("verify",),

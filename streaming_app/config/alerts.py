@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    create_model,
+    model_validator,
+)
+from typing_extensions import Self
 
 from streaming_app.alerts.alert import CRITICAL, INFO, WARNING
 from streaming_app.alerts.evaluate import (
@@ -20,10 +29,12 @@ from streaming_app.alerts.evaluate import (
     RULES_FOR_COPIES,
     RULES_FOR_DIFFERING_GROUPS,
     RULES_FOR_GROUPS,
+    RULES_FOR_INCIDENTS,
     RULES_FOR_LAG,
     AnyRule,
     RuleSettingsLookup,
 )
+from streaming_app.alerts.health_rules import REPLACED
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings
@@ -51,10 +62,25 @@ def _make_model(rule: AnyRule, *, partial: bool) -> type[BaseModel]:
     return create_model(rule.name, __base__=Section, **definitions)
 
 
+class _Sections(Section):
+    """Sections of rules. Those of rules that others have replaced are left out, so that old files can be read."""
+
+    _replaced: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _without_replaced(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 - any YAML value
+        replaced = tuple(name for name in given if name in REPLACED) if isinstance(given, Mapping) else ()
+        made = make({name: value for name, value in given.items() if name not in replaced} if replaced else given)
+        if replaced:
+            made._replaced = replaced  # noqa: SLF001 - its own
+        return made
+
+
 def _make_sections(name: str, rules: Iterable[AnyRule], *, partial: bool) -> type[BaseModel]:
     models = {rule.name: _make_model(rule, partial=partial) for rule in rules}
     fields: dict[str, Any] = {name: (model, model()) for name, model in models.items()}
-    return create_model(name, __base__=Section, **fields)
+    return create_model(name, __base__=_Sections, **fields)
 
 
 if TYPE_CHECKING:
@@ -64,7 +90,7 @@ else:
     RuleSections = _make_sections("RuleSections", RULES.values(), partial=False)
     OverrideSections = _make_sections(
         "OverrideSections",
-        (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_DIFFERING_GROUPS),
+        (*RULES_FOR_INCIDENTS, *RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_DIFFERING_GROUPS),
         partial=True,
     )
 
@@ -107,18 +133,10 @@ class AlertSettings(Section):
     rules: RuleSections = RuleSections()
     overrides: tuple[Override, ...] = ()
 
-    @property
-    def rebalance_window(self) -> float:
-        """The longest time, in seconds, over which the rules of any group look at what happened."""
+    def replaced_rules(self) -> Mapping[str, str]:
+        """Return the rules of earlier releases that have settings here, which do nothing, and what replaced them."""
         layers = (self.rules, *(override.rules for override in self.overrides))
-        sections = ((rule, getattr(layer, rule.name, None)) for layer in layers for rule in RULES_FOR_GROUPS)
-        return max(
-            getattr(section, name) or 0.0
-            for rule, section in sections
-            if section and rule.requires_history
-            for name, threshold in rule.thresholds.items()
-            if threshold.seconds
-        )
+        return {name: REPLACED[name] for layer in layers for name in getattr(layer, "_replaced", ())}
 
     def notify_policy(self, sinks: Iterable[str]) -> NotifyPolicy:
         """Return the policy for notifications to the sinks with these names."""

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 EMPTY = "Empty"
 EMPTY_KEPT_FOR = timedelta(days=15)  # two weekends
+WINDOW = timedelta(hours=2)
+"""How long other events are looked at: longer than any time over which interruptions are counted."""
 _KEPT = 10_000  # events of one kind and group: enough for any sensible threshold
 _PRUNE_EVERY = timedelta(seconds=60)
 
@@ -85,6 +87,8 @@ class GroupHistory:
     members: list[MemberChange] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
     pushes: list[Push] = field(default_factory=list)
+    version: int = 0
+    """Counts the changes."""
 
     def prune(self, since: datetime, empty_since: datetime) -> None:
         """Remove what is older than `since`, and of what is kept longer what is older than `empty_since`."""
@@ -96,11 +100,12 @@ class GroupHistory:
         ):
             entries = getattr(self, name)
             if entries and entries[0].at < kept_since:
+                self.version += 1
                 entries[:] = [entry for entry in entries if entry.at >= kept_since]
         if self.states and self.states[0].at < since:
-            self.states = [
-                change for change in self.states if change.at >= (empty_since if change.touches_empty else since)
-            ]
+            kept = [change for change in self.states if change.at >= (empty_since if change.touches_empty else since)]
+            self.version += len(kept) < len(self.states)
+            self.states = kept
 
     @property
     def is_empty(self) -> bool:
@@ -181,6 +186,7 @@ class GroupHistories:
             entry = entry._replace(at=entries[position - 1].at)
         entries.insert(position, entry)
         del entries[:-_KEPT]
+        history.version += 1
         self._groups[group_id] = history
         return True
 
@@ -194,6 +200,7 @@ class GroupHistories:
         position = bisect_left(entries, key, key=_key)
         if position < len(entries) and _key(entries[position]) == key:
             del entries[position]
+            history.version += 1
 
     def prune(self, known: Collection[str], now: datetime) -> None:
         """Remove what is too old, about once a minute, and everything of groups that are not in `known`."""

@@ -53,7 +53,7 @@ class Outage:
 
     since: datetime
     starts: int = 0
-    """How often the group got members again after it was Empty."""
+    """How often the group got members again after it was Empty, or was ready again."""
     processed: timedelta = _NOTHING
     lasted: timedelta = _NOTHING
     down: Mapping[str, timedelta] = field(default_factory=dict)
@@ -95,7 +95,7 @@ def _spells(changes: Sequence[StateChange], now: datetime) -> Iterator[_Spell]:
 
 
 def _outage(chain: Sequence[_Spell]) -> Outage:
-    starts = [n for n, (one, after) in enumerate(pairwise(chain)) if one.state == EMPTY != after.state]
+    starts = [n for n, (one, after) in enumerate(pairwise(chain)) if _is_start(chain[n - 1] if n else None, one, after)]
     outage = Outage(chain[0].since, len(starts))
     down: defaultdict[str, timedelta] = defaultdict(timedelta)
     for spell in chain[: starts[-1] + 1] if starts else ():
@@ -109,6 +109,13 @@ def _outage(chain: Sequence[_Spell]) -> Outage:
     return outage
 
 
+def _is_start(before: _Spell | None, one: _Spell, after: _Spell) -> bool:
+    """Tell whether the application began again between two spells: after Empty, or NotReady between processing."""
+    if one.state == EMPTY:
+        return after.state != EMPTY
+    return one.state == "NotReady" and after.processes and (before is None or before.processes)
+
+
 class Stays(NamedTuple):
     """Short stays in one place: how many followed one another, and when the newest ended."""
 
@@ -118,6 +125,16 @@ class Stays(NamedTuple):
 
 def short_stays(changes: Sequence[MemberChange], since: datetime, uptime: timedelta) -> Mapping[str, Stays]:
     """Return by place the short stays that ended after `since`."""
+    return {
+        place: Stays(one_after_the_other(ends), max(ends)[0])
+        for place, ends in stays_of(changes, since, uptime).items()
+    }
+
+
+def stays_of(
+    changes: Sequence[MemberChange], since: datetime, uptime: timedelta
+) -> Mapping[str, list[tuple[datetime, datetime]]]:
+    """Return by place when the stays that were shorter than `uptime` and ended after `since` ended, and began."""
     joined: dict[str, MemberChange] = {}
     stays: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
     for change in changes:
@@ -125,10 +142,10 @@ def short_stays(changes: Sequence[MemberChange], since: datetime, uptime: timede
             joined[change.member_id] = change
         elif (start := joined.pop(change.member_id, None)) and change.at >= since and change.at - start.at < uptime:
             stays[change.place].append((change.at, start.at))
-    return {place: Stays(_one_after_the_other(ends), max(ends)[0]) for place, ends in stays.items()}
+    return stays
 
 
-def _one_after_the_other(stays: list[tuple[datetime, datetime]]) -> int:
+def one_after_the_other(stays: list[tuple[datetime, datetime]]) -> int:
     """Return how many stays, as (end, start), can be chosen so that none overlap."""
     number, last_end = 0, None
     for end, start in sorted(stays):

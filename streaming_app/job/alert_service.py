@@ -14,23 +14,26 @@ from datetime import datetime, timezone
 from typing import ClassVar, NamedTuple, Protocol
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, StoredHealth
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, IsSilenced, Outboxes, Results, SinkStatus
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
+from streaming_app.health.verdict import Verdict
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.service import Service, WakeableEvent, error_text
 from streaming_app.job_status import DifferingGroup, DiskSpace, JobStatus
 from streaming_app.lag.group_lag import GroupLag
+from streaming_app.lag.work import GroupWork
 from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.fence import Fence
+from streaming_app.tables.health_tables import EndedIncidents, HealthTables
 from streaming_app.text import count
 
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
@@ -72,6 +75,10 @@ class Sources(NamedTuple):
     """The lag of which groups something is wrong; None while it is not known."""
     disks: Callable[[], Sequence[DiskSpace]] = tuple
     """The disks that the job writes to."""
+    work: Callable[[], Mapping[str, GroupWork] | None] = dict
+    """What waits for each group; None while it is not known."""
+    retention: Callable[[], Mapping[str, float]] = dict
+    """For how many seconds topics keep records."""
 
 
 class AlertService(Service):
@@ -84,6 +91,8 @@ class AlertService(Service):
         config: AlertConfig,
         sources: Sources,
         store: AlertsTable,
+        health: HealthTables,
+        ended: EndedIncidents,
         sinks: Iterable[Sink],
         descriptions: DescriptionSupport,
         report: Report,
@@ -99,11 +108,19 @@ class AlertService(Service):
         super().__init__("alerts", report, interval=config.interval, stopping=self._wakeable)
         self._config, self._sources, self._store, self._on_evaluated = config, sources, store, on_evaluated
         self._fence = fence
-        self._evaluate_at = self._retry_save_at = 0.0
+        self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._checked_coverage = False
         sinks = list(sinks)
         outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff))
-        self._engine = AlertEngine(config.engine, store.alerts(), outboxes, descriptions, self._silenced())
+        self._health_tables, self._ended = health, ended
+        self._engine = AlertEngine(
+            config.engine,
+            store.alerts(),
+            outboxes,
+            descriptions,
+            is_silenced=self._silenced(),
+            health=StoredHealth(health.verdicts(), health.open_incidents()),
+        )
         self._dispatcher = Dispatcher(sinks, outboxes, self._delivered, report, max_named=config.grouping.max_named)
         self._queue()
 
@@ -146,7 +163,7 @@ class AlertService(Service):
     def finish(self, send_seconds: float) -> None:
         """Evaluate once more, wait up to `send_seconds` for the notifications that are due, and close."""
         super().close()
-        self._evaluate_at = self._retry_save_at = 0.0
+        self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._report_error_of(self.tick)
         self._dispatcher.flush(send_seconds)
         self._end(1.0)
@@ -158,8 +175,9 @@ class AlertService(Service):
 
     def _end(self, send_seconds: float) -> None:
         self._dispatcher.close(send_seconds)
-        self._retry_save_at = 0.0
+        self._retry_save_at = self._retry_health_at = 0.0
         self._report_error_of(self._save)
+        self._report_error_of(self._save_health)
 
     def _evaluate(self) -> None:
         """Observe, step, store and send."""
@@ -176,11 +194,16 @@ class AlertService(Service):
             self._sources.differing_groups(),
             self._sources.copies(),
             self._sources.lag(),
+            self._sources.work(),
+            self._sources.retention(),
+            self._ended.reasons(),
             self._silenced(),
         )
         with self._dispatcher.changing():
             self._engine.step(observed, now)
-        self._try(self._save, self._queue)  # stored before they are sent, so that a crash in between loses none
+        self._try(
+            self._save, self._save_health, self._queue
+        )  # stored before they are sent, so that a crash in between loses none
 
     def _silenced(self) -> IsSilenced | None:
         return self._sources.silences.is_silenced if self._sources.silences.refresh() else None
@@ -209,6 +232,29 @@ class AlertService(Service):
         with self._dispatcher.changing():
             self._engine.saved(unsaved)
         self._store.maintain(self._config.retention_days)
+
+    def _save_health(self) -> None:
+        """Write the verdicts and incidents that are not written yet; what cannot be written is tried again."""
+        unsaved = self._engine.unsaved_health
+        if not (unsaved.verdicts or unsaved.changes or unsaved.incidents):
+            return
+        if time.monotonic() < self._retry_health_at:
+            return
+        self._retry_health_at = time.monotonic() + _RETRY_SAVE_SECONDS
+        tables, incident_of = self._health_tables, {}
+        for group_id in unsaved.verdicts:
+            if incident := self._engine.incident_of(group_id):
+                incident_of[group_id] = incident.incident_id
+        tables.save_incidents(unsaved.incidents)
+        tables.save_verdicts(unsaved.verdicts, unsaved.gone, incident_of, datetime.now(timezone.utc))
+        tables.append_changes(unsaved.changes)
+        self._retry_health_at = 0.0
+        self._engine.saved_health(unsaved)
+        tables.maintain(self._config.retention_days)
+
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """Return the newest verdict on each group."""
+        return self._engine.verdicts
 
     def _report_error_of(self, step: Callable[[], None]) -> None:
         error = _error_of(step)

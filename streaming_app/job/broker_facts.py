@@ -117,6 +117,11 @@ class BrokerFacts(Service):
         if errors:
             raise errors[0]
 
+    def retention(self) -> Mapping[str, float]:
+        """Return for how many seconds each topic keeps records, of those that delete them by their age."""
+        known = self._known.get(broker_facts.RETENTION)
+        return retention_seconds(known.facts) if known else {}
+
     def _ask(self, admin: Admin, kind: _Kind, names: Sequence[str], now: datetime) -> Exception | None:
         """Ask for the facts of a kind; return the error if the brokers do not answer."""
         try:
@@ -172,6 +177,17 @@ class BrokerFacts(Service):
         self._table.replace(pa.Table.from_pylist(rows, self._table.schema()))
         self._written, self._written_at = facts, now
         self._table.maintain()
+
+
+def retention_seconds(facts: Sequence[BrokerFact]) -> dict[str, float]:
+    """Return the retention by topic from facts of that kind; compacted topics delete nothing by its age."""
+    values = {(fact.subject, fact.name): fact.value for fact in facts}
+    return {
+        topic: float(value) / 1000
+        for (topic, name), value in values.items()
+        if name == "retention.ms" and value and float(value) > 0
+        if "delete" in (values.get((topic, "cleanup.policy")) or "delete")
+    }
 
 
 def _is_due(kind: _Kind, known: _Known | None, names: Sequence[str], now: datetime) -> bool:

@@ -22,6 +22,7 @@ from streaming_app.kafka.connection import Admin, connect
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow, ReadUntil
 from streaming_app.lag.tracker import LATE_SECONDS
+from streaming_app.lag.work import GroupWork, observe_work
 from streaming_app.metrics.lag_metrics import LagStatus
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.lag_tables import LagTables
@@ -81,6 +82,7 @@ class LagService(Service):
         self._is_restored = False
         self._result: PassResult | None = None
         self._groups: Mapping[str, GroupLag] = {}
+        self._work: Mapping[str, GroupWork] = {}
         self._written: list[object] | None = None
         self._written_at = self._saved_at = 0.0
         self._save_seconds = 0.0
@@ -156,11 +158,18 @@ class LagService(Service):
 
     def groups(self) -> Mapping[str, GroupLag] | None:
         """Return the groups with whose lag something is wrong; None if the newest pass says nothing of now."""
+        return self._groups if self._is_new() else None
+
+    def work(self) -> Mapping[str, GroupWork] | None:
+        """Return what waits for each group; None if the newest pass says nothing of now."""
+        return self._work if self._is_new() else None
+
+    def _is_new(self) -> bool:
         result = self._result
         if result is None:
-            return None
+            return False
         longest = _OLD_PASSES * max(self._settings.interval, 2 * result.seconds)
-        return self._groups if 0 <= self._clock() - result.at < longest else None
+        return 0 <= self._clock() - result.at < longest
 
     def status(self) -> LagStatus | None:
         """Return the newest pass for the metrics; None before the first one."""
@@ -182,6 +191,7 @@ class LagService(Service):
         if self.stopping.is_set():
             return
         self._groups = group_lags(result.rows, result.groups, self._groups, result.at)
+        self._work = observe_work(result.rows, result.groups, self._work, result.at, self._settings.allowed_for)
         self._result = result
         self._report_gaps(result)
         self._write(result)

@@ -10,13 +10,14 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
 from streaming_app.errors import WarehouseError
+from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.broker_facts import make_broker_facts
 from streaming_app.job.group_cache import GroupCache
@@ -35,6 +36,7 @@ from streaming_app.notify.silences import ActiveSilences
 from streaming_app.notify.sink import TextSettings
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.tables.health_tables import EndedIncidents, HealthTables
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import megabytes
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
 _CLOSE_SECONDS = 3.0
+_LATE_SECONDS = 120.0  # groups are judged by records that are read until then, and two triggers
 _ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
@@ -133,8 +136,9 @@ def background_services(
 ) -> Iterator[BackgroundServices]:
     """Start the services with what an earlier run knew, and end them with the block; `fence` is this job's."""
     earlier = _restore(config, health)
-    window = timedelta(seconds=config.alerts.rebalance_window)
-    group_cache = GroupCache(config.warehouse, config.cluster, window, read_all_at=lambda: _read_all_at(health))
+    for old, new in config.alerts.replaced_rules().items():
+        report(f"alerts: the rule {old} is now part of {new}; its settings do nothing")
+    group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
     heartbeat = Heartbeat(config, files, health, descriptions, fence)
@@ -173,6 +177,7 @@ def background_services(
                 config.alerts.notify_policy(sink.name for sink in config.sinks if sink.gets_alerts),
                 lag_of_all_groups=config.alerts.lag_of == "all",
                 max_new_groups=config.alerts.max_new_groups,
+                late_seconds=_LATE_SECONDS + 2 * config.trigger,
             ),
             config.alerts.interval,
             config.retention_days,
@@ -186,8 +191,12 @@ def background_services(
             copies.statuses if copies else tuple,
             lag.groups if lag else dict,
             disks.now,
+            lag.work if lag else dict,
+            facts.retention if facts else dict,
         ),
         store,
+        HealthTables(config.warehouse, config.cluster, fence),
+        EndedIncidents(config.warehouse, config.cluster),
         [sink.sink() for sink in config.sinks if sink.gets_alerts],
         descriptions,
         report,
@@ -209,6 +218,7 @@ def background_services(
                 newest_lag,
                 copies.sums if copies else dict,
                 disks.now,
+                alerts.verdicts,
             )
             registry = make_registry(sources, config.metrics)
             server = monitoring_server(

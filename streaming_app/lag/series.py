@@ -14,7 +14,7 @@ Commits
 -------
 When the commits were lately, how often, forward or back, and how their lag moved. A pass sees the newest commit only.
 So of several commits between two passes one is counted, and the time between commits is never less than the time
-between passes.
+between passes. Of that time only the part counts in which there was something to commit.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ class CommitSeries:
 
     __slots__ = (
         "_gaps",
+        "_observed_at",
         "_window",
         "behind_since",
         "commits_at_offset",
@@ -180,6 +181,7 @@ class CommitSeries:
         self.status_since = 0.0
         self.held_since: float | None = None
         self._gaps: bytearray | None = None
+        self._observed_at: float | None = None
         self._window = array("d")
 
     def observe_commit(self, offset: int, committed_at: float | None, now: float) -> None:
@@ -192,10 +194,10 @@ class CommitSeries:
             self.committed_at = self.committed_at if committed_at is None else committed_at
             self._expire_rewind(now)
             return
-        if committed_at is None or self.committed_at is None:
-            self._count_gap(now - self.seen_at)
-        else:
-            self._count_gap(committed_at - self.committed_at)
+        gap = now - self.seen_at
+        if committed_at is not None and self.committed_at is not None:
+            gap = committed_at - self.committed_at
+        self._count_gap(min(gap, self._worked_for(now)))
         if offset < self.offset and self.rewound_from is None:
             self.rewound_from, self.rewound_at = self.offset, now
         self.commits_at_offset = self.commits_at_offset + 1 if offset == self.offset else 1
@@ -203,6 +205,11 @@ class CommitSeries:
             self.offset_since = now
         self.offset, self.committed_at, self.seen_at = offset, committed_at, now
         self._expire_rewind(now)
+
+    def _worked_for(self, now: float) -> float:
+        """Return for how long there may have been something to commit: the time before that says nothing."""
+        since = self._observed_at if self.behind_since is None else self.behind_since
+        return inf if since is None else now - since
 
     def _expire_rewind(self, now: float) -> None:
         if self.rewound_from is None or self.offset is None:
@@ -212,6 +219,7 @@ class CommitSeries:
 
     def observe_lag(self, lag: int, now: float, *, allowed: int) -> None:
         """Take in the lag of this pass."""
+        self._observed_at = now
         if lag <= allowed:
             self.behind_since = None
             del self._window[:]

@@ -29,7 +29,8 @@ BEHIND = "BEHIND"
 
 _STALLED_COMMITS = 3
 _STALLED_SECONDS = 60.0
-_MARKER = 1  # the commit or abort marker of a transaction, behind the last record
+MARKER = 1
+"""The commit or abort marker of a transaction, behind the last record."""
 
 
 @dataclass(slots=True)
@@ -63,12 +64,12 @@ class Facts:
 
 def _is_lost(facts: Facts) -> bool:
     # A log whose records were all deleted starts behind its last marker; nothing is lost then.
-    return facts.lost > (_MARKER if facts.lag == 0 else 0)
+    return facts.lost > (MARKER if facts.lag == 0 else 0)
 
 
 def _is_ok(facts: Facts) -> bool:
     lag = facts.lag or 0
-    if lag <= facts.allowed or (lag <= _MARKER and not facts.end_moved):
+    if lag <= facts.allowed or (lag <= MARKER and not facts.end_moved):
         return True
     return facts.age is not None and not facts.age_is_lower_bound and facts.age <= facts.patience
 

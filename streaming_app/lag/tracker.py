@@ -18,7 +18,7 @@ from streaming_app.lag.model import (
     TopicPartition,
 )
 from streaming_app.lag.series import Age, CommitSeries, EndSamples
-from streaming_app.lag.status import CATCHING_UP, UNKNOWN, Facts, status_of
+from streaming_app.lag.status import CATCHING_UP, MARKER, UNKNOWN, Facts, status_of
 
 CommitKey = tuple[str, str, int]
 """Group, topic and partition."""
@@ -150,7 +150,8 @@ class LagTracker:
         if ends.end is not None and not is_recreated and now - read_until.commits <= self._late_seconds:
             lost = max(0, ends.start - commit.offset) if ends.start is not None else None
             lag = max(0, ends.end - max(commit.offset, ends.start or 0))
-            series.observe_lag(lag, now, allowed=allowed)
+            rests = lag <= MARKER and key[1:] not in self._moved
+            series.observe_lag(0 if rests else lag, now, allowed=allowed)
             age = self._age(key, max(commit.offset, ends.start or 0), lag, now)
         facts = Facts(
             lag=lag,

@@ -26,6 +26,7 @@ from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.newcomers import is_newcomer, select
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
+from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DiskSpace
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
@@ -62,6 +63,8 @@ class MetricSources:
     copies: Callable[[], Mapping[str, CopiesSum]] = dict
     """Returns the sums of the copies of tasks, by group."""
     disks: Callable[[], Sequence[DiskSpace]] = tuple
+    verdicts: Callable[[], Mapping[str, Verdict]] = dict
+    """Returns the newest verdict on each group."""
 
 
 def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
@@ -104,9 +107,15 @@ class _StreamsGroupsCollector(Collector):
         )
         for metric in JOB_METRICS:
             yield _with_samples(metric, [({"cluster": sources.cluster}, job)])
-        copies = sources.copies()
+        copies, verdicts = sources.copies(), sources.verdicts()
         scrapes = [
-            GroupScrape(group, sources.groups.rebalances_total(group.group_id), now, copies.get(group.group_id))
+            GroupScrape(
+                group,
+                sources.groups.rebalances_total(group.group_id),
+                now,
+                copies.get(group.group_id),
+                verdicts.get(group.group_id),
+            )
             for group in selected
         ]
         labelled = [({"cluster": sources.cluster, "group": scrape.snapshot.group_id}, scrape) for scrape in scrapes]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
+from streaming_app.health.verdict import Verdict
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 
 _NOT_STALE = ("CURRENT", "NO_TOPOLOGY")  # the description is stored, or there is no topology to describe
@@ -20,6 +21,8 @@ class GroupScrape(NamedTuple):
     now: float
     copies: CopiesSum | None = None
     """None if they are not known."""
+    verdict: Verdict | None = None
+    """None before the first one."""
 
 
 def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], float | None]:
@@ -33,7 +36,19 @@ def _stale_seconds(group: GroupScrape) -> float | None:
     return None if since is None else max(0.0, group.now - since)
 
 
+def _health(group: GroupScrape) -> list[Sample]:
+    one = group.verdict
+    return [] if one is None else [Sample(1, (one.verdict, one.severity or "none"))]
+
+
 GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
+    Metric(
+        "streams_group_health",
+        "1 for the verdict on the group, such as Down, with its severity, `none` if nothing is wrong; the other "
+        "verdicts have no series.",
+        _health,
+        ("verdict", "severity"),
+    ),
     Metric(
         "streams_group_state",
         "1 for the state that the group is in; the other states have no series.",

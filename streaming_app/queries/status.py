@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from streaming_app.alerts.alert import FIRING
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
+from streaming_app.queries import health
 from streaming_app.queries.brokers import Brokers, read_brokers
 from streaming_app.queries.warehouse import check_cluster
 from streaming_app.tables.alerts_table import read_alerts
@@ -45,6 +46,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             **heartbeat.model_dump(),
         },
         "groups": {row["state"]: row["n"] for row in reader.rows(by_state)},
+        "health": health.counts(reader, cluster),
         "firing": [
             {
                 "severity": alert.severity,
@@ -93,6 +95,8 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"job       {_format_job(status['job'], now)}"
     by_state = ", ".join(f"{number:,} {state}" for state, number in status["groups"].items())
     yield f"groups    {by_state or 'none'}"
+    if status["health"]:
+        yield "health    " + ", ".join(f"{number:,} {verdict}" for verdict, number in status["health"].items())
     yield f"alerts    {len(status['firing'])} firing"
     if status["job"]:
         yield f"inputs    {_format_inputs(status['job']['known_until'], now)}"

@@ -57,7 +57,13 @@ _TABLES = (
         "ORDER BY severity, group_id",
     ),
 )
-_WITHOUT_FOR = {"rules": {rule.name: {"for": 0} for rule in RULES.values() if rule.for_seconds is not None}}
+_AT_ONCE = dict.fromkeys(("after", "after_unknown", "not_ready_after", "short_run"), 0.1)
+_WITHOUT_FOR = {
+    "rules": {
+        "StreamsGroupDown": _AT_ONCE,
+        **{rule.name: {"for": 0} for rule in RULES.values() if rule.for_seconds is not None},
+    }
+}
 
 
 def run_demo(

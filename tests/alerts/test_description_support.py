@@ -18,7 +18,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def survey(*groups: GroupSnapshot) -> ClusterSurvey:
-    return survey_cluster(groups, LAST)
+    return survey_cluster(groups)
 
 
 def test_without_evidence_the_cluster_does_not_keep_descriptions() -> None:

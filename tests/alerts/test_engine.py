@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.engine import NO_HEALTH, AlertEngine, EngineSettings, Observed, StoredHealth
 from streaming_app.alerts.notification_queue import Attempt
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
@@ -22,22 +22,24 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import DifferingGroup, JobStatus
-from streaming_app.lag.group_lag import GroupLag, group_lags
+from streaming_app.lag.group_lag import group_lags
+from streaming_app.lag.model import GroupTasks
+from streaming_app.lag.work import observe_work
 from tests.alerts.healthy_group import healthy_group
 from tests.lag.lag_harness import row
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 OLD = START - timedelta(days=30)
 PAGER = "pager"
-NOT_READY = "StreamsGroupNotReady"
+FAILED = "StreamsGroupDescriptionFailed"
 
 
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def group(state: str = "Stable", since: float = 0, group_id: str = "payments") -> GroupSnapshot:
-    return replace(healthy_group(OLD), group_id=group_id, state=state, state_since=at(since))
+def group(status: str = "CURRENT", since: float = 0, group_id: str = "payments") -> GroupSnapshot:
+    return replace(healthy_group(OLD), group_id=group_id, description_status=status, description_since=at(since))
 
 
 @dataclass
@@ -47,14 +49,14 @@ class Rig:
     settings: dict[str, Any] = field(default_factory=dict)
     table: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
     sent: list[tuple[str, str | None]] = field(default_factory=list)
-    descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))
+    descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("always"))
     lag_of_all_groups: bool = False
     engine: AlertEngine = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
 
-    def restart(self, is_silenced: Callable[[Alert], bool] | None = None) -> None:
+    def restart(self, is_silenced: Callable[[Alert], bool] | None = None, health: StoredHealth = NO_HEALTH) -> None:
         """Start another engine with what the table has, as after a kill."""
         known = AlertSettings.model_validate(self.settings)
         engine = EngineSettings(
@@ -64,7 +66,9 @@ class Rig:
             lag_of_all_groups=self.lag_of_all_groups,
         )
         outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
-        self.engine = AlertEngine(engine, self.table.values(), outboxes, self.descriptions, is_silenced)
+        self.engine = AlertEngine(
+            engine, self.table.values(), outboxes, self.descriptions, is_silenced=is_silenced, health=health
+        )
         self.engine.queue(0)
 
     def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Alert, ...]:
@@ -111,6 +115,11 @@ def lag(status: str, **fields: Any) -> Any:
     return group_lags([one], {}, {}, START.timestamp())
 
 
+def lost(group_id: str = "payments") -> Any:
+    one = row(group_id=group_id, status="LOST", status_since=OLD.timestamp(), lost_offsets=700, **TASK)
+    return observe_work([one], {}, {}, START.timestamp())
+
+
 TASK = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
 JOB = JobStatus(START, caught_up=True)
 DIFFERING = DifferingGroup("payments", OLD, 1, (("state", "Stable is not Empty"),))
@@ -125,8 +134,9 @@ STORM = {
         ({"job": replace(JOB, failing_since=OLD, failure="the query ended")}, "StreamsGroupsJobStopped"),
         ({"differing_groups": (DIFFERING,)}, "StreamsGroupsSelfCheckFailed"),
         ({"copies": (uncopied(),)}, "StreamsGroupTaskWithoutCopy"),
-        ({"lag": lag("LOST", **TASK)}, "StreamsGroupOffsetsLost"),
-        ({"histories": STORM}, "StreamsGroupRebalanceStorm"),
+        ({"lag": lag("REWOUND", **TASK)}, "StreamsGroupOffsetsRewound"),
+        ({"work": lost()}, "StreamsGroupLosing"),
+        ({"histories": STORM}, "StreamsGroupUnstable"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
 )
@@ -139,15 +149,15 @@ def test_everything_that_is_observed_reaches_its_rules(observed: dict[str, Any],
 
 
 def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None:
-    for lag_of_all_groups, rules in ((False, set()), (True, {"StreamsGroupOffsetsLost"})):
+    for lag_of_all_groups, rules in ((False, set()), (True, {"StreamsGroupLosing"})):
         rig = Rig(lag_of_all_groups=lag_of_all_groups)
-        rig.step(0, group(), lag=lag("LOST"))
+        rig.step(0, group(), work=lost("other"))
         assert rig.open_rules() == rules
 
 
 def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
     rig = Rig()
-    rig.step(0, group(), lag=lag("LOST", **TASK), copies=(uncopied(),))
+    rig.step(0, group(), lag=lag("REWOUND", **TASK), copies=(uncopied(),))
     before = rig.engine.open_alerts
     rig.step(60, group(), lag=None, copies=None)
     assert rig.engine.open_alerts == before != ()
@@ -157,10 +167,10 @@ def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
 
 def test_before_the_job_has_caught_up_nothing_about_groups_fires() -> None:
     rig = Rig()
-    rig.step(0, group("NotReady", -3600), job=replace(JOB, caught_up=False))
+    rig.step(0, group("FAILED", -3600), job=replace(JOB, caught_up=False))
     assert rig.engine.open_alerts == ()
-    rig.step(5, group("NotReady", -3600), job=JOB)
-    assert rig.open_rules() == {NOT_READY}
+    rig.step(5, group("FAILED", -3600), job=JOB)
+    assert rig.open_rules() == {FAILED}
 
 
 def test_a_missing_description_counts_where_the_cluster_keeps_descriptions() -> None:
@@ -179,7 +189,7 @@ def test_a_missing_description_counts_where_the_cluster_keeps_descriptions() -> 
 
 def test_nothing_is_due_before_queue_is_called() -> None:
     rig = Rig({"group_wait": "0s"})
-    rig.step(0, group("NotReady", -3600))
+    rig.step(0, group("FAILED", -3600))
     rig.send(0)
     assert rig.sent == []
     rig.engine.queue(0)
@@ -189,35 +199,35 @@ def test_nothing_is_due_before_queue_is_called() -> None:
 
 def test_alerts_of_one_rule_wait_for_each_other_and_for_the_interval() -> None:
     rig = Rig({"group_wait": "10s", "group_interval": "60s"})
-    broken = [group("NotReady", -3600, name) for name in ("a", "b", "c")]
+    broken = [group("FAILED", -3600, name) for name in ("a", "b", "c")]
     rig.cycle(0, *broken[:2])
     rig.cycle(5, *broken[:2])
     assert rig.sent == []
     rig.cycle(10, *broken)
     assert rig.sent == [(FIRING, "a"), (FIRING, "b"), (FIRING, "c")]
-    rig.cycle(15, *broken, group("NotReady", -3600, "d"))
-    rig.cycle(65, *broken, group("NotReady", -3600, "d"))
+    rig.cycle(15, *broken, group("FAILED", -3600, "d"))
+    rig.cycle(65, *broken, group("FAILED", -3600, "d"))
     assert len(rig.sent) == 3
-    rig.cycle(70, *broken, group("NotReady", -3600, "d"))
+    rig.cycle(70, *broken, group("FAILED", -3600, "d"))
     assert rig.sent[3:] == [(FIRING, "d")]
 
 
 def test_a_silenced_alert_is_due_when_its_silence_ends_also_after_a_restart() -> None:
     rig = Rig({"group_wait": "0s"})
-    broken = group("NotReady", -3600)
+    broken = group("FAILED", -3600)
     rig.cycle(0, broken, is_silenced=lambda alert: alert.group_id == "payments")
-    rig.cycle(5, broken, group("NotReady", -3600, "other"), is_silenced=lambda alert: alert.group_id == "payments")
+    rig.cycle(5, broken, group("FAILED", -3600, "other"), is_silenced=lambda alert: alert.group_id == "payments")
     assert rig.sent == [(FIRING, "other")]
     rig.restart(lambda alert: alert.group_id == "payments")
-    rig.cycle(10, broken, group("NotReady", -3600, "other"), is_silenced=lambda alert: alert.group_id == "payments")
+    rig.cycle(10, broken, group("FAILED", -3600, "other"), is_silenced=lambda alert: alert.group_id == "payments")
     assert rig.sent == [(FIRING, "other")]
-    rig.cycle(70, broken, group("NotReady", -3600, "other"))
+    rig.cycle(70, broken, group("FAILED", -3600, "other"))
     assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]
 
 
 def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
     rig = Rig({"group_wait": "0s"})
-    rig.step(0, group("NotReady", -3600))
+    rig.step(0, group("FAILED", -3600))
     rig.engine.queue(0)
     rig.send(0, Failure("down"))
     rig.save()
@@ -231,7 +241,7 @@ def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
 
 def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
     rig = Rig({"group_wait": "0s"})
-    rig.step(0, group("NotReady", -3600))
+    rig.step(0, group("FAILED", -3600))
     storing = rig.engine.unsaved
     rig.engine.queue(0)
     rig.send(0)
@@ -256,14 +266,14 @@ KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["Stable", "NotReady"]), st.sampled_from(["lives", *KILLS]), st.integers(0, 3)),
+        st.tuples(st.sampled_from(["CURRENT", "FAILED"]), st.sampled_from(["lives", *KILLS]), st.integers(0, 3)),
         min_size=1,
         max_size=12,
     )
 )
 def test_no_kill_at_any_point_loses_or_doubles_a_notification(steps: list[tuple[str, str, int]]) -> None:
     """The same states, stepped with kills and without, give the same alerts in the table and to the pager."""
-    settings = {"group_wait": "0s", "group_interval": "0s", "rules": {NOT_READY: {"for": "60s"}}}
+    settings = {"group_wait": "0s", "group_interval": "0s", "rules": {FAILED: {"for": "60s"}}}
     killed, steady = Rig(settings), Rig(settings)
     state, since = "Stable", -3600.0
     for number, (wanted, kill, idle) in enumerate(steps):
@@ -288,26 +298,24 @@ def test_no_kill_at_any_point_loses_or_doubles_a_notification(steps: list[tuple[
 def test_a_broker_that_goes_away_resolves_no_alert_about_lag() -> None:
     rig = Rig()
     tasks = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "committed_at": at(-3_600).timestamp()}
-    lag: dict[str, GroupLag] = {}
+    known: dict[str, Any] = {}
+    away = {"lag": None, "log_end_offset": None, "status": "UNKNOWN"}
+    behind = {"lag": 5_000, "log_end_offset": 5_090, "behind_since": at(-3_600).timestamp(), "lag_seconds": 3_000.0}
 
-    def pass_over(second: float, **statuses: str) -> set[str]:
-        nonlocal lag
-        rows = [
-            row(topic=topic, status=status, lag=None if status == "UNKNOWN" else 5_000, lag_seconds=3_000.0, **tasks)
-            for topic, status in statuses.items()
-        ]
-        lag = group_lags(rows, {}, lag, at(second).timestamp())
-        rig.step(second, lag=lag)
+    def pass_over(second: float, **fields: Any) -> set[str]:
+        nonlocal known
+        owned = GroupTasks(has_members=True)
+        known = observe_work([row(**{**tasks, **fields})], {"payments": owned}, known, at(second).timestamp())
+        rig.step(second, group(since=-9e6), work=known)
         rig.save()
         return {alert.rule for alert in rig.engine.open_alerts if alert.state == FIRING}
 
-    both = {"StreamsGroupNoProgress", "StreamsGroupLagHigh"}
-    pass_over(0, stopped="STOPPED", slow="BEHIND")
-    pass_over(120, stopped="STOPPED", slow="BEHIND")
-    assert pass_over(1_200, stopped="STOPPED", slow="BEHIND") == both
-    assert pass_over(1_230, stopped="UNKNOWN", slow="UNKNOWN") == both
-    rig.restart()
-    assert pass_over(9_000, stopped="UNKNOWN", slow="UNKNOWN") == both
-    assert pass_over(9_030, stopped="STOPPED", slow="BEHIND") == both
-    assert pass_over(9_060, stopped="OK", slow="UNKNOWN") == {"StreamsGroupLagHigh"}
-    assert pass_over(9_090, stopped="UNKNOWN", slow="OK") == set()
+    stalled = {"StreamsGroupStalled"}
+    assert pass_over(0, **behind) == stalled
+    assert pass_over(30, **away) == stalled
+    health = rig.engine.unsaved_health
+    rig.restart(health=StoredHealth(health.verdicts, health.incidents))
+    known = {}
+    assert pass_over(9_000, **away) == stalled
+    assert pass_over(9_030, **behind) == stalled
+    assert pass_over(9_060, lag=0, log_end_offset=5_090, committed_offset=5_090) == set()

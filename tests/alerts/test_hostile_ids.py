@@ -36,21 +36,6 @@ def test_a_group_whose_id_is_made_to_be_slow_gets_its_alert_and_so_do_the_others
         for n in range(5)
     ]
     groups = [hostile, replace(quiet, group_id="payments", sources_hash="other"), *rivals]
-    context = EvaluationContext(NOW, survey=survey_cluster(groups, NOW))
+    context = EvaluationContext(NOW, survey=survey_cluster(groups))
     found = evaluate(groups, None, context, AlertSettings().rule_settings_of())
-    assert AlertKey("StreamsGroupEmpty", "payments") in found
-
-
-@pytest.mark.parametrize(
-    ("newer", "is_replaced"),
-    [("payments-v2", True), ("payments_2026.11.24-blue", True), ("payments3", True), ("orders", False), ("2", False)],
-)
-def test_an_id_that_differs_in_its_version_only_is_the_same_application(newer: str, *, is_replaced: bool) -> None:
-    ended = NOW - timedelta(days=1)
-    old = replace(
-        healthy_group(NOW - timedelta(days=9)), group_id="payments-v1", state="Empty", state_since=ended, member_count=0
-    )
-    successor = replace(healthy_group(NOW - timedelta(days=2)), group_id=newer, first_seen_at=NOW - timedelta(days=2))
-    context = EvaluationContext(NOW, survey=survey_cluster([old, successor], NOW))
-    found = evaluate([old], None, context, AlertSettings().rule_settings_of())
-    assert (AlertKey("StreamsGroupEmpty", "payments-v1") in found) is not is_replaced
+    assert AlertKey("StreamsGroupDescriptionNotCleanedUp", "payments") in found

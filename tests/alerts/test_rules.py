@@ -16,14 +16,15 @@ from streaming_app.alerts.evaluate import (
     RULES_FOR_COPIES,
     RULES_FOR_DIFFERING_GROUPS,
     RULES_FOR_GROUPS,
+    RULES_FOR_INCIDENTS,
     RULES_FOR_JOB,
     RULES_FOR_LAG,
     RULES_FOR_NEWCOMERS,
     evaluate,
 )
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
-from streaming_app.groups.snapshot import AWAY, BEHIND, NOT_REVOKING, WAITING, GroupSnapshot, UnsettledMember
-from streaming_app.health.history import Assignment, GroupHistory, MemberChange
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import DifferingGroup, DiskSpace, FailingSink, JobStatus, OffsetsStatus
 from tests.alerts.healthy_group import healthy_group
 
@@ -56,69 +57,8 @@ NEVER_STORED = {"description_status": "NEVER_STORED", "stored_description_epoch"
 EMPTY = {"state": "Empty", "member_count": 0}
 
 
-def member(state: str, minutes: float, timeout_ms: int = 300_000) -> UnsettledMember:
-    """Return a member whose newest record is so many minutes old."""
-    tasks = ("0_1", "0_2")
-    return UnsettledMember(
-        "m2", state, "worker-2", "10.1.2.3", "p2", None, ago(minutes=minutes), timeout_ms, tasks, len(tasks)
-    )
-
-
 # rule -> (what differs from a healthy group, since when the condition holds, words of the summary)
 WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
-    "StreamsGroupNotReady": [
-        (
-            {"state": "NotReady", "state_since": ago(minutes=6), "not_ready_reason": "Source topics a are missing."},
-            ago(minutes=6),
-            "payments is NotReady and processes nothing: Source topics a are missing.",
-        ),
-        (
-            {"state": "NotReady", "state_since": None, "updated_at": ago(minutes=1)},
-            ago(minutes=1),
-            "the reason is not in",
-        ),
-        ({"state": "NotReady", "state_since": None, "updated_at": None}, LONG_AGO, "NotReady"),
-        ({"state": "NotReady", "state_since": None, "updated_at": None, "first_seen_at": None}, NOW, "NotReady"),
-    ],
-    "StreamsGroupRebalanceStuck": [
-        (
-            {
-                "state": "Reconciling",
-                "state_since": ago(hours=1),
-                "assigned_at": ago(minutes=20),
-                "unsettled": (member(NOT_REVOKING, 20, 600_000), member(WAITING, 20)),
-                "unsettled_count": 2,
-            },
-            ago(minutes=10),
-            "worker-2 (10.1.2.3, process p2) has not revoked tasks 0_1, 0_2 since 2026-11-21 02:52:00 UTC",
-        ),
-        (
-            {"state": "Reconciling", "assigned_at": ago(minutes=8), "unsettled": (member(AWAY, 5),) * 5},
-            NOW,
-            "left temporarily and still owns tasks 0_1, 0_2 since 2026-11-21 03:07:00 UTC; ",
-        ),
-        (
-            {"state": "Reconciling", "assigned_at": ago(minutes=9), "unsettled": (member(BEHIND, 600),)},
-            ago(minutes=4),
-            "has not taken the newest assignment",
-        ),
-        (
-            {"state": "Reconciling", "assigned_at": ago(minutes=9), "unsettled": (member(WAITING, 8),)},
-            ago(minutes=3),
-            "waits for tasks 0_1, 0_2, which no unsettled member owns",
-        ),
-        (
-            {"state": "Reconciling", "assigned_at": ago(hours=1), "unsettled": (member(NOT_REVOKING, 16, 10**10),)},
-            ago(minutes=1),
-            "has not revoked",
-        ),
-        (
-            {"state": "Assigning", "state_since": ago(minutes=7), "group_epoch": 8},
-            ago(minutes=2),
-            "group epoch 8 has no assignment yet; the latest one has epoch 7",
-        ),
-    ],
-    "StreamsGroupEmpty": [({**EMPTY, "state_since": ago(minutes=16)}, ago(minutes=16), "has had no members since")],
     "StreamsGroupOverBudget": [
         (
             {"over_budget": "members, client tags", "members_left_out": 1_234, "first_seen_at": ago(hours=30)},
@@ -258,13 +198,15 @@ DIFFERENCES = [(rule, wrong) for rule, cases in WRONG.items() for wrong, _, _ in
 JOB_DIFFERENCES = [(rule, wrong) for rule, cases in WRONG_JOB.items() for wrong, _, _ in cases]
 
 
+OTHERS = (RULES_FOR_COPIES, RULES_FOR_LAG, RULES_FOR_INCIDENTS, RULES_FOR_NEWCOMERS)
+
+
 def test_every_rule_has_a_case() -> None:
-    in_other_tests = {"StreamsGroupRebalanceStorm", "StreamsGroupUnavailable", "StreamsGroupsDescriptionsMissing"}
-    in_other_tests |= {rule.name for rule in RULES_FOR_COPIES} | {rule.name for rule in RULES_FOR_LAG}
-    in_other_tests |= {rule.name for rule in RULES_FOR_NEWCOMERS}
+    in_other_tests = {"StreamsGroupsDescriptionsMissing"}
+    in_other_tests |= {rule.name for rules in OTHERS for rule in rules}
     assert {*WRONG, *WRONG_JOB, *in_other_tests, SELF_CHECK} == {*RULES}
     kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS)
-    kinds = (*kinds, RULES_FOR_COPIES, RULES_FOR_LAG, RULES_FOR_NEWCOMERS)
+    kinds = (*kinds, *OTHERS)
     assert len(RULES) == sum(map(len, kinds))
 
 
@@ -272,16 +214,6 @@ def test_every_rule_has_a_case() -> None:
 def test_what_happened_more_than_a_day_ago_is_no_finding(hours: float) -> None:
     job = replace(RUNNING, quarantined=1, quarantined_at=ago(hours=hours), drifted=1, drifted_at=ago(hours=hours))
     assert len(find_in_job(job)) == (2 if hours < 24 else 0)
-
-
-def test_a_finding_about_a_group_that_is_not_ready_has_what_is_known_of_it() -> None:
-    finding = find(replace(HEALTHY, state="NotReady", not_ready_reason="why", topology_epoch=None))
-    assert finding["StreamsGroupNotReady"].details == {"reason": "why", "members": 3}
-
-
-def test_nobody_knows_whether_a_group_ever_had_members_if_it_is_not_known_when_it_was_first_seen() -> None:
-    found = find(replace(HEALTHY, **EMPTY, state_since=ago(days=1), first_seen_at=None))
-    assert "StreamsGroupEmpty" not in found
 
 
 def test_a_finding_about_a_description_has_what_is_known_of_it() -> None:
@@ -293,19 +225,6 @@ def test_a_finding_about_a_description_has_what_is_known_of_it() -> None:
         "failed_description_epoch": 0,
         "members": 3,
         "stale_members": 0,
-    }
-
-
-def test_members_that_have_stopped_leaving_are_no_storm_however_often_they_did() -> None:
-    changes = [
-        MemberChange(ago(minutes=58 - n / 2), n, f"m{n // 2}", joined=n % 2 == 0, place="host") for n in range(40)
-    ]
-    history = GroupHistory(members=[*changes, MemberChange(ago(minutes=1), 100, "last", joined=True, place="host")])
-    context = replace(CONTEXT, histories={GROUP: history})
-    assert find(HEALTHY, context) == {}
-    again = [*history.members, MemberChange(ago(seconds=30), 101, "last", joined=False, place="host")]
-    assert find(HEALTHY, replace(CONTEXT, histories={GROUP: GroupHistory(members=again)})).keys() == {
-        "StreamsGroupRebalanceStorm"
     }
 
 
@@ -364,8 +283,6 @@ def test_groups_that_were_deleted_or_replaced_have_no_findings(deleted: dict[str
     "normal",
     [
         {"state": "Reconciling", "state_since": ago(hours=1), "assigned_at": ago(minutes=4)},
-        {"state": "Reconciling", "assigned_at": ago(hours=1), "unsettled": (member(NOT_REVOKING, 9, 600_000),)},
-        {"state": "Reconciling", "unsettled": (member(NOT_REVOKING, 2), *(member(WAITING, 60),) * 9)},
         {**EMPTY, "stored_description_epoch": -1, "description_status": "NEVER_STORED"},
         {**EMPTY, "state_since": None, "stored_description_epoch": -1, "description_status": "NEVER_STORED"},
         {"unsolicited_pushes": 2, "last_unsolicited_push_at": ago(hours=1)},
@@ -373,8 +290,6 @@ def test_groups_that_were_deleted_or_replaced_have_no_findings(deleted: dict[str
     ],
     ids=[
         "new assignment",
-        "long timeout",
-        "one member revokes, and others wait",
         "never had a member",
         "no times",
         "pushed long ago",
@@ -394,19 +309,6 @@ def test_what_stops_the_whole_job_is_one_alert() -> None:
     failing = OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
     job = replace(RUNNING, offsets=failing, lag_failing_since=ago(minutes=9), brokers_away_since=ago(minutes=10))
     assert find_in_job(job).keys() == {"StreamsGroupsJobStopped"}
-
-
-def test_a_storm_is_at_least_the_threshold_of_unexplained_assignments_in_the_window() -> None:
-    assert find(HEALTHY, assignments([*range(9), 600, 601], "unknown")) == {}
-    finding = find(HEALTHY, assignments([*range(10), 600, 601], "unknown"))["StreamsGroupRebalanceStorm"]
-    assert finding.summary == "payments got 10 new assignments in 10 minutes that no member caused: unknown 10"
-    assert finding.since == ago(seconds=9)
-    assert find(replace(HEALTHY, group_id="another"), assignments([*range(10)], "unknown")) == {}
-
-
-@pytest.mark.parametrize("cause", ["member_joined", "member_joined,member_left", "member_left,unknown", None])
-def test_assignments_because_of_members_are_no_storm(cause: str | None) -> None:
-    assert find(HEALTHY, assignments([*range(100)], cause)) == {}
 
 
 FIELDS = (
@@ -488,15 +390,15 @@ def test_exactly_one_rule_fires_for_a_description_that_is_not_stored() -> None:
 
 
 def test_a_disabled_rule_and_an_ignored_group_have_no_findings() -> None:
-    wrong = [replace(HEALTHY, state="NotReady", group_id=name) for name in ("a", "b", "c")]
+    wrong = [replace(HEALTHY, description_status="FAILED", group_id=name) for name in ("a", "b", "c")]
     enabled = {
         "a": rule_settings_of(None),
-        "b": {"StreamsGroupEmpty": RULES["StreamsGroupEmpty"].default_settings},
+        "b": {"StreamsGroupDown": RULES["StreamsGroupDown"].default_settings},
         "c": {},
         None: {},
     }
     findings = evaluate(wrong, replace(RUNNING, failing_since=NOW), CONTEXT, lambda group_id: enabled[group_id])
-    assert list(findings) == [AlertKey("StreamsGroupNotReady", "a")]
+    assert list(findings) == [AlertKey("StreamsGroupDescriptionFailed", "a")]
 
 
 def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:
@@ -512,7 +414,8 @@ def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_is_documented(name: str) -> None:
     rule = RULES[name]
-    assert name.startswith("StreamsGroups") == (rule not in (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG))
+    of_groups = (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_INCIDENTS)
+    assert name.startswith("StreamsGroups") == (rule not in of_groups)
     assert rule.severity in {"info", "warning", "critical"}
     assert rule.meaning.endswith(".")
     assert rule.queries
@@ -522,5 +425,5 @@ def test_every_rule_is_documented(name: str) -> None:
 
 
 def test_a_quote_in_a_group_id_is_escaped_in_the_queries() -> None:
-    queries = RULES["StreamsGroupNotReady"].queries_for("o'hara").values()
+    queries = RULES["StreamsGroupDown"].queries_for("o'hara").values()
     assert ["group_id = 'o''hara'" in sql and GROUP_ID not in sql for sql in queries] == [True] * len(queries) != []

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 import streaming_app
-from streaming_app.alerts import group_rules
 from streaming_app.alerts.alert import FIRING
 from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.rule import EvaluationContext
@@ -75,7 +74,6 @@ def text_of(part: str, length: int) -> str:
 
 def grows_too_fast(call: Callable[[str], Any], part: str) -> tuple[int, int] | None:
     """Return the steps for a short and a long text where the long one takes too many; None where it does not."""
-    group_rules._base_name.cache_clear()
     short, long = steps(lambda: call(text_of(part, SHORT))), steps(lambda: call(text_of(part, LONG)))
     return None if long <= MOST * short + SLACK else (short, long)
 
@@ -102,13 +100,10 @@ def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
             replace(healthy_group(old), **case, group_id=f"{text}{number}", client_host=text)
             for number, case in enumerate(wrong)
         ]
-        groups = [
-            replace(one, not_ready_reason=text) if one.state == "NotReady" else replace(one, over_budget=text)
-            for one in groups
-        ]
+        groups = [replace(one, over_budget=text) for one in groups]
         rivals = [replace(one, group_id=f"{text}-v{n}", first_seen_at=NOW) for n, one in enumerate(groups)]
         every: list[GroupSnapshot] = [*groups, *rivals]
-        evaluate(every, None, EvaluationContext(NOW, survey=survey_cluster(every, NOW)), SETTINGS)
+        evaluate(every, None, EvaluationContext(NOW, survey=survey_cluster(every)), SETTINGS)
 
     assert grows_too_fast(call, part) is None
 

@@ -17,13 +17,13 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from tests.alerts.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
-FLOOD, NOT_READY, SET_ASIDE = "StreamsGroupsFlood", "StreamsGroupNotReady", "StreamsGroupSetAside"
+FLOOD, OVER, SET_ASIDE = "StreamsGroupsFlood", "StreamsGroupOverBudget", "StreamsGroupSetAside"
 SETTINGS = AlertSettings().rule_settings_of()
 
 
 def stuck(group_id: str, hours: float, host: str = "/10.0.0.1") -> GroupSnapshot:
     seen = NOW - timedelta(hours=hours)
-    return replace(healthy_group(seen), group_id=group_id, state="NotReady", not_ready_reason="gone", client_host=host)
+    return replace(healthy_group(seen), group_id=group_id, over_budget="members", client_host=host)
 
 
 def find(groups: list[GroupSnapshot], **context: Any) -> dict[AlertKey, Any]:
@@ -33,9 +33,9 @@ def find(groups: list[GroupSnapshot], **context: Any) -> dict[AlertKey, Any]:
 def test_alerts_of_groups_known_before_a_flood_stay_and_the_rest_is_counted_in_one() -> None:
     flood = [stuck(f"!{number:04}", 1, "/10.6.6.6") for number in range(990)]
     found = find([*flood, stuck("orders", 48), stuck("new-orders", 0.5)], max_new_groups=50)
-    assert AlertKey(NOT_READY, "orders") in found
-    assert AlertKey(NOT_READY, "new-orders") in found  # of another host
-    assert sum(key.rule == NOT_READY for key in found) == 51
+    assert AlertKey(OVER, "orders") in found
+    assert AlertKey(OVER, "new-orders") in found  # of another host
+    assert sum(key.rule == OVER for key in found) == 51
     finding = found[AlertKey(FLOOD, None)]
     assert finding.summary == (
         "900 groups or more are new since yesterday, most of which begin with '!0'; most are of 10.6.6.6, 10.0.0.1. "
@@ -46,16 +46,16 @@ def test_alerts_of_groups_known_before_a_flood_stay_and_the_rest_is_counted_in_o
 
 def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None:
     flood = [stuck(f"!{number:04}", 5, "/10.6.6.6") for number in range(100)]
-    key = AlertKey(NOT_READY, "!0099")
+    key = AlertKey(OVER, "!0099")
     assert key not in find(flood, max_new_groups=10)
     assert key in find(flood, max_new_groups=10, open_alerts={key})
 
 
 def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -> None:
     flood = [stuck(f"!{number:04}", 1) for number in range(100)]
-    opened = {AlertKey(NOT_READY, f"!{number:04}") for number in range(10)}
+    opened = {AlertKey(OVER, f"!{number:04}") for number in range(10)}
     found = find([*flood, stuck("orders", 2)], max_new_groups=10, open_alerts=opened)  # of the same host, later
-    assert AlertKey(NOT_READY, "orders") in found
+    assert AlertKey(OVER, "orders") in found
     assert opened <= found.keys()
 
 
@@ -68,14 +68,14 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
     monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     bad = "b" * length
-    rule = next(one for one in evaluation.RULES_FOR_GROUPS if one.name == NOT_READY)
+    rule = next(one for one in evaluation.RULES_FOR_GROUPS if one.name == OVER)
 
     def fails(group: GroupSnapshot, *rest: Any) -> Any:
         if group.group_id == bad:
             raise ZeroDivisionError("b" * length)
-        return find_not_ready(group, *rest)
+        return find_failed(group, *rest)
 
-    find_not_ready = rule.find
+    find_failed = rule.find
     monkeypatch.setattr(evaluation, "RULES_FOR_GROUPS", (replace(rule, find=fails),))
     evaluation._applicable_rules.cache_clear()
     try:
@@ -83,7 +83,7 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
         found = evaluate([stuck(bad, 48), stuck("orders", 48)], None, context, SETTINGS)
     finally:
         evaluation._applicable_rules.cache_clear()
-    assert AlertKey(NOT_READY, "orders") in found
-    assert "StreamsGroupNotReady failed: ZeroDivisionError" in found[AlertKey(SET_ASIDE, bad)].summary
-    assert is_held(AlertKey(NOT_READY, bad), context)
-    assert not is_held(AlertKey(NOT_READY, "orders"), context)
+    assert AlertKey(OVER, "orders") in found
+    assert "StreamsGroupOverBudget failed: ZeroDivisionError" in found[AlertKey(SET_ASIDE, bad)].summary
+    assert is_held(AlertKey(OVER, bad), context)
+    assert not is_held(AlertKey(OVER, "orders"), context)

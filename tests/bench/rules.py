@@ -30,7 +30,7 @@ WRONG_EVERY = 100
 STUCK = UnsettledMember("m1", NOT_REVOKING, "worker-1", "10.0.0.1", "p1", None, AGO, 300_000, ("0_1",), 1)
 SETTINGS = {
     "ignore_groups": ["test-.*", ".*-scratch"],
-    "overrides": [{"groups": f"team{n}-.*", "rules": {"StreamsGroupEmpty": {"for": "1h"}}} for n in range(5)],
+    "overrides": [{"groups": f"team{n}-.*", "rules": {"StreamsGroupDown": {"after": "1h"}}} for n in range(5)],
 }
 
 
@@ -76,7 +76,7 @@ def run(groups: int = 100_000) -> None:
     for number in range(1, 4):
         now = NOW + timedelta(seconds=5 * number)
         start = time.process_time()
-        survey = survey_cluster(everything, now)
+        survey = survey_cluster(everything)
         since = DescriptionSupport("auto").since(survey)
         surveyed = time.process_time()
         context = EvaluationContext(now, histories, survey, descriptions_since=since)

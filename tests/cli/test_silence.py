@@ -61,7 +61,7 @@ def test_a_new_silence_says_until_when_and_what_it_matches(warehouse: Path) -> N
 def test_the_list_shows_active_silences_and_with_all_also_the_ended_ones(warehouse: Path) -> None:
     assert run(warehouse, "silence", "list").output == "No silences.\n"
     first = add(warehouse, *ADD)
-    second = add(warehouse, "--group", ".*", "--rule", "StreamsGroupEmpty", "--for", "1h", "--comment", "nightly")
+    second = add(warehouse, "--group", ".*", "--rule", "StreamsGroupDown", "--for", "1h", "--comment", "nightly")
     names, *rows = run(warehouse, "silence", "list").output.splitlines()
     assert names.split() == ["ID", "STATE", "ENDS", "GROUP", "RULE", "CREATED-BY", "COMMENT"]
     assert [(row.split()[0], row.split()[1]) for row in rows] == [(second, "active"), (first, "active")]
@@ -70,7 +70,7 @@ def test_the_list_shows_active_silences_and_with_all_also_the_ended_ones(warehou
     assert [line.split()[0] for line in run(warehouse, "silence", "list").output.splitlines()] == ["ID", first]
     listed = json.loads(run(warehouse, "silence", "list", "--all", "--json").output)
     assert [(one["id"], one["group"], one["rule"]) for one in listed] == [
-        (second, ".*", "StreamsGroupEmpty"),
+        (second, ".*", "StreamsGroupDown"),
         (first, "pay.*", None),
     ]
 
@@ -118,8 +118,8 @@ def test_check_notices_a_dead_job_whatever_is_silenced(warehouse: Path) -> None:
         ((*ADD, "--for", "31d"), '--for must be at most 30d, not "31d"'),
         ((*ADD, "--group", "pay("), "--group is not a valid regular expression: missing ): pay("),
         (
-            (*ADD, "--rule", "StreamGroupEmpty"),
-            "--rule 'StreamGroupEmpty' is not a rule; did you mean StreamsGroupEmpty?",
+            (*ADD, "--rule", "StreamGroupDown"),
+            "--rule 'StreamGroupDown' is not a rule; did you mean StreamsGroupDown?",
         ),
     ],
 )

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from streaming_app.alerts.evaluate import RULES, RULES_FOR_DIFFERING_GROUPS, RULES_FOR_GROUPS, watches_any
+from streaming_app.alerts.evaluate import (
+    RULES,
+    RULES_FOR_DIFFERING_GROUPS,
+    RULES_FOR_GROUPS,
+    RULES_FOR_INCIDENTS,
+    watches_any,
+)
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.key_path import format_path
@@ -18,9 +24,11 @@ class File(BaseModel):
     alerts: AlertSettings
 
 
-WATCHING = [*(rule.name for rule in RULES_FOR_GROUPS), *(rule.name for rule in RULES_FOR_DIFFERING_GROUPS)]
+WATCHING = [
+    rule.name for rules in (RULES_FOR_GROUPS, RULES_FOR_INCIDENTS, RULES_FOR_DIFFERING_GROUPS) for rule in rules
+]
 OFF = {name: {"enabled": False} for name in WATCHING}
-ON = {"StreamsGroupEmpty": {"enabled": True}}
+ON = {"StreamsGroupDown": {"enabled": True}}
 
 
 def errors_of(values: dict[str, Any]) -> list[str]:
@@ -37,7 +45,6 @@ def test_the_defaults_are_those_of_the_rules() -> None:
     assert settings.rule_settings_of()("any") == {name: rule.default_settings for name, rule in RULES.items()}
     assert settings.notify_policy(["chat"]) == NotifyPolicy(("chat",), 0.0, None)
     assert settings.interval == 5
-    assert settings.rebalance_window == 3600
 
 
 @pytest.mark.parametrize(
@@ -48,14 +55,14 @@ def test_the_defaults_are_those_of_the_rules() -> None:
     ],
 )
 def test_durations_are_seconds_or_in_the_format_of_prometheus(given: object, seconds: float) -> None:
-    settings = AlertSettings.model_validate({"rules": {"StreamsGroupNotReady": {"for": given}}})
-    assert settings.rule_settings_of()("any")["StreamsGroupNotReady"].for_seconds == seconds
+    settings = AlertSettings.model_validate({"rules": {"StreamsGroupOffsetsRewound": {"for": given}}})
+    assert settings.rule_settings_of()("any")["StreamsGroupOffsetsRewound"].for_seconds == seconds
 
 
 @pytest.mark.parametrize("given", ["", "m", "5 m", "30m1h", "1h1h", "five", True, [], {}, "nan", "5M"])
 def test_an_invalid_duration_is_in_the_error(given: object) -> None:
-    (line,) = errors_of({"rules": {"StreamsGroupNotReady": {"for": given}}})
-    key = "alerts.rules.StreamsGroupNotReady.for"
+    (line,) = errors_of({"rules": {"StreamsGroupOffsetsRewound": {"for": given}}})
+    key = "alerts.rules.StreamsGroupOffsetsRewound.for"
     assert line == f'{key}: must be seconds, or a duration such as 90s, 5m or 1h30m, not "{given}"'
 
 
@@ -63,16 +70,16 @@ def test_an_invalid_duration_is_in_the_error(given: object) -> None:
     ("values", "line"),
     [
         (
-            {"rules": {"StreamsGroupNotRedy": {}}},
-            "alerts.rules.StreamsGroupNotRedy: is not a known key; did you mean StreamsGroupNotReady?",
+            {"rules": {"StreamsGroupOffsetsRewond": {}}},
+            "alerts.rules.StreamsGroupOffsetsRewond: is not a known key; did you mean StreamsGroupOffsetsRewound?",
         ),
         (
-            {"rules": {"StreamsGroupRebalanceStorm": {"windw": "1h"}}},
-            "alerts.rules.StreamsGroupRebalanceStorm.windw: is not a known key; did you mean window?",
+            {"rules": {"StreamsGroupUnsolicitedDescription": {"windw": "1h"}}},
+            "alerts.rules.StreamsGroupUnsolicitedDescription.windw: is not a known key; did you mean window?",
         ),
         (
-            {"rules": {"StreamsGroupNotReady": {"window": 1}}},
-            "alerts.rules.StreamsGroupNotReady.window: is not a known key",
+            {"rules": {"StreamsGroupOffsetsRewound": {"window": 1}}},
+            "alerts.rules.StreamsGroupOffsetsRewound.window: is not a known key",
         ),
         (
             {"rules": {"StreamsGroupSchemaDrift": {"for": 1}}},
@@ -83,16 +90,16 @@ def test_an_invalid_duration_is_in_the_error(given: object) -> None:
             "alerts.rules.StreamsGroupsSchemaDrift.for: is not a known key",
         ),
         (
-            {"rules": {"StreamsGroupNotReady": {"for": "-5m"}}},
-            'alerts.rules.StreamsGroupNotReady.for: must not be negative, not "-5m"',
+            {"rules": {"StreamsGroupOffsetsRewound": {"for": "-5m"}}},
+            'alerts.rules.StreamsGroupOffsetsRewound.for: must not be negative, not "-5m"',
         ),
         ({"keep_firing_for": "3651d"}, 'alerts.keep_firing_for: must be at most 3650d, not "3651d"'),
         ({"keep_firing_for": float("inf")}, 'alerts.keep_firing_for: must be at most 3650d, not "inf"'),
         ({"interval": 0}, "alerts.interval: must be more than 0"),
         ({"repeat_after": "0s"}, "alerts.repeat_after: must be more than 0"),
         (
-            {"rules": {"StreamsGroupNotReady": {"severity": "high"}}},
-            "alerts.rules.StreamsGroupNotReady.severity: must be 'info', 'warning' or 'critical', not \"high\"",
+            {"rules": {"StreamsGroupOffsetsRewound": {"severity": "high"}}},
+            "alerts.rules.StreamsGroupOffsetsRewound.severity: must be 'info', 'warning' or 'critical', not \"high\"",
         ),
         (
             {"groups": "pay(ments"},
@@ -106,8 +113,8 @@ def test_an_invalid_duration_is_in_the_error(given: object) -> None:
         ({"descriptions": "maybe"}, "alerts.descriptions: must be 'auto', 'always' or 'never', not \"maybe\""),
         ({"overrides": [{"rules": {}}]}, "alerts.overrides[0].groups: must be given"),
         (
-            {"overrides": [{"groups": "x", "rules": {"StreamsGroupEmpty": {"enabeld": False}}}]},
-            "alerts.overrides[0].rules.StreamsGroupEmpty.enabeld: is not a known key; did you mean enabled?",
+            {"overrides": [{"groups": "x", "rules": {"StreamsGroupDown": {"enabeld": False}}}]},
+            "alerts.overrides[0].rules.StreamsGroupDown.enabeld: is not a known key; did you mean enabled?",
         ),
     ],
 )
@@ -117,8 +124,8 @@ def test_an_error_has_the_key_and_the_reason(values: dict[str, Any], line: str) 
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, True, "many"])
 def test_a_count_is_a_whole_number_of_at_least_one(count: object) -> None:
-    (line,) = errors_of({"rules": {"StreamsGroupRebalanceStorm": {"count": count}}})
-    assert line.startswith("alerts.rules.StreamsGroupRebalanceStorm.count: must be ")
+    (line,) = errors_of({"rules": {"StreamsGroupTaskSkew": {"tasks": count}}})
+    assert line.startswith("alerts.rules.StreamsGroupTaskSkew.tasks: must be ")
 
 
 def test_rules_about_the_job_have_no_overrides_by_group() -> None:
@@ -139,19 +146,19 @@ def test_patterns_match_whole_ids() -> None:
 
 
 def test_the_last_override_wins_key_by_key() -> None:
-    not_ready = "StreamsGroupNotReady"
+    not_ready = "StreamsGroupOffsetsRewound"
     rule_settings_of = AlertSettings.model_validate(
         {
-            "rules": {not_ready: {"severity": "warning"}, "StreamsGroupEmpty": {"enabled": False}},
+            "rules": {not_ready: {"severity": "warning"}, "StreamsGroupDown": {"enabled": False}},
             "overrides": [
                 {"groups": "batch-.*", "rules": {not_ready: {"for": "1h", "severity": "info"}}},
                 {
                     "groups": ".*-gold",
-                    "rules": {not_ready: {"severity": "critical"}, "StreamsGroupEmpty": {"enabled": True}},
+                    "rules": {not_ready: {"severity": "critical"}, "StreamsGroupDown": {"enabled": True}},
                 },
                 {
                     "groups": "batch-x",
-                    "rules": {not_ready: {"enabled": False}, "StreamsGroupRebalanceStorm": {"count": 99}},
+                    "rules": {not_ready: {"enabled": False}, "StreamsGroupTaskSkew": {"tasks": 99}},
                 },
             ],
         }
@@ -160,13 +167,13 @@ def test_the_last_override_wins_key_by_key() -> None:
     def severity_and_for(group_id: str) -> tuple[str, float]:
         return rule_settings_of(group_id)[not_ready][:2]
 
-    assert severity_and_for("payments") == ("warning", 300)
+    assert severity_and_for("payments") == ("warning", 120)
     assert severity_and_for("batch-1") == ("info", 3600)
     assert severity_and_for("batch-gold") == ("critical", 3600)
     assert not_ready not in rule_settings_of("batch-x")
-    thresholds = rule_settings_of("batch-x")["StreamsGroupRebalanceStorm"].thresholds
-    assert (thresholds["count"], thresholds["window"]) == (99, 600)
-    assert ["StreamsGroupEmpty" in rule_settings_of(name) for name in ("payments", "batch-1", "a-gold")] == [
+    thresholds = rule_settings_of("batch-x")["StreamsGroupTaskSkew"].thresholds
+    assert (thresholds["tasks"], thresholds["ratio"]) == (99, 2)
+    assert ["StreamsGroupDown" in rule_settings_of(name) for name in ("payments", "batch-1", "a-gold")] == [
         False,
         False,
         True,
@@ -179,24 +186,20 @@ def test_groups_with_the_same_settings_share_one_object() -> None:
     assert rule_settings_of("b1") is rule_settings_of("b2") is not rule_settings_of("a1")
 
 
-def test_the_longest_window_of_any_override_decides_how_long_rebalances_are_kept() -> None:
-    storm = {"StreamsGroupRebalanceStorm": {"window": "2h"}}
-    settings = AlertSettings.model_validate(
-        {"overrides": [{"groups": "a", "rules": storm}, {"groups": "b", "rules": {}}]}
-    )
-    assert settings.rebalance_window == 7200
-
-
 def test_the_effective_settings_can_be_dumped_and_parsed_again() -> None:
     settings = AlertSettings.model_validate(
         {
             "groups": "a.*",
             "repeat_after": "4h",
-            "overrides": [{"groups": "b", "rules": {"StreamsGroupEmpty": {"for": "1h"}}}],
+            "overrides": [{"groups": "b", "rules": {"StreamsGroupDown": {"after": "1h"}}}],
         }
     )
     dumped = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert dumped["rules"]["StreamsGroupNotReady"] == {"enabled": True, "severity": "critical", "for": 300.0}
+    assert dumped["rules"]["StreamsGroupOffsetsRewound"] == {
+        "enabled": True,
+        "severity": "warning",
+        "for": 120.0,
+    }
     parsed = AlertSettings.model_validate(dumped)
     assert parsed.rule_settings_of()("b") == settings.rule_settings_of()("b")
     assert parsed.model_dump() == settings.model_dump()
@@ -218,7 +221,7 @@ def test_every_threshold_of_every_rule_can_be_set() -> None:
         ({}, True),
         ({"ignore_groups": ".*"}, False),
         ({"groups": "nothing"}, False),
-        ({"overrides": [{"groups": ".*", "rules": {"StreamsGroupEmpty": {"enabled": False}}}]}, True),
+        ({"overrides": [{"groups": ".*", "rules": {"StreamsGroupDown": {"enabled": False}}}]}, True),
         ({"overrides": [{"groups": ".*", "rules": OFF}]}, False),
         ({"overrides": [{"groups": ".*", "rules": OFF}, {"groups": "pay.*", "rules": ON}]}, True),
         ({"overrides": [{"groups": "pay.*", "rules": ON}, {"groups": ".*", "rules": OFF}]}, False),
@@ -228,3 +231,10 @@ def test_a_pattern_that_matches_everything_leaves_no_group_to_watch(values: dict
     rule_settings_of = AlertSettings.model_validate(values).rule_settings_of()
     assert watches_any(["payments", "orders"], rule_settings_of) is is_watched
     assert "StreamsGroupsJobStopped" in rule_settings_of(None)
+
+
+def test_settings_of_rules_that_were_replaced_are_read_and_named() -> None:
+    old = {"StreamsGroupEmpty": {"enabled": False}}
+    settings = AlertSettings.model_validate({"rules": old, "overrides": [{"groups": "a", "rules": old}]})
+    assert settings.replaced_rules() == {"StreamsGroupEmpty": "StreamsGroupDown"}
+    assert settings.rule_settings_of()("a") == AlertSettings().rule_settings_of()("a")

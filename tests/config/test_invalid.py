@@ -18,8 +18,8 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
     ("text", "lines"),
     [
         (
-            "alerts: {rules: {StreamsGroupNotReady: {for: soon}}}",
-            ["alerts.rules.StreamsGroupNotReady.for: must be seconds, or a duration such as 90s, 5m or 1h30m, "
+            "alerts: {rules: {StreamsGroupOffsetsRewound: {for: soon}}}",
+            ["alerts.rules.StreamsGroupOffsetsRewound.for: must be seconds, or a duration such as 90s, 5m or 1h30m, "
              'not "soon"'],
         ),
         ("topik: a", ["topik: is not a known key; did you mean topic?"]),
@@ -27,8 +27,8 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         ("Topic: a", ["Topic: is not a known key; did you mean topic?"]),
         ("alerts: {intervall: 5}", ["alerts.intervall: is not a known key; did you mean interval?"]),
         (
-            "alerts: {rules: {StreamsGroupNotRedy: {for: 5}}}",
-            ["alerts.rules.StreamsGroupNotRedy: is not a known key; did you mean StreamsGroupNotReady?"],
+            "alerts: {rules: {StreamsGroupOffsetsRewond: {for: 5}}}",
+            ["alerts.rules.StreamsGroupOffsetsRewond: is not a known key; did you mean StreamsGroupOffsetsRewound?"],
         ),
         ("sinks: [{type: log, formt: json}]", ["sinks[0].formt: is not a known key; did you mean format?"]),
         ("sinks: [{type: log}, {type: log}]", ["sinks: two sinks have the name log: give each a different name"]),
@@ -97,9 +97,9 @@ def test_each_invalid_key_is_a_line_that_names_the_file_and_the_key(
     [
         ("TRIGGER", "soon", 'trigger: must be seconds, or a duration such as 90s, 5m or 1h30m, not "soon"'),
         (
-            "ALERTS__RULES__STREAMSGROUPNOTREADY__SEVERITY",
+            "ALERTS__RULES__STREAMSGROUPOFFSETSREWOUND__SEVERITY",
             "loud",
-            "alerts.rules.StreamsGroupNotReady.severity: must be 'info', 'warning' or 'critical', not \"loud\"",
+            "alerts.rules.StreamsGroupOffsetsRewound.severity: must be 'info', 'warning' or 'critical', not \"loud\"",
         ),
         ("METRICS__LISTN", "a:1", "metrics.listn: is not a known key; did you mean listen?"),
         ("METRICS", '{"max_groups": -1}', 'metrics.max_groups: must be greater than or equal to 0, not "-1"'),

@@ -153,12 +153,10 @@ def test_queries_find_what_their_questions_ask_for(reader: WarehouseReader) -> N
     def results(rule: str) -> list[list[dict[str, Any]]]:
         return [reader.rows(sql) for sql in RULES[rule].queries_for("payments").values()]
 
-    members, tasks = results("StreamsGroupRebalanceStuck")
+    _, members = results("StreamsGroupStalled")
     assert [(row["client_host"], row["member_state"]) for row in members] == [("/10.1.2.3", "UNREVOKED_TASKS")]
-    assert [(row["partition"], row["pending_revocation"]) for row in tasks] == [(4, True)]
-    (why,), (topics,) = results("StreamsGroupNotReady")
-    assert (why["state"], topics["source_topics"]) == ("Reconciling", ["a"])
-    joined, states = results("StreamsGroupEmpty")
+    states, joined, (topics,), _ = results("StreamsGroupDown")
+    assert topics["source_topics"] == ["a"]
     assert [row["kind"] for row in joined] == ["member_joined"]
     assert "Reconciling" in {row["new"] for row in states}
     (record,), _ = results("StreamsGroupsUndecodableRecords")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,14 +13,18 @@ from click.testing import CliRunner
 
 from offsets_decoder import decode
 from streaming_app.alerts.alert import FIRING, Alert
-from streaming_app.alerts.evaluate import RULES
+from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.cli.main import main
+from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
 from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
+from streaming_app.health.board import Board, Known
+from streaming_app.health.incidents import Incidents
+from streaming_app.health.verdict import DEFAULTS
 from streaming_app.notify.message import format_message, format_title
 from streaming_app.queries.output import as_json
 from tests.docs.documents import DOCS, ROOT, code_blocks
@@ -111,10 +115,15 @@ def test_the_events_are_those_that_the_page_shows(folded: Fold) -> None:
 
 def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) -> None:
     group = group_snapshot(to_row("default", folded.group_state))
-    rule: Any = RULES["StreamsGroupNotReady"]
-    finding = rule.find(group, {}, EvaluationContext(NOW))
+    at = (group.state_since or NOW) + timedelta(minutes=5)
+    incidents = Incidents("default")
+    incidents.step(Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at))
+    settings = AlertSettings().rule_settings_of()
+    findings = evaluate([], None, EvaluationContext(at, incidents=incidents.open()), settings)
+    ((key, finding),) = findings.items()
     assert finding.summary == block_with("processes nothing").strip()
-    alert = Alert("default", GROUP, rule.name, rule.severity, FIRING, finding.since, NOW, None, finding.summary, {})
+    rule = finding.rule or key.rule
+    alert = Alert("default", GROUP, rule, "critical", FIRING, finding.since, at, None, finding.summary, {})
     assert f"`{format_title(alert, FIRING)}`" in PAGE.read_text("utf-8")
     assert format_message(alert, FIRING, None).startswith(finding.summary)
 

@@ -14,8 +14,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from streaming_app.alerts.alert import FIRING, Alert, AlertKey
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, StoredHealth
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
@@ -27,7 +27,10 @@ from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
-from streaming_app.health.history import COLUMNS, GroupHistories
+from streaming_app.health.board import Change
+from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
+from streaming_app.health.incidents import Incident
+from streaming_app.health.verdict import Verdict
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.lag_passes import LagPasses
@@ -50,6 +53,7 @@ class Fired:
     at: float
     resolved_at: float | None
     summary: str
+    severity: str = ""
 
 
 @dataclass
@@ -59,6 +63,8 @@ class Outcome:
     fired: list[Fired] = field(default_factory=list)
     notifications: int = 0
     evaluations: int = 0
+    incidents: list[Incident] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
 
 @dataclass
@@ -67,7 +73,10 @@ class _Tables:
 
     states: dict[str, GroupState] = field(default_factory=dict)
     events: dict[str, list[Event]] = field(default_factory=dict)
-    alerts: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
+    alerts: dict[tuple[str, str | None, datetime], Alert] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    incidents: dict[str, Incident] = field(default_factory=dict)
     messages: int = 0
     lag: LagPasses | None = None
 
@@ -79,11 +88,12 @@ class _Job:
         self._tables, self._simulation = tables, simulation
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
-        self._histories = GroupHistories(timedelta(seconds=settings.rebalance_window))
+        self._histories = GroupHistories(WINDOW)
         self._snapshots: dict[str, CorrectedSnapshot] = {}
         outboxes = Outboxes([SinkTraits(_PAGER, groups=True)], settings.grouping, Backoff())
         engine = EngineSettings("default", self._rule_settings_of, settings.notify_policy([_PAGER]))
-        self.engine = AlertEngine(engine, tables.alerts.values(), outboxes, self._descriptions)
+        health = StoredHealth(tables.verdicts, tuple(tables.incidents.values()))
+        self.engine = AlertEngine(engine, tables.alerts.values(), outboxes, self._descriptions, health=health)
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
@@ -122,6 +132,9 @@ class _Job:
             if alert.state != FIRING:
                 settings = self._rule_settings_of(alert.group_id)[alert.rule]
                 yield alert.pending_since + timedelta(seconds=settings.for_seconds)
+        for verdict in self.engine.verdicts.values():
+            if verdict.recheck_at is not None:
+                yield verdict.recheck_at
 
     def next_answers(self) -> Iterator[float]:
         """Yield when the brokers next say something of copies, and of the ends of logs, and when something is sent."""
@@ -172,7 +185,7 @@ class _Job:
     def _evaluate(self, now: datetime, at: float) -> None:
         groups = {group_id: one.corrected for group_id, one in self._snapshots.items()}
         copies = [one for group_id, one in self._copies.items() if group_id in groups]
-        observed = Observed(groups, self._histories.groups(), copies=copies, lag=self._lag.groups)
+        observed = Observed(groups, self._histories.groups(), copies=copies, lag=self._lag.groups, work=self._lag.work)
         self.engine.step(observed, now)
         self._save()
         self.engine.queue(at)
@@ -187,12 +200,17 @@ class _Job:
         self._save()
 
     def _save(self) -> None:
-        unsaved = self.engine.unsaved
+        unsaved, tables = self.engine.unsaved, self._tables
         for alert in unsaved.removed:
-            del self._tables.alerts[alert.key, alert.pending_since]
+            del tables.alerts[alert.rule, alert.group_id, alert.pending_since]
         for alert in unsaved.changed:
-            self._tables.alerts[alert.key, alert.pending_since] = alert
+            tables.alerts[alert.rule, alert.group_id, alert.pending_since] = alert
         self.engine.saved(unsaved)
+        health = self.engine.unsaved_health
+        tables.verdicts |= health.verdicts
+        tables.changes += health.changes
+        tables.incidents |= {one.incident_id: one for one in health.incidents}
+        self.engine.saved_health(health)
 
 
 def run(history: History, *, every_step: bool = False) -> Outcome:
@@ -226,6 +244,7 @@ def run(history: History, *, every_step: bool = False) -> Outcome:
         job.engine.outboxes.by_sink[_PAGER].release()
         job.send(_time(at), at)
     outcome.notifications = tables.messages
+    outcome.incidents, outcome.changes = list(tables.incidents.values()), tables.changes
     return outcome
 
 
@@ -275,7 +294,7 @@ def _fired(tables: _Tables) -> Iterator[Fired]:
         if alert.opened_at is not None:
             resolved = (alert.resolved_at - START).total_seconds() if alert.resolved_at else None
             at = (alert.opened_at - START).total_seconds()
-            yield Fired(alert.rule, alert.group_id, at, resolved, alert.summary)
+            yield Fired(alert.rule, alert.group_id, at, resolved, alert.summary, alert.severity)
 
 
 def _time(seconds: float) -> datetime:

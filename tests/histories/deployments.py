@@ -125,7 +125,9 @@ DEPLOYMENTS = (
     ordinary(
         "Deployment under a new version of the application id",
         start(["a", "b"], group="pay-v1"),
+        do(60, "read", group="pay-v1"),
         start(["c", "d"], BEGINS, group="pay-v2"),
+        do(BEGINS + 5, "read", group="pay-v2", log_of="pay-v1"),
         stop(["a", "b"], BEGINS + 2 * HOUR),
         hours=40,
     ),
@@ -133,7 +135,9 @@ DEPLOYMENTS = (
         "Deployment under another application id",
         start(["a", "b"], group="billing"),
         stop(["a", "b"], BEGINS),
+        do(60, "read", group="billing"),
         start(["c", "d"], BEGINS + 90, group="invoices"),
+        do(BEGINS + 95, "read", group="invoices", log_of="billing", begins="committed"),
         hours=40,
     ),
     ordinary(

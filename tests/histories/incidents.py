@@ -22,8 +22,7 @@ from tests.histories.lag_histories import LAG_INCIDENTS
 
 END = BEGINS + 90 * MINUTE
 STEADY_LOOP = (300.0,) * 100
-UNAVAILABLE, EMPTY, NOT_READY = "GroupUnavailable", "GroupEmpty", "GroupNotReady"
-STORM, STUCK = "GroupRebalanceStorm", "GroupRebalanceStuck"
+DOWN, STALLED, UNSTABLE = "GroupDown", "GroupStalled", "GroupUnstable"
 MANY_DESCRIPTIONS = "GroupsDescriptionsMissing"
 
 INCIDENTS = (
@@ -31,117 +30,115 @@ INCIDENTS = (
     # Applications that do not stay up
     incident(
         "The only instance crashes after 20 s each time, with the pauses of Kubernetes",
-        UNAVAILABLE,
+        DOWN,
         start(names(1)),
         crash_loop("i0", BEGINS, 20, END),
     ),
     incident(
         "The only instance is up for 20 s in every 320 s",
-        UNAVAILABLE,
+        DOWN,
         start(names(1)),
         crash_loop("i0", BEGINS, 20, END, pauses=STEADY_LOOP),
     ),
     incident(
         "All three instances crash on the same record, each time after 20 s",
-        UNAVAILABLE,
+        DOWN,
         start(names(3)),
         *(crash_loop(name, BEGINS, 20, END) for name in names(3)),
     ),
     incident(
         "The only instance is killed for its memory after a minute each time",
-        f"{UNAVAILABLE} {STORM}",
+        f"{DOWN} {UNSTABLE}",
         start(names(1)),
         crash_loop("i0", BEGINS, 60, END, action="kill"),
     ),
     incident(
         "The only instance crashes after four minutes, and is back after 20 s",
-        f"{UNAVAILABLE} {STORM}",
+        f"{DOWN} {UNSTABLE}",
         start(names(1)),
         crash_loop("i0", BEGINS, 240, END, pauses=(20.0,) * 99),
     ),
     incident(
         "A new application crashes from its first start",
-        UNAVAILABLE,
+        DOWN,
         crash_loop("i0", BEGINS + 20, 20, END),
         start(["i0"], BEGINS),
     ),
     incident(
         "An instance crashes while the job is restarted",
-        UNAVAILABLE,
+        DOWN,
         start(names(1)),
         crash_loop("i0", BEGINS, 20, END),
         do(BEGINS + 250, "job_down", seconds=120.0),
     ),
     incident(
         "The only instance crashes, and the clock of its broker is an hour behind",
-        UNAVAILABLE,
+        DOWN,
         start(names(1)),
         do(BEGINS - 60, "fail_over", clock=-HOUR),
         crash_loop("i0", BEGINS, 20, END),
     ),
     incident(
         "The only instance crashes, and the clock of its broker is an hour ahead",
-        UNAVAILABLE,
+        DOWN,
         start(names(1)),
         do(BEGINS - 60, "fail_over", clock=HOUR),
         crash_loop("i0", BEGINS, 20, END),
     ),
     incident(
         "A source topic is missing: the client gives up, and is started again",
-        f"{UNAVAILABLE} {EMPTY}",
+        DOWN,
         restarts("i0", BEGINS, END, up=12, sources=("gone",)),
     ),
     incident(
         "Joined topics have different numbers of partitions: the client gives up at once",
-        f"{UNAVAILABLE} {EMPTY}",
+        DOWN,
         restarts("i0", BEGINS, END, up=6, sources=("in", "narrow")),
         topics={"in": 12, "narrow": 4},
     ),
     incident(
         "A source topic is deleted under three instances, which are started again",
-        f"{UNAVAILABLE} {EMPTY}",
+        DOWN,
         start(names(3)),
         do(BEGINS, "set_topic", topic="in", partitions=None),
         *(restarts(name, BEGINS + 30, END, up=12) for name in names(3)),
     ),
     incident(
         "One of two joined topics gets more partitions under a running application",
-        f"{UNAVAILABLE} {EMPTY}",
+        DOWN,
         start(names(2), sources=("in", "other")),
         do(BEGINS, "set_topic", topic="in", partitions=24),
         topics={"in": 12, "other": 12},
     ),
     # Applications that are not ready, or gone
-    incident(
-        "The application may not create its internal topics", NOT_READY, start(names(2), BEGINS, changelogs=("log",))
-    ),
+    incident("The application may not create its internal topics", DOWN, start(names(2), BEGINS, changelogs=("log",))),
     incident(
         "A source topic is missing, the client gives up, and nothing starts it again",
-        EMPTY,
+        DOWN,
         start(names(2), BEGINS, sources=("gone",)),
     ),
     incident(
         "The only host with all four instances is lost",
-        EMPTY,
+        DOWN,
         start(names(4), host="10.0.0.1"),
         stop(names(4), BEGINS, action="kill"),
     ),
-    incident("An application is scaled to zero by mistake", EMPTY, start(names(3)), stop(names(3), BEGINS)),
+    incident("An application is scaled to zero by mistake", DOWN, start(names(3)), stop(names(3), BEGINS)),
     incident(
         "The instances end one after the other at the same record",
-        EMPTY,
+        DOWN,
         start(names(3)),
         stop(names(3), BEGINS, every=120),
     ),
     incident(
         "Deployment with a topology that the broker refuses: the old instances are gone",
-        EMPTY,
+        DOWN,
         start(names(3)),
         stop(names(3), BEGINS, every=30),
     ),
     incident(
         "The second outage within a week",
-        EMPTY,
+        DOWN,
         start(names(2)),
         stop(names(2), BEGINS),
         start(names(2), BEGINS + 3 * HOUR),
@@ -150,14 +147,14 @@ INCIDENTS = (
     ),
     incident(
         "A nightly job does not run one night",
-        EMPTY,
+        DOWN,
         [one for n in range(4) for one in (*start(["job"], n * DAY + HOUR), *stop(["job"], n * DAY + HOUR + 1200))],
         hours=24 * 6,
         begins=4 * DAY + HOUR,
     ),
     incident(
         "All instances are lost while the job is down",
-        EMPTY,
+        DOWN,
         start(names(2)),
         do(BEGINS, "job_down", seconds=HOUR),
         stop(names(2), BEGINS + 60, action="kill"),
@@ -165,42 +162,42 @@ INCIDENTS = (
     # Members
     incident(
         "One bad pod in fifty crashes and is started again",
-        STORM,
+        UNSTABLE,
         start(names(50)),
         crash_loop("i0", BEGINS, 20, END),
         topics={"in": 100},
     ),
     incident(
         "One bad pod of three, with four threads",
-        STORM,
+        UNSTABLE,
         start(names(3), threads=4),
         crash_loop("i0", BEGINS, 30, END, threads=4),
     ),
     incident(
         "One bad pod of six is killed for its memory",
-        STORM,
+        UNSTABLE,
         start(names(6)),
         crash_loop("i0", BEGINS, 120, END, action="kill"),
     ),
     incident(
-        "One bad static pod of six", STORM, start(names(6), **STATIC), crash_loop("i0", BEGINS, 30, END, **STATIC)
+        "One bad static pod of six", UNSTABLE, start(names(6), **STATIC), crash_loop("i0", BEGINS, 30, END, **STATIC)
     ),
     incident(
         "The only static instance crashes, and is back before its session ends",
-        f"{STORM} {UNAVAILABLE}",
+        f"{UNSTABLE} {DOWN}",
         start(names(1), **STATIC),
         crash_loop("i0", BEGINS, 20, END, pauses=(30.0,) * 200, **STATIC),
     ),
     incident(
         "A member is stuck in revocation, with a poll interval of an hour",
-        STUCK,
+        STALLED,
         start(names(3), rebalance_timeout=3600.0),
         do(BEGINS - 1, "hang", name="i0"),
         start(["i9"], BEGINS),
     ),
     incident(
         "A member is stuck in revocation, and the coordinator does not remove it",
-        STUCK,
+        STALLED,
         start(names(3)),
         do(BEGINS - 1, "hang", name="i0"),
         do(BEGINS - 1, "lose_timers"),
@@ -208,20 +205,20 @@ INCIDENTS = (
     ),
     incident(
         "All six members come and go with the network, every four minutes",
-        f"{STORM} {UNAVAILABLE}",
+        f"{UNSTABLE} {DOWN}",
         start(names(6)),
         *(crash_loop(name, BEGINS, 180, END, pauses=(60.0,) * 40) for name in names(6)),
     ),
     incident(
         "Long pauses: one member is removed and joins again under its id, every three minutes",
-        STORM,
+        UNSTABLE,
         start(names(4)),
         *(do(BEGINS + n * 180, "expire", name="i0") for n in range(25)),
         *(do(BEGINS + n * 180 + 60, "rejoin", name="i0") for n in range(25)),
     ),
     incident(
         "An autoscaler that cannot decide starts and stops three pods every two minutes",
-        STORM,
+        UNSTABLE,
         start(names(3)),
         *(
             start(names(3, f"e{n}-"), BEGINS + n * 240) + stop(names(3, f"e{n}-"), BEGINS + n * 240 + 120)
@@ -231,19 +228,19 @@ INCIDENTS = (
     # Assignments
     incident(
         "The broker assigns the group anew every thirty seconds, and nothing explains it",
-        STORM,
+        UNSTABLE,
         start(names(3)),
         *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
     ),
     incident(
         "A tool changes the number of partitions every thirty seconds",
-        STORM,
+        UNSTABLE,
         start(names(3)),
         *(do(BEGINS + n * 30, "set_topic", topic="in", partitions=12 + n) for n in range(60)),
     ),
     incident(
         "A tool changes the group's configuration every thirty seconds",
-        STORM,
+        UNSTABLE,
         start(names(3)),
         *(do(BEGINS + n * 30, "configure", num_standby_replicas=str(n % 2)) for n in range(60)),
     ),

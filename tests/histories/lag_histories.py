@@ -21,7 +21,7 @@ from tests.histories.history import (
 
 _STATE = {"changelogs": ("log",)}
 _TOPICS = {"in": 12, "log": 12}
-_NO_PROGRESS, _LAG_HIGH = "GroupNoProgress", "GroupLagHigh"
+_STALLED, _BEHIND = "GroupStalled", "GroupBehind"
 _TRAFFIC = 60.0  # when records begin to flow
 
 
@@ -99,8 +99,8 @@ LAG_ORDINARY = (
         steady(1),
         do(_TRAFFIC, "read"),
         stop(names(1), BEGINS),
-        start(names(1), BEGINS + 600),
-        do(BEGINS + 540, "change", capacity=10.42),
+        start(names(1), BEGINS + 240),
+        do(BEGINS + 230, "change", capacity=10.2),
         hours=6.6,
     ),
     ordinary("An application that commits every five minutes", steady(3), do(_TRAFFIC, "read", commit_interval=300.0)),
@@ -158,41 +158,41 @@ LAG_ORDINARY = (
         "A group that loads an archive, with an override",
         steady(1),
         do(_TRAFFIC, "read", rate=60.0),
-        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupLagHigh": {"age": "7d"}}}]},
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupBehind": {"age": "7d"}}}]},
     ),
 )
 LAG_INCIDENTS = (
     incident(
         "One partition has a record that is tried again and again",
-        _NO_PROGRESS,
+        _STALLED,
         steady(3),
         do(_TRAFFIC, "read"),
         do(BEGINS, "stick", partitions=[7]),
     ),
     incident(
         "The same offset of a partition is committed again and again",
-        _NO_PROGRESS,
+        _STALLED,
         steady(3),
         do(_TRAFFIC, "read"),
         do(BEGINS, "stick", partitions=[7], commits_again=True),
     ),
     incident(
         "The threads of one of three instances hang; its heartbeats go on",
-        _NO_PROGRESS,
+        _STALLED,
         steady(3),
         do(_TRAFFIC, "read"),
         do(BEGINS, "hang_processing", name="i1"),
     ),
     incident(
         "All instances wait for a database that is down",
-        _NO_PROGRESS,
+        _STALLED,
         steady(3),
         do(_TRAFFIC, "read", transactional=True),
         *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
     ),
     incident(
         "One partition makes no progress, a rolling restart does not help, and the job is restarted",
-        _NO_PROGRESS,
+        _STALLED,
         steady(3),
         do(_TRAFFIC, "read"),
         do(BEGINS, "stick", partitions=[0]),
@@ -201,7 +201,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "The restore of an instance that took tasks over never ends",
-        _NO_PROGRESS,
+        _STALLED,
         steady(2, **_STATE),
         do(_TRAFFIC, "read", restore_seconds=DAY),
         start(["i2"], BEGINS, **_STATE),
@@ -209,14 +209,14 @@ LAG_INCIDENTS = (
     ),
     incident(
         "More is produced than the application can process",
-        _LAG_HIGH,
+        _BEHIND,
         steady(3),
         do(_TRAFFIC, "read"),
         do(BEGINS, "change", rate=80.0),
     ),
     incident(
         "After a burst the application is just as fast as the producers, and does not catch up",
-        _LAG_HIGH,
+        _BEHIND,
         steady(3),
         do(_TRAFFIC, "read", capacity=10.0),
         do(BEGINS, "change", rate=40.0),
@@ -224,7 +224,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "The application is behind for long, and the job is restarted meanwhile",
-        _LAG_HIGH,
+        _BEHIND,
         steady(3),
         do(_TRAFFIC, "read"),
         do(BEGINS, "change", rate=80.0),
@@ -232,7 +232,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "Retention deletes records that an application which hangs has not processed",
-        f"{_NO_PROGRESS} GroupOffsetsLost",
+        f"{_STALLED} GroupLosing",
         steady(3),
         do(_TRAFFIC, "read"),
         *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
@@ -247,7 +247,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "An assignor leaves out the tasks of two partitions, from a rolling restart on",
-        "GroupTaskUnowned",
+        _STALLED,
         steady(3),
         do(_TRAFFIC, "read"),
         do(BEGINS, "leave_out", partitions=[3, 7]),
@@ -255,7 +255,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "A topic is deleted and created again under an application that does not read the new one",
-        "GroupTopicRecreated",
+        _STALLED,
         steady(3),
         do(_TRAFFIC, "read"),
         do(BEGINS, "recreate_topics"),

@@ -11,6 +11,7 @@ from streaming_app.groups.row import to_row
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import GroupTasks, LagRow, group_tasks
 from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.work import GroupWork, observe_work
 from tests.histories.clients import START
 from tests.histories.traffic import Seen
 
@@ -26,6 +27,7 @@ class LagPasses:
         self._rows: list[LagRow] = []
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
         self.groups: dict[str, GroupLag] | None = None if seen else {}
+        self.work: dict[str, GroupWork] = {}
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
                 self._tracker.restore_samples(topic, partition, before._tracker.topic_id(topic), samples.pairs())
@@ -39,7 +41,8 @@ class LagPasses:
         first = self._next
         while self._next < len(self._seen) and self._seen[self._next].at <= at:
             self._next += 1
-        newest = {one.group_id: one for one in self._seen[first : self._next]}
+        seen = self._seen[first : self._next]
+        newest = {one.group_id: one for one in seen if one.at == seen[-1].at}
         if not newest:
             return
         commits = {(g, *key): commit for g, one in newest.items() for key, commit in one.commits.items()}
@@ -48,6 +51,7 @@ class LagPasses:
         now = START.timestamp() + at
         self._rows = self._tracker.observe(commits, ends, tasks, now)
         self.groups = group_lags(self._rows, tasks, self.groups or {}, now)
+        self.work = observe_work(self._rows, tasks, self.work, now)
 
     def next_at(self) -> float | None:
         """Return when the next pass is."""

@@ -201,7 +201,7 @@ ORDINARY = (
         "An override that matches every group, during a rolling restart",
         steady(6),
         roll(names(6), BEGINS, 60, 30),
-        settings={"overrides": [{"groups": ".*", "rules": {"StreamsGroupEmpty": {"for": "5m"}}}]},
+        settings={"overrides": [{"groups": ".*", "rules": {"StreamsGroupDown": {"after": "4m"}}}]},
     ),
     # Copies of tasks
     ordinary(

@@ -61,6 +61,14 @@ class Traffic:
     left_over: dict[TopicPartition, Partition] = field(default_factory=dict)
     hung: set[str] = field(default_factory=set)
     """Instances whose processing hangs while they send heartbeats."""
+    log_of: Traffic | None = None
+    """Another group that reads the same logs, which are produced there."""
+    begins: str = "earliest"
+    """Where it begins: `earliest`, `latest`, or `committed`, where the other group is."""
+    keeps_seconds: float | None = None
+    """Retention of the topics; None: nothing is deleted."""
+    empty_since: float | None = None
+    """When the brokers' clean-up first found the group without members."""
     generation: int = 0
     """How often the topics were deleted and created again."""
     recreated_at: float = -1.0
@@ -69,9 +77,15 @@ class Traffic:
         """Go on by one pass, to `now`; `instances` has the one that runs the task of each partition."""
         for topic in self.group.sources:
             for number in range(self.group.topics.get(topic, 0)):
-                self.partitions.setdefault((topic, number), Partition())
-        for (_, number), partition in self.partitions.items():
-            partition.end += self.rate * PASS
+                if (topic, number) not in self.partitions:
+                    self.partitions[topic, number] = self._first(topic, number, now)
+        for (topic, number), partition in self.partitions.items():
+            if self.log_of is None:
+                partition.end += self.rate * PASS
+                if self.keeps_seconds is not None:
+                    partition.start = max(partition.start, partition.end - self.rate * self.keeps_seconds)
+            elif log := self.log_of.partitions.get((topic, number)):
+                partition.end, partition.start = log.end, log.start
             self._process(partition, instances.get(number), now)
         for partition in self.left_over.values():
             partition.end += PASS
@@ -80,12 +94,21 @@ class Traffic:
         """Return what a pass sees; `epoch` is when time began, by the clock of the group's broker."""
         topic_id, marker = f"id-{self.generation}", int(self.is_transactional)
         commits, ends = {}, {}
-        for key, one in {**self.partitions, **self.left_over}.items():
+        known = {**self.partitions, **self.left_over} if self.group.exists else {}
+        for key, one in known.items():
             at = epoch + one.committed_at
             commits[key] = Commit(None) if one.committed is None else Commit(one.committed, self._id(one), 0, at)
             end = int(one.end) + (marker if one.end else 0)
             ends[key] = LogEnds(end, int(one.start), end, topic_id)
         return Seen(now, self.group.group_id, commits, ends)
+
+    def _first(self, topic: str, number: int, now: float) -> Partition:
+        log = self.log_of.partitions.get((topic, number)) if self.log_of else None
+        if log is None:
+            return Partition()
+        committed = log.committed if self.begins == "committed" else None
+        position = {"earliest": 0.0, "latest": log.end, "committed": float(log.committed or 0)}[self.begins]
+        return Partition(position=position, committed=committed, committed_at=now)
 
     def of(self, numbers: Iterable[int] | None) -> list[Partition]:
         """Return the partitions with these numbers of every topic; None: all."""
@@ -95,6 +118,11 @@ class Traffic:
     def _id(self, partition: Partition) -> str:
         is_old = partition.committed_at < self.recreated_at
         return f"id-{self.generation - 1}" if is_old else f"id-{self.generation}"
+
+    def forget(self) -> None:
+        """Let the committed offsets be gone: they have expired, or the group was deleted."""
+        for one in (*self.partitions.values(), *self.left_over.values()):
+            one.committed, one.instance, one.position = None, None, one.start
 
     def recreate(self, now: float) -> None:
         """Delete the topics and create them again."""

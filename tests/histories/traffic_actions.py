@@ -8,6 +8,7 @@ from tests.histories.clients import START, Clients
 from tests.histories.traffic import PASS, Partition, Traffic
 
 _SUBTOPOLOGY = "0"
+SWEEP, OFFSETS_KEPT = 600.0, 7 * 86_400.0  # seconds, the defaults of the release
 
 
 class TrafficActions(Clients):
@@ -22,11 +23,20 @@ class TrafficActions(Clients):
         commit_interval: float = PASS,
         transactional: bool = False,
         restore_seconds: float = 0.0,
+        log_of: str | None = None,
+        begins: str = "earliest",
+        keeps_seconds: float | None = None,
     ) -> None:
-        """Let records be produced into the topics of a group, which processes them; the job sees it at each pass."""
+        """Let records be produced into the topics of a group, which processes them; the job sees it at each pass.
+
+        With `log_of` it reads the same logs as another group, and `begins` there as `Traffic` says.
+        """
         made = Traffic(self._groups[group], rate, capacity, commit_interval, transactional, restore_seconds)
+        made.log_of, made.begins, made.keeps_seconds = self._traffic.get(log_of or ""), begins, keeps_seconds
+        if not self._traffic:
+            self._after(SWEEP, self._clean_up)
         self._traffic[group] = made
-        self._after(PASS, lambda: self._pass(made))
+        self._at(self.now - self.now % PASS + PASS, lambda: self._pass(made))
 
     def change(self, group: str = "app", **values: float) -> None:
         """Change `rate`, `capacity` or another number of `read`."""
@@ -63,7 +73,24 @@ class TrafficActions(Clients):
         """Leave the offsets of a topic that the group does not read any more, and that is still written."""
         self._traffic[group].left_over[topic, 0] = Partition(committed=0, committed_at=self.now)
 
+    def _clean_up(self) -> None:
+        """Delete groups without members and offsets, as brokers do at intervals; offsets expire before that."""
+        for group_id, traffic in self._traffic.items():
+            group = self._groups[group_id]
+            if group.members or not group.exists:
+                traffic.empty_since = None
+                continue
+            traffic.empty_since = self.now if traffic.empty_since is None else traffic.empty_since
+            if self.now - traffic.empty_since > OFFSETS_KEPT:
+                traffic.forget()
+            if all(one.committed is None for one in traffic.partitions.values()):
+                group.delete()
+        self._after(SWEEP, self._clean_up)
+
     def _pass(self, traffic: Traffic) -> None:
+        traffic.group = self._groups[traffic.group.group_id]
+        if not traffic.group.exists:
+            traffic.forget()
         running = {
             member.member_id: instance.name for instance in self._instances.values() for member in instance.members
         }

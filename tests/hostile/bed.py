@@ -30,7 +30,7 @@ from tests.notify.receivers import HttpReceiver
 from tests.waiting import await_topics, wait_until
 
 TOPIC, CLUSTER = "__consumer_offsets", "default"
-STUCK_RULE, STUCK_FOR_SECONDS = "StreamsGroupNotReady", 2.0
+STUCK_RULE, STUCK_FOR_SECONDS = "StreamsGroupDown", 2.0
 START_SECONDS, PROBE_SECONDS = 180.0, 120.0
 _SAMPLE_SECONDS = 0.5
 
@@ -212,7 +212,7 @@ class Bed(Startable):
         values = {
             "bootstrap_server": self.server,
             "warehouse": str(self.warehouse),
-            "alerts": {"rules": {STUCK_RULE: {"for": f"{STUCK_FOR_SECONDS:.0f}s"}}},
+            "alerts": {"rules": {STUCK_RULE: {"not_ready_after": f"{STUCK_FOR_SECONDS:.0f}s"}}},
             "sinks": [{"type": "webhook", "url": self.receiver.url}],
             "metrics": {"listen": self.urls["metrics"]},
             "page": {"listen": self.urls["page"]},

@@ -28,10 +28,12 @@ from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.silences import ActiveSilences, SilenceStore, new_silence
 from streaming_app.notify.sink import SinkError, TextSink
 from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.tables.health_tables import EndedIncidents, HealthTables
 from tests.waiting import wait_until
 
 NOW = datetime.now(timezone.utc)
-SETTINGS = {"StreamsGroupNotReady": RULES["StreamsGroupNotReady"].default_settings._replace(for_seconds=0)}
+RULE = "StreamsGroupDescriptionFailed"
+SETTINGS = {RULE: RULES[RULE].default_settings._replace(for_seconds=0)}
 
 
 class GroupsOfTest:
@@ -106,8 +108,10 @@ class Harness:
             AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
             Sources(groups, lambda: self.job, ActiveSilences(self.path, "default"), disks=lambda: self.disks),
             AlertsTable(self.path, "default"),
+            HealthTables(self.path, "default"),
+            EndedIncidents(self.path, "default"),
             self.sinks,
-            DescriptionSupport("never"),
+            DescriptionSupport("always"),
             self.lines.append,
         )
         self.service.start()
@@ -141,21 +145,19 @@ def harness(empty_warehouse: Path) -> Iterator[Harness]:
     started.stop()
 
 
-def not_ready(group_id: str = "g") -> GroupSnapshot:
-    state = {"group_id": group_id, "group_type": "streams", "state": "NotReady"}
-    nulls = dict.fromkeys(COLUMNS) | {"state_since": NOW - timedelta(minutes=9)}
+def failed_group(group_id: str = "g") -> GroupSnapshot:
+    state = {"group_id": group_id, "group_type": "streams", "state": "Stable"}
+    nulls = dict.fromkeys(COLUMNS) | {"description_since": NOW - timedelta(minutes=9)}
     numbers = {"unsolicited_pushes": 0, "member_count": 1, "stale_member_count": 0, "solicitable": False}
-    return group_snapshot(
-        nulls | numbers | state | {"description_status": "NEVER_STORED", "stored_description_epoch": -1}
-    )
+    return group_snapshot(nulls | numbers | state | {"description_status": "FAILED", "stored_description_epoch": -1})
 
 
 def test_an_alert_is_stored_and_sent_once_when_it_fires_and_once_when_it_is_resolved(harness: Harness) -> None:
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(
         lambda: [one.sent_at is not None for alert in harness.stored() for one in alert.deliveries] == [True]
     )
-    harness.groups.snapshots = {"g": replace(not_ready(), state="Stable")}
+    harness.groups.snapshots = {"g": replace(failed_group(), description_status="CURRENT")}
     assert wait_until(
         lambda: len(harness.alert().deliveries) == 2 and all(d.sent_at for d in harness.alert().deliveries)
     )
@@ -167,14 +169,14 @@ def test_an_alert_is_stored_and_sent_once_when_it_fires_and_once_when_it_is_reso
 
 def test_a_row_is_stored_before_its_notification_is_sent(harness: Harness) -> None:
     harness.sink.open.clear()
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(lambda: harness.service.sinks()[0].waiting == 1)
     assert [(alert.state, alert.deliveries) for alert in harness.stored()] == [(FIRING, (Delivery("page", FIRING),))]
 
 
 def test_a_restart_sends_what_was_not_sent_and_nothing_twice(harness: Harness) -> None:
     harness.sink.open.clear()
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(lambda: harness.service.sinks()[0].waiting == 1)
     before = harness.sink
     harness.restart(KeepingSink())  # the attempt that has begun is abandoned, as by a kill
@@ -201,7 +203,7 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     monkeypatch.setattr(alert_service, "_RETRY_SAVE_SECONDS", 0.2)
     with monkeypatch.context() as full_disk:
         full_disk.setattr(AlertsTable, "save", fail)
-        harness.groups.snapshots = {"g": not_ready()}
+        harness.groups.snapshots = {"g": failed_group()}
         assert wait_until(lambda: harness.sink.events() == [FIRING])  # alerts are sent all the same
         assert wait_until(lambda: bool(saved and saved[-1][0].deliveries[0].sent_at))
         assert harness.stored() == []
@@ -220,7 +222,7 @@ def test_a_silenced_alert_is_stored_and_not_sent_also_by_a_service_that_starts_w
 ) -> None:
     silence = new_silence(group="g", rule=None, duration="1h", comment="deployment", created_by="me", now=NOW)
     SilenceStore(harness.path, "default").add(silence)
-    harness.groups.snapshots = {"g": not_ready(), "other": not_ready("other")}
+    harness.groups.snapshots = {"g": failed_group(), "other": failed_group("other")}
     assert wait_until(lambda: len(harness.stored()) == 2)
     assert wait_until(lambda: harness.sink.events() == [FIRING])
     assert [alert.group_id for alert in harness.sink.sent[0][1]] == ["other"]
@@ -235,7 +237,7 @@ def test_a_silenced_alert_is_stored_and_not_sent_also_by_a_service_that_starts_w
 def test_alerts_of_one_rule_come_in_one_message_whose_results_are_stored_in_one_commit(harness: Harness) -> None:
     harness.grouping = Grouping(group_wait=600)
     harness.restart()
-    harness.groups.snapshots = {name: not_ready(name) for name in ("a", "b", "c")}
+    harness.groups.snapshots = {name: failed_group(name) for name in ("a", "b", "c")}
     assert wait_until(lambda: len(harness.stored()) == 3)
     before = DeltaTable(harness.path / "alerts").version()
     harness.service.finish(5)
@@ -250,7 +252,7 @@ def test_what_fires_only_when_the_job_ends_is_stored_and_sent(harness: Harness) 
     harness.stop()
     harness.start()
     harness.stop()
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     harness.sinks = (KeepingSink(),)
     harness.start()
     harness.service.finish(5)
@@ -261,7 +263,7 @@ def test_what_fires_only_when_the_job_ends_is_stored_and_sent(harness: Harness) 
 def test_settings_that_leave_no_group_to_watch_are_reported_once(harness: Harness) -> None:
     harness.settings = {}
     harness.restart()
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(lambda: harness.lines != [])
     harness.service.finish(1)
     (line,) = harness.lines
@@ -270,7 +272,7 @@ def test_settings_that_leave_no_group_to_watch_are_reported_once(harness: Harnes
 
 def test_nothing_fires_before_the_job_has_caught_up(harness: Harness) -> None:
     harness.job = replace(harness.job, caught_up=False)
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     harness.service.finish(1)
     assert harness.stored() == []
     harness.start()
@@ -279,7 +281,7 @@ def test_nothing_fires_before_the_job_has_caught_up(harness: Harness) -> None:
 
 
 def test_evaluation_continues_after_groups_could_not_be_read(harness: Harness) -> None:
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(lambda: harness.stored() != [])
     harness.groups.broken = True
     harness.groups.snapshots = {}
@@ -292,7 +294,7 @@ def test_evaluation_continues_after_groups_could_not_be_read(harness: Harness) -
 
 def test_a_notification_due_to_a_sink_that_was_removed_is_dropped(harness: Harness) -> None:
     harness.sink.down = True
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(lambda: harness.service.sinks()[0].failed > 0)
     harness.restart(KeepingSink("other"))
     assert wait_until(lambda: harness.stored()[0].deliveries == ())
@@ -305,7 +307,7 @@ def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harn
     broken, other = KeepingSink("pager"), KeepingSink("chat")
     broken.down = True
     harness.restart(broken, other)
-    harness.groups.snapshots = {"g": not_ready()}
+    harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(lambda: len(other.sent) == 2)
     (_, [first]), (_, [second]) = other.sent
     assert (first.group_id, second.group_id, second.summary) == ("g", None, "Alerts cannot be sent to pager: down")

@@ -39,7 +39,10 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
                 "alerts": {
                     "interval": 0.3,
                     "groups": group_id,
-                    "rules": {"StreamsGroupNotReady": {"for": 0}, "StreamsGroupDescriptionMissing": {"enabled": False}},
+                    "rules": {
+                        "StreamsGroupDown": {"not_ready_after": 0.1},
+                        "StreamsGroupDescriptionMissing": {"enabled": False},
+                    },
                 },
                 "sinks": [{"type": "webhook", "url": receiver.url}],
                 "metrics": {"listen": "127.0.0.1:0"},
@@ -56,8 +59,8 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
             client.create_topic(f"{group_id}-in", 1)
             assert wait_until(lambda: bool(member.heartbeat()) and len(notifications()) > 1, 90), job.lines
     assert notifications() == [
-        ("alert.firing", "StreamsGroupNotReady", group_id),
-        ("alert.resolved", "StreamsGroupNotReady", group_id),
+        ("alert.firing", "StreamsGroupDown", group_id),
+        ("alert.resolved", "StreamsGroupDown", group_id),
     ]
     assert f"Source topics {group_id}-in are missing" in receiver.bodies[0]["data"]["summary"]
     assert alert_rows(empty_warehouse, group_id) == [("resolved", ["firing", "resolved"])]

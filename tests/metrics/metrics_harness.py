@@ -10,6 +10,7 @@ from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
+from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DiskSpace, SelfCheckStatus
 from streaming_app.metrics.collector import MetricSources
 from streaming_app.stream.health import Batch, Health
@@ -108,4 +109,5 @@ def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
     }
     values["disks"] = lambda: (DiskSpace("/data", 1 << 30, 20 << 30),)
     values["copies"] = lambda: {"a": CopiesSum(3, 60, 1, 2, 5_000), "b": CopiesSum(0, None, 0, 0, None)}
+    values["verdicts"] = lambda: {"a": Verdict("Down", SINCE, SINCE, "no members", "critical")}
     return MetricSources("prod", FixedGroups(*groups, rebalances={"a": 6}), **(values | fields))

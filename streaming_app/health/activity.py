@@ -1,0 +1,98 @@
+"""What the records of a group say of whether it runs: made when they change, and never changed after that.
+
+Deployments
+-----------
+A deployment replaces every process within 15 minutes. It shows in the members: the last one that had joined before
+leaves, and all that are there have joined within that time. A new topology is one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.history import EMPTY, NO_HISTORY, Assignment, GroupHistory, MemberChange, StateChange
+from streaming_app.health.rests import NO_RESTS, Rests, ran_for, rests_of
+
+NOT_READY, DEAD = "NotReady", "Dead"
+RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
+_CHANGES, _MEMBERS, _ASSIGNMENTS = 400, 600, 200
+_COMPLETE = timedelta(hours=1)  # of older changes of states, only those to and from Empty are known
+_DEPLOYMENT = timedelta(minutes=15)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a group does, by its records."""
+
+    group: GroupSnapshot
+    state_since: datetime
+    """Since when it has had its state; if the log does not say, since when it is known to exist."""
+    changes: Sequence[StateChange] = ()
+    """The newest changes of its state."""
+    members: Sequence[MemberChange] = ()
+    """The newest members that joined and left."""
+    assignments: Sequence[Assignment] = ()
+    rests: Rests = NO_RESTS
+    ran_for: timedelta | None = None
+    """How long it had members before it became Empty; None unless it is, or if it never had any."""
+    gave_up: str | None = None
+    """Why it was NotReady when its last members left."""
+    reason: str | None = None
+    """Why it was NotReady last, as far as that is known."""
+    deployed_at: datetime | None = None
+    """When its last deployment ended."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has members that may process."""
+        return self.group.state in RUNS and self.group.member_count > 0
+
+    @property
+    def runs_since(self) -> datetime:
+        """Since when it has had members and was ready, or if that is not known, members."""
+        since = self.group.members_since or self.state_since
+        ready = [change.at for change in self.changes if change.old == NOT_READY and change.state in RUNS]
+        return max((since, *ready[-1:]))
+
+
+def activity(group: GroupSnapshot, history: GroupHistory | None, now: datetime) -> Activity:
+    """Return what a group does; `history` is what happened lately."""
+    history = history or NO_HISTORY
+    changes, first_seen = history.states, group.first_seen_at
+    since = group.state_since or group.updated_at or first_seen or now
+    is_empty = group.state == EMPTY
+    rests = rests_of(changes, since if is_empty else None, first_seen)
+    ended = is_empty and first_seen is not None and since > first_seen
+    reason = group.not_ready_reason or next((one.text for one in reversed(history.reasons) if one.at <= now), None)
+    was_not_ready = any(one.at == since and one.old == NOT_READY for one in reversed(changes[-_CHANGES:]))
+    return Activity(
+        group,
+        since,
+        tuple(change for change in changes[-_CHANGES:] if change.at > now - _COMPLETE),
+        tuple(history.members[-_MEMBERS:]),
+        tuple(history.assignments[-_ASSIGNMENTS:]),
+        rests,
+        ran_for(rests, since, first_seen) if ended and first_seen else None,
+        (reason or "unknown reason") if is_empty and was_not_ready else None,
+        reason,
+        last_deployment(history.members),
+    )
+
+
+def last_deployment(changes: Sequence[MemberChange]) -> datetime | None:
+    """Return when a deployment last replaced every member: when the last one left that had joined before."""
+    joined: dict[str, datetime] = {}
+    found = None
+    for change in changes[-_MEMBERS:]:
+        if change.joined:
+            joined[change.member_id] = change.at
+            continue
+        left = joined.pop(change.member_id, None)
+        began = change.at - _DEPLOYMENT
+        is_old = left is None or left < began
+        if is_old and joined and min(joined.values()) >= began:
+            found = change.at
+    return found

@@ -1,0 +1,356 @@
+"""What may be wrong with a group, in the order in which it counts: the conditions of the verdicts. Data and functions.
+
+Each returns what is wrong, since when and from when on it is the verdict, or None. Times come from the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from streaming_app.health.activity import NOT_READY, Activity
+from streaming_app.health.history import EMPTY
+from streaming_app.health.interruptions import Outage, current_outage
+from streaming_app.health.unstable import late_members, not_assigned_since, restless
+from streaming_app.health.verdict import (
+    BAD,
+    BEHIND,
+    CRITICAL,
+    DOWN,
+    LOSING,
+    RESTORING,
+    STALLED,
+    UNSTABLE,
+    WARNING,
+    Check,
+    Facts,
+    HealthSettings,
+    Verdict,
+    has_work,
+    is_known,
+    losing_at,
+    to_time,
+)
+from streaming_app.lag.group_lag import SLOW
+from streaming_app.lag.model import LagRow
+from streaming_app.lag.work import GroupWork
+from streaming_app.text import count, first_of, format_duration, round_down, utc
+
+_IN_TEXT = 3
+_FEW = 10
+_STARTS = 3
+_GAP = timedelta(minutes=10)  # after being Empty for longer, nothing starts it any more
+_LOOP = timedelta(minutes=5)  # how long it has to go on
+_SHARE = 0.5
+_AFTER_LAST_COMMIT = timedelta(seconds=60)
+_SETTLES = timedelta(minutes=5)
+_AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
+_RESTS = 5  # in a row, that are looked at
+
+
+def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+    """The start of a log passed a committed offset."""
+    work = facts.work
+    if work is None or not work.lost_rows or work.lost_since is None:
+        return None
+    since = to_time(work.lost_since)
+    why = (
+        f"at least {count(round_down(work.lost), 'offset')} of {count(len(work.lost_rows), 'partition')} were deleted "
+        f"before the group read them, seen at {utc(since)}: {_places(work.lost_rows, len(work.lost_rows))}"
+    )
+    return Check(
+        LOSING,
+        since,
+        since + timedelta(seconds=settings.lost_after),
+        CRITICAL,
+        why,
+        {"lost_offsets_at_least": work.lost, "partitions": _rows(work.lost_rows)},
+    )
+
+
+def not_ready(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+    """The broker assigns no tasks: topics are missing, or their partitions do not match."""
+    activity = facts.activity
+    if activity.group.state != NOT_READY:
+        return None
+    reason = activity.reason or "the reason is not in the group's records"
+    severity = WARNING if is_known(facts, now) and not has_work(facts, now) else CRITICAL
+    since = activity.state_since
+    return Check(
+        DOWN,
+        since,
+        since + timedelta(seconds=settings.not_ready_after),
+        severity,
+        f"NotReady since {utc(since)}, it processes nothing: {reason}",
+        {"reason": reason, "members": activity.group.member_count, **_work_numbers(facts)},
+    )
+
+
+def without_members(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+    """Nobody processes, and there is work, or that cannot be known."""
+    activity, work = facts.activity, facts.work
+    state, since = activity.group.state, activity.state_since
+    if state != EMPTY or activity.ran_for is None or (work and work.successor):
+        return None
+    known = is_known(facts, now)
+    if (known or facts.is_deleted) and not has_work(facts, now) and not activity.gave_up:
+        return None
+    due = since + timedelta(seconds=settings.down_after) if activity.gave_up else _due(facts, since, settings, known)
+    after = ""
+    if activity.gave_up:
+        after = f"; its members gave up, as it was NotReady ({activity.gave_up})"
+    waits = _waits(work) if work and known else "whether work waits is not known"
+    return Check(
+        DOWN,
+        since,
+        due,
+        CRITICAL,
+        f"no members since {utc(since)}{after}; {waits}",
+        {**({"reason": activity.gave_up} if activity.gave_up else {}), **_work_numbers(facts)},
+    )
+
+
+def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -> datetime:  # noqa: FBT001 - a fact
+    """Return from when on a group without members is down."""
+    activity, work = facts.activity, facts.work
+    ran_for = activity.ran_for or timedelta(0)
+    is_short = ran_for < timedelta(seconds=settings.established)
+    waits_since = to_time(work.waits_since) if work and work.waits_since is not None else since
+    is_done = not known or waits_since >= since - _AFTER_LAST_COMMIT
+    patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
+    if is_done and is_short:
+        patience = timedelta(seconds=settings.short_run)
+    patience = max(patience, activity.rests.deployment_gap())
+    due = (max(since, waits_since) if not is_short else since) + patience
+    for _ in range(_RESTS):
+        until = activity.rests.usual_until(since, due, is_done=is_done)
+        if until is None or until <= due:
+            break
+        due = until
+    return due
+
+
+def started_again_and_again(
+    facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None
+) -> Check | None:
+    """It does not stay up: less than half of the time is processed."""
+    activity, work = facts.activity, facts.work
+    uptime = timedelta(seconds=settings.stay_up)
+    outage = _outage(activity, now, settings)
+    if outage is None or outage.starts < _STARTS or (outage.processed_share >= _SHARE and outage.starts < 2 * _STARTS):
+        return None
+    if work and is_known(facts, now) and _ends_with_nothing_left(activity, work):
+        return None
+    third = max(outage.since + _LOOP, _nth_start(activity, outage, _STARTS))
+    ends_at = activity.runs_since + uptime if activity.runs else None
+    processed, lasted = (format_duration(round(one.total_seconds())) for one in (outage.processed, outage.lasted))
+    between = ", ".join(f"{s} {format_duration(round(d.total_seconds()))}" for s, d in sorted(outage.down.items()))
+    reason = f" ({activity.reason})" if activity.reason and NOT_READY in outage.down else ""
+    why = (
+        f"it does not stay up: since {utc(outage.since)} it was started {count(outage.starts, 'time')} and processed "
+        f"{processed} of {lasted}; in between it was {between}{reason}"
+    )
+    evidence: dict[str, Any] = {
+        "starts": outage.starts,
+        "processed_seconds": round(outage.processed.total_seconds()),
+        "seconds": round(outage.lasted.total_seconds()),
+        **({"reason": activity.reason} if reason else {}),
+        **_work_numbers(facts),
+    }
+    verdict, severity = (DOWN, CRITICAL) if outage.processed_share < _SHARE else (UNSTABLE, WARNING)
+    return Check(verdict, outage.since, third, severity, why, evidence, ends_at)
+
+
+def _outage(activity: Activity, now: datetime, settings: HealthSettings) -> Outage | None:
+    return current_outage(activity.changes, now, uptime=timedelta(seconds=settings.stay_up), gap=_GAP)
+
+
+def _ends_with_nothing_left(activity: Activity, work: GroupWork) -> bool:
+    """Tell whether it is a job that runs from time to time: it left nothing when it last ended."""
+    ended = [change.at for change in activity.changes if change.state == EMPTY]
+    if not ended or any(change.state == NOT_READY for change in activity.changes[-2 * _STARTS :]):
+        return False
+    return work.waits_since is None or to_time(work.waits_since) >= ended[-1] - _AFTER_LAST_COMMIT
+
+
+def _nth_start(activity: Activity, outage: Outage, number: int) -> datetime:
+    starts = [
+        change.at
+        for change in activity.changes
+        if change.at > outage.since and change.old in {EMPTY, NOT_READY} and change.state != EMPTY
+    ]
+    return starts[min(number, len(starts)) - 1] if starts else outage.since
+
+
+def stalled(facts: Facts, now: datetime, _settings: HealthSettings, previous: Verdict | None) -> Check | None:
+    """Members have the tasks, work waits, and offsets do not move."""
+    activity, work = facts.activity, facts.work
+    if work is None or not activity.runs or (one := work.stalled) is None:
+        return None
+    if not is_known(facts, now) and not (previous and previous.verdict == STALLED):
+        return None
+    since = max(to_time(one.since), activity.runs_since)
+    due = max(to_time(work.known_at) if not previous or previous.verdict != STALLED else since, since + _SETTLES)
+    is_all = work.progressed_at is None or to_time(work.progressed_at) <= since + _AFTER_LAST_COMMIT
+    which = (
+        f"all {count(one.count, 'partition')} with work" if is_all and one.count > 1 else count(one.count, "partition")
+    )
+    nobody = f", of which no member has the task of {one.unowned}" if one.unowned else ""
+    waits, places = f"{at_least(one.offsets)} wait{nobody}", _places(one.named, one.count)
+    why = f"no offset of {which} moved since {utc(since)}, {waits}: {places}"
+    evidence = {
+        "partitions": _rows(one.named),
+        "partition_count": one.count,
+        "offsets": one.offsets,
+        **({"unowned_partitions": one.unowned} if one.unowned else {}),
+    }
+    return Check(STALLED, since, due, CRITICAL if is_all else WARNING, why, evidence)
+
+
+def stuck(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+    """A rebalance does not end: a member does not do its part, or the broker assigns nothing."""
+    group = facts.activity.group
+    severity = WARNING if is_known(facts, now) and not has_work(facts, now) else CRITICAL
+    if since := not_assigned_since(group, now):
+        why = f"stuck in Assigning since {utc(since)}: group epoch {group.group_epoch} has no assignment yet"
+        return Check(
+            STALLED,
+            since,
+            since + timedelta(seconds=settings.not_ready_after + 60),
+            severity,
+            why,
+            {"state": group.state, "members": group.member_count},
+        )
+    late = late_members(group, timedelta(seconds=settings.longest_rebalance), now)
+    if not late:
+        return None
+    due = late[0].since + timedelta(seconds=60)
+    shown = first_of([one.text for one in islice(late, _IN_TEXT)], _IN_TEXT, len(late), separator="; ")
+    why = f"it does not complete a rebalance: {shown}"
+    return Check(
+        STALLED,
+        late[0].since,
+        due,
+        severity,
+        why,
+        {"state": group.state, "members": [one.details for one in late[:20]]},
+    )
+
+
+def restoring(facts: Facts, _now: datetime, _settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+    """Offsets do not move since tasks restore their state."""
+    work = facts.work
+    if work is None or not facts.activity.runs or (one := work.restoring) is None:
+        return None
+    since, deadline = to_time(one.since), losing_at(facts)
+    late = deadline is not None and deadline < to_time(work.known_at) + timedelta(hours=1)
+    why = f"{count(one.count, 'partition')} may restore state since {utc(since)}, {at_least(one.offsets)} wait"
+    evidence = {"partition_count": one.count, "partitions": _rows(one.named)}
+    return Check(RESTORING, since, to_time(work.known_at), WARNING if late else None, why, evidence)
+
+
+def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
+    """It moves, but does not catch up with what is old."""
+    lag, work = facts.lag, facts.work
+    was_behind = previous is not None and previous.verdict == BEHIND
+    wrong = lag.wrong.get(SLOW) if lag and work and facts.activity.group.state != EMPTY else None
+    if lag is None or work is None or wrong is None or (wrong.lag_seconds or 0.0) < settings.behind_age:
+        return None
+    if lag.catches_up and not was_behind:
+        return None
+    since = to_time(max(wrong.since, lag.settled_at))
+    due = since if was_behind else since + timedelta(seconds=settings.behind_for)
+    eta = work.catch_up_seconds
+    ends = (
+        f"caught up in less than {format_duration(next((one for one in _AGES if one > eta), _AGES[-1]))}" if eta else ""
+    )
+    oldest = format_duration(max(age for age in _AGES if age <= max(wrong.lag_seconds or 0.0, _AGES[0])))
+    why = (
+        f"it does not catch up since {utc(since)}: {count(wrong.count, 'partition')}, the oldest record is more than "
+        f"{oldest} old, {ends}; {_places(wrong.named, wrong.count)}"
+    )
+    return Check(
+        BEHIND,
+        since,
+        due,
+        WARNING,
+        why,
+        {"partition_count": wrong.count, "offsets": work.offsets, "partitions": _rows(wrong.named)},
+    )
+
+
+def unstable(facts: Facts, now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
+    """It is interrupted again and again."""
+    activity = facts.activity
+    if facts.is_deleted or (found := restless(activity, now)) is None:
+        return None
+    if previous is None or previous.verdict not in BAD:
+        outage = _outage(activity, now, settings)
+        if outage and outage.processed_share < _SHARE and now < outage.since + _LOOP:
+            return None  # it is about to be Down, or up
+    return Check(
+        UNSTABLE,
+        found.since,
+        found.due,
+        WARNING,
+        found.text,
+        {**found.details, "members": activity.group.member_count},
+        found.ends_at,
+    )
+
+
+def at_least(offsets: int) -> str:
+    """Return how many offsets there are, in a text that does not change with every record."""
+    return count(offsets, "offset") if offsets < _FEW else f"more than {round_down(offsets):,} offsets"
+
+
+def _waits(work: GroupWork) -> str:
+    if not work.waiting:
+        return "records still come"
+    return f"{at_least(work.offsets)} wait in {count(work.waiting, 'partition')}"
+
+
+def _work_numbers(facts: Facts) -> dict[str, Any]:
+    work = facts.work
+    return {"waiting_partitions": work.waiting, "offsets": work.offsets} if work and work.waiting else {}
+
+
+def _places(rows: Sequence[LagRow], total: int) -> str:
+    return first_of([_place(row) for row in islice(rows, _IN_TEXT)], _IN_TEXT, total, separator="; ")
+
+
+def _place(row: LagRow) -> str:
+    at = "nothing committed" if row.committed_offset is None else f"at {row.committed_offset}"
+    host = f" on {row.client_host or 'unknown host'}" if row.member_id else ""
+    return f"{row.topic}-{row.partition} {at}{host}"
+
+
+def _rows(rows: Sequence[LagRow]) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "topic": row.topic,
+            "partition": row.partition,
+            **({} if row.committed_offset is None else {"committed_offset": row.committed_offset}),
+            **({} if row.log_start_offset is None else {"log_start_offset": row.log_start_offset}),
+            **({} if row.log_end_offset is None else {"log_end_offset": row.log_end_offset}),
+            **({"task": row.task_id} if row.task_id else {}),
+            **({"host": row.client_host} if row.client_host else {}),
+        }
+        for row in rows
+    ]
+
+
+CHECKS = (
+    losing,
+    not_ready,
+    without_members,
+    started_again_and_again,
+    stalled,
+    stuck,
+    restoring,
+    behind,
+    unstable,
+)
+"""In this order."""

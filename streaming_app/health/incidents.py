@@ -1,0 +1,178 @@
+"""Incidents: one object for each cause, from the first bad verdict until every group that it concerns processes again.
+
+Theory of operation
+-------------------
+A bad verdict opens an incident, unless one is open for the group. A cause that concerns several groups, such as a topic
+that is missing, is one incident with these groups. Each change of a verdict becomes a line of its time line, and may
+raise its severity, which never falls: what was critical is worth a look also after it became better.
+
+It ends when each of its groups has a good verdict, which is only given by evidence, or when a person ends it. A group
+that is deleted, a restart of the job or facts that are too old end nothing. All times are those of the verdicts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from streaming_app.health.board import Change
+from streaming_app.health.verdict import BAD, GOOD, RESTORING, VERDICTS, Verdict
+
+GROUP, MISSING_TOPIC = "group", "missing_topic"
+CAUSES: Mapping[str, str] = {
+    GROUP: "One group does not process what it should; the scope is the group.",
+    MISSING_TOPIC: "A topic that groups read is missing; the scope is the topic.",
+}
+"""Every cause, and what its scope is."""
+BY_EVIDENCE, RETIRED, PLANNED = "evidence", "retired", "planned"
+_SEVERITIES = ("critical", "warning", "info")
+_LINES = 200
+_ID_CHARACTERS = 12
+_MISSING = ("MISSING_SOURCE_TOPICS: Source topics ", " are missing")
+
+
+class Line(NamedTuple):
+    """A line of the time line."""
+
+    at: datetime
+    group_id: str
+    verdict: str
+    severity: str | None
+    why: str
+    evidence: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A row of `incidents`."""
+
+    incident_id: str
+    cluster: str
+    cause: str
+    scope: str
+    severity: str
+    opened_at: datetime
+    ended_at: datetime | None = None
+    ended_by: str | None = None
+    """`evidence`, or `retired` or `planned` by a person."""
+    verdict: str = ""
+    """The worst one so far."""
+    groups: Sequence[str] = ()
+    open_groups: Sequence[str] = ()
+    """Those that do not process yet."""
+    timeline: Sequence[Line] = field(default_factory=tuple)
+
+    @property
+    def newest(self) -> Line:
+        """The newest line about a group that does not process yet; of an incident that ended, the newest one."""
+        about = [line for line in self.timeline if line.group_id in self.open_groups]
+        return (about or list(self.timeline))[-1]
+
+
+class Incidents:
+    """The incidents of one cluster; for one thread."""
+
+    def __init__(self, cluster: str, stored: Iterable[Incident] = ()) -> None:
+        """Begin with the open incidents that an earlier run stored."""
+        self._cluster = cluster
+        self._open = {one.incident_id: one for one in stored if one.ended_at is None}
+        self._of_group = {group_id: one.incident_id for one in self._open.values() for group_id in one.open_groups}
+
+    def open(self) -> list[Incident]:
+        """Return the open incidents."""
+        return list(self._open.values())
+
+    def of_group(self, group_id: str) -> Incident | None:
+        """Return the open incident of a group."""
+        return self._open.get(self._of_group.get(group_id, ""))
+
+    def step(self, changes: Iterable[Change]) -> list[Incident]:
+        """Take in the changes of verdicts; return the incidents that changed, as they are now."""
+        changed: dict[str, Incident] = {}
+        for group_id, verdict in changes:
+            incident = self._incident(group_id, verdict)
+            if incident is None:
+                continue
+            incident = _with_line(incident, group_id, verdict)
+            if verdict.verdict in GOOD:
+                self._of_group.pop(group_id, None)
+                incident = _without(incident, group_id, verdict)
+            else:
+                self._of_group[group_id] = incident.incident_id
+            self._keep(incident)
+            changed[incident.incident_id] = incident
+        return list(changed.values())
+
+    def end(self, incident_id: str, reason: str, at: datetime) -> Incident | None:
+        """End an incident as a person asked; return it as it is then, None if it is not open."""
+        incident = self._open.pop(incident_id, None)
+        if incident is None:
+            return None
+        for group_id in incident.open_groups:
+            self._of_group.pop(group_id, None)
+        return replace(incident, ended_at=at, ended_by=reason, open_groups=())
+
+    def _keep(self, incident: Incident) -> None:
+        if incident.ended_at is None:
+            self._open[incident.incident_id] = incident
+        else:
+            self._open.pop(incident.incident_id, None)
+
+    def _incident(self, group_id: str, verdict: Verdict) -> Incident | None:
+        """Return the incident that a verdict belongs to: the one of the group, one with its cause, or a new one."""
+        known = self.of_group(group_id)
+        if known is not None or not is_bad(verdict):
+            return known
+        cause, scope = _cause(group_id, verdict)
+        for one in self._open.values():
+            if (one.cause, one.scope) == (cause, scope):
+                return one
+        key = repr((self._cluster, cause, scope, verdict.at.isoformat()))
+        incident_id = hashlib.sha256(key.encode()).hexdigest()[:_ID_CHARACTERS]
+        return Incident(incident_id, self._cluster, cause, scope, verdict.severity or "warning", verdict.at)
+
+
+def is_bad(verdict: Verdict) -> bool:
+    """Tell whether a verdict opens an incident."""
+    return verdict.verdict in BAD or (verdict.verdict == RESTORING and verdict.severity is not None)
+
+
+def _cause(group_id: str, verdict: Verdict) -> tuple[str, str]:
+    begin, end = _MISSING
+    reason = str(verdict.evidence.get("reason", ""))
+    if reason.startswith(begin) and end in reason:
+        return MISSING_TOPIC, reason.removeprefix(begin).partition(end)[0]
+    return GROUP, group_id
+
+
+def _with_line(incident: Incident, group_id: str, verdict: Verdict) -> Incident:
+    line = Line(verdict.at, group_id, verdict.verdict, verdict.severity, verdict.why, verdict.evidence)
+    newest = [one for one in incident.timeline if one.group_id == group_id][-1:]
+    lines = list(incident.timeline)
+    if newest and newest[0].verdict == line.verdict and newest[0].severity == line.severity:
+        lines[lines.index(newest[0])] = line._replace(at=newest[0].at)  # the same, with newer numbers
+    else:
+        lines.append(line)
+    if len(lines) > _LINES:  # the first ones say how it began
+        del lines[_LINES // 2]
+    severity = min((incident.severity, verdict.severity or incident.severity), key=_SEVERITIES.index)
+    order = list(VERDICTS)
+    worst = min((incident.verdict or verdict.verdict, verdict.verdict), key=order.index)
+    return replace(
+        incident,
+        severity=severity,
+        verdict=worst,
+        groups=tuple(dict.fromkeys((*incident.groups, group_id))),
+        open_groups=tuple(dict.fromkeys((*incident.open_groups, group_id))),
+        timeline=tuple(lines),
+    )
+
+
+def _without(incident: Incident, group_id: str, verdict: Verdict) -> Incident:
+    left = tuple(one for one in incident.open_groups if one != group_id)
+    if left:
+        return replace(incident, open_groups=left)
+    return replace(incident, open_groups=(), ended_at=max(verdict.at, incident.opened_at), ended_by=BY_EVIDENCE)

@@ -1,0 +1,322 @@
+"""The verdict on a group: whether it processes what it should, and if not, since when, why, and what will be lost.
+
+Theory of operation
+-------------------
+`judge` goes through `checks.CHECKS` in their order. Each says what would be wrong, since when, and from when on (`due`)
+that is the verdict: the first one that is due decides. All times come from the facts, so the same facts give the same
+verdicts and times however often one looks. `recheck_at` is when the verdict may change by itself; until then nothing
+needs to be looked at again.
+
+If nothing is wrong the verdict is a good one. A bad one before it ends only by evidence: offsets have advanced since
+the group came back, nothing waits any more, or another group is proven to have taken over. A fact that is too old
+neither ends nor begins anything: the verdict stays as it was and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+from streaming_app.health.activity import Activity
+from streaming_app.health.history import EMPTY
+from streaming_app.lag.group_lag import GroupLag
+from streaming_app.lag.work import GroupWork
+
+LOSING, DOWN, STALLED, RESTORING = "Losing", "Down", "Stalled", "Restoring"
+BEHIND, UNSTABLE = "Behind", "Unstable"
+OFF, IDLE, OK, UNKNOWN = "Off", "Idle", "Ok", "Unknown"
+VERDICTS: Mapping[str, str] = {
+    LOSING: "Records were deleted before the group read them.",
+    DOWN: "Nothing is processed, and there is work, or that cannot be known.",
+    STALLED: "Members have the tasks and work waits, but offsets do not move.",
+    RESTORING: "As Stalled, but tasks came to another member and restore their state.",
+    BEHIND: "Offsets move, but the oldest record that waits is old, and the group does not catch up.",
+    UNSTABLE: "It processes, but is interrupted again and again, and no deployment explains it.",
+    OFF: "It has no members, and needs none: nothing waits, it usually rests now, or another group took over.",
+    IDLE: "It is ready, and there is nothing to do.",
+    OK: "Work comes or waits, and offsets advance.",
+    UNKNOWN: "Not enough is known yet.",
+}
+"""Every verdict, in the order in which they are decided, and what it means."""
+BAD = frozenset({LOSING, DOWN, STALLED, BEHIND, UNSTABLE})
+GOOD = frozenset({OFF, IDLE, OK})
+CRITICAL, WARNING = "critical", "warning"
+
+MINUTE, HOUR = 60.0, 3600.0
+WORK_OLD = timedelta(minutes=3)
+_RECENTLY = timedelta(minutes=10)
+_PROVEN_BY_UPTIME = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class HealthSettings:
+    """From when on something is wrong, for one group. In seconds."""
+
+    down_after: float = 5 * MINUTE
+    """Without members or ready tasks, while work waits."""
+    down_unknown_after: float = 15 * MINUTE
+    """The same while it is not known whether work waits."""
+    not_ready_after: float = 5 * MINUTE
+    established: float = HOUR
+    """A group that had members for less than this, and left nothing, is a job that runs from time to time."""
+    short_run: float = 25 * HOUR
+    """How long such a job may be away."""
+    stay_up: float = 10 * MINUTE
+    """An application that was started again and again is up after so long without interruption."""
+    behind_age: float = 10 * MINUTE
+    behind_for: float = 15 * MINUTE
+    longest_rebalance: float = 15 * MINUTE
+    lost_after: float = MINUTE
+
+
+DEFAULTS = HealthSettings()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a group, each with the time that it is true for."""
+
+    activity: Activity
+    work: GroupWork | None = None
+    """None: nothing is known of it."""
+    lag: GroupLag | None = None
+    """What is wrong with its lag; None: nothing."""
+    is_deleted: bool = False
+    """The group was deleted: the other facts are those before that."""
+    retention: Mapping[str, float] = field(default_factory=dict)
+    """Seconds for which a topic keeps records, of those that do not keep them for ever."""
+
+
+class Check(NamedTuple):
+    """What is, or will be, wrong."""
+
+    verdict: str
+    since: datetime
+    due: datetime
+    """From when on it is the verdict."""
+    severity: str | None
+    why: str
+    evidence: Mapping[str, Any] = {}
+    ends_at: datetime | None = None
+    """When it may end by itself."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict, and what proves it."""
+
+    verdict: str
+    since: datetime
+    """Since when it is so, by the facts."""
+    at: datetime
+    """When it became the verdict."""
+    why: str
+    severity: str | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """Offsets, counts, times: as JSON."""
+    caught_up_at: datetime | None = None
+    """When nothing will wait, if it goes on like that."""
+    losing_at: datetime | None = None
+    """When the retention deletes the oldest record that waits."""
+    facts_at: datetime | None = None
+    """What is known of work is true for this time."""
+    recheck_at: datetime | None = None
+
+
+AnyCheck = Callable[[Facts, datetime, HealthSettings, Verdict | None], Check | None]
+
+
+def judge(
+    facts: Facts,
+    now: datetime,
+    previous: Verdict | None,
+    checks: Sequence[AnyCheck],
+    settings: HealthSettings = DEFAULTS,
+) -> Verdict:
+    """Return the verdict on a group at this time; `previous` is the one before, None for the first one."""
+    wakes: list[datetime] = []
+    found = None
+    for check in checks:
+        one = check(facts, now, settings, previous)
+        if one is None:
+            continue
+        if one.due > now:
+            wakes.append(one.due)
+            continue
+        found = one
+        if one.ends_at and one.ends_at > now:
+            wakes.append(one.ends_at)
+        break
+    if found:
+        result = _verdict_of(found, previous)
+    else:
+        is_bad = previous is not None and previous.verdict in BAD | {RESTORING}
+        missing, proven_at = _missing_proof(facts, now, previous) if previous and is_bad else (None, None)
+        if proven_at and proven_at > now:
+            wakes.append(proven_at)
+        result = _kept(previous, missing) if previous and missing else _good(facts, now, previous, is_back=is_bad)
+        if fresh_until := _fresh_until(facts, now):
+            wakes.append(fresh_until)
+    return replace(
+        result,
+        caught_up_at=_caught_up_at(facts),
+        losing_at=losing_at(facts),
+        facts_at=_work_at(facts),
+        recheck_at=min(wakes, default=None),
+    )
+
+
+def is_known(facts: Facts, now: datetime) -> bool:
+    """Tell whether it is known whether work waits."""
+    work = facts.work
+    if work is None or work.unknown >= work.partitions:
+        return False
+    if now - to_time(work.known_at) > WORK_OLD and not facts.is_deleted:
+        return False
+    return work.has_commits or work.waiting > 0 or not work.uncertain
+
+
+def has_work(facts: Facts, now: datetime) -> bool:
+    """Tell whether work is known to wait or to come."""
+    work = facts.work
+    return work is not None and is_known(facts, now) and (work.waiting > 0 or _arrives(work))
+
+
+def to_time(seconds: float) -> datetime:
+    """Return a time of a pass as other facts have times."""
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def losing_at(facts: Facts) -> datetime | None:
+    """Return when retention deletes the oldest record that waits, as far as that is known."""
+    work = facts.work
+    times = [
+        written + facts.retention[topic]
+        for topic, written in (work.oldest if work else {}).items()
+        if topic in facts.retention
+    ]
+    return to_time(min(times)) if times else None
+
+
+def _arrives(work: GroupWork) -> bool:
+    return work.arrived_at is not None and work.known_at - work.arrived_at < _RECENTLY.total_seconds()
+
+
+def _work_at(facts: Facts) -> datetime | None:
+    return to_time(facts.work.known_at) if facts.work and facts.work.known_at else None
+
+
+def _caught_up_at(facts: Facts) -> datetime | None:
+    work = facts.work
+    if work is None or not work.waiting or work.catch_up_seconds is None:
+        return None
+    return to_time(work.known_at + work.catch_up_seconds)
+
+
+def _fresh_until(facts: Facts, now: datetime) -> datetime | None:
+    at = _work_at(facts)
+    return at + WORK_OLD + timedelta(microseconds=1) if at and at + WORK_OLD >= now else None
+
+
+def _verdict_of(found: Check, previous: Verdict | None) -> Verdict:
+    if previous and previous.verdict == found.verdict:
+        return replace(
+            previous,
+            why=found.why,
+            severity=found.severity,
+            evidence=found.evidence,
+            since=min(previous.since, found.since),
+        )
+    return Verdict(found.verdict, found.since, found.due, found.why, found.severity, found.evidence)
+
+
+def _kept(previous: Verdict, missing: str) -> Verdict:
+    return replace(previous, evidence={**previous.evidence, "not_over": missing})
+
+
+def _missing_proof(  # noqa: PLR0911 - a list of cases
+    facts: Facts, now: datetime, previous: Verdict
+) -> tuple[str | None, datetime | None]:
+    """Return what is missing until a bad verdict is over, None if nothing is; and when it is over at the latest."""
+    activity, work, known = facts.activity, facts.work, is_known(facts, now)
+    state = activity.group.state
+    if facts.is_deleted:
+        return "the group was deleted", None
+    if previous.verdict == UNSTABLE:
+        return None, None
+    if state == EMPTY:
+        done = known and work is not None and not work.waiting
+        return (None if done or (work and work.successor) else "it has no members"), None
+    if not activity.runs:
+        return "it is not ready", None
+    if work is not None and known:
+        if work.unknown and previous.verdict in {LOSING, BEHIND}:
+            return "the lag of some partitions is not known now", None
+        if not work.waiting:
+            return None, None
+        back = activity.runs_since if previous.verdict == DOWN else previous.since
+        moved = work.progressed_at is not None and to_time(work.progressed_at) > back
+        return (None if moved else "no offset has advanced yet"), None
+    if previous.verdict == DOWN and (work is None or not work.has_commits):
+        proven_at = activity.runs_since + _PROVEN_BY_UPTIME
+        return (None if now >= proven_at else "it has just come back"), proven_at
+    return "its lag is not known now", None
+
+
+def _good(facts: Facts, now: datetime, previous: Verdict | None, *, is_back: bool) -> Verdict:
+    verdict, why = _good_one(facts, now, previous)
+    if is_back and verdict == UNKNOWN:
+        verdict, why = OK, "It has members again; its lag is not known."
+    if previous and previous.verdict == verdict:
+        return replace(previous, why=why, evidence=_numbers(facts), severity=None)
+    return Verdict(verdict, now, now, why, evidence=_numbers(facts))
+
+
+def _good_one(  # noqa: PLR0911 - a list of cases
+    facts: Facts, now: datetime, previous: Verdict | None
+) -> tuple[str, str]:
+    activity, work = facts.activity, facts.work
+    state = activity.group.state
+    if facts.is_deleted:
+        return OFF, "It was deleted when it had nothing to do."
+    if state == EMPTY:
+        return OFF, _why_off(facts, now)
+    if not is_known(facts, now) or work is None:
+        if previous and previous.verdict in GOOD and previous.verdict != OFF:
+            return previous.verdict, previous.why
+        return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
+    if not work.waiting:
+        return IDLE if not _arrives(work) else OK, "Nothing waits."
+    if work.progressed_at is not None and to_time(work.progressed_at) >= activity.runs_since:
+        return OK, "Offsets advance."
+    if previous and previous.verdict in GOOD and previous.verdict != OFF:
+        return previous.verdict, previous.why
+    return UNKNOWN, "Work waits, and it is not known yet whether offsets advance."
+
+
+def _why_off(facts: Facts, now: datetime) -> str:
+    work = facts.work
+    if facts.activity.ran_for is None:
+        return "It never had members."
+    if work and work.successor:
+        return f"{work.successor} reads the same topics with the same topology, and has passed its offsets."
+    if has_work(facts, now):
+        return "It has no members; it usually rests at this time, or has just ended."
+    return (
+        "It has no members, and nothing waits." if is_known(facts, now) else "It has had no members for a short time."
+    )
+
+
+def _numbers(facts: Facts) -> dict[str, Any]:
+    """Return what a good verdict is made of, in numbers that do not change while nothing happens."""
+    work = facts.work
+    if work is None:
+        return {}
+    found: dict[str, Any] = {"partitions": work.partitions}
+    if work.unknown:
+        found["unknown_partitions"] = work.unknown
+    if work.successor:
+        found["successor"] = work.successor
+    return found

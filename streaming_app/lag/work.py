@@ -1,0 +1,317 @@
+"""Whether work waits for a group, and whether it is done: what a verdict needs of the lag, made once for a pass.
+
+Theory of operation
+-------------------
+A partition has work if a record lies beyond its committed offset. One offset behind an end that rests is no work: that
+is the marker of a transaction. Where nothing was ever committed, the records beyond the end that the log had when a
+member first had the task are work: whether those before are is not in the log (`auto.offset.reset`).
+
+Of each partition `Progress` is kept from pass to pass: since when it has had work at every pass, and when its offset
+last moved. Neither a rebalance nor a partition whose lag is not known for a while changes that, so an outage is not
+forgotten. What has not moved for longer than its patience is stalled; if its task has state and came to another member
+since it last moved, it may restore that state first.
+
+A group without members may have been taken over by another one, such as the other colour of a deployment. That is
+proven: it reads the same topics in the same subtopologies, its own commits have passed the offsets at which this group
+ended, and it did not begin beyond them: its first commit was before them, or before the end that the log had when it
+came, or that end was. An application that only reads the same topics, or began at their ends, has taken nothing over.
+
+A run that begins knows no progress. It takes it from the rows that the run before stored: when they were committed, and
+since when the group has been behind.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow, TopicPartition
+from streaming_app.lag.status import LEFT_OVER, LOST, MARKER, RECREATED
+
+STALLED_SECONDS = 300.0
+_FIRST_COMMIT_SECONDS = 600.0
+_INTERVALS = 5  # of its own between two commits with work
+RESTORE_SECONDS = 1800.0
+_NAMED = 20
+
+
+class Progress(NamedTuple):
+    """What of a partition outlasts a pass. Times are seconds, by the job's clock."""
+
+    offset: int | None
+    """Committed."""
+    moved_at: float
+    """When it last moved; of the first one that is seen, when it was committed."""
+    work_since: float | None
+    """Since when there has been work at every pass; None if there is none."""
+    baseline: int | None
+    """Of a partition without a commit: the end of the log when a member first had it."""
+    owner: str | None
+    owner_since: float
+    first: int | None
+    """The first committed offset that this run saw; None if the run began after it."""
+    end: int | None
+    is_stalled: bool = False
+    restores: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unmoved:
+    """Partitions with work whose offsets do not move."""
+
+    since: float
+    """Since when that is so of the first of them."""
+    count: int
+    unowned: int
+    """How many of them are of tasks that no member has."""
+    offsets: int
+    named: Sequence[LagRow]
+    """The first of them, by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWork:
+    """The work of one group, as of a pass. Times are seconds, by the job's clock."""
+
+    group_id: str
+    known_at: float
+    """The newest pass that knew something of it; what is said here is true for then. 0: none."""
+    partitions: int = 0
+    waiting: int = 0
+    """Partitions with work."""
+    offsets: int = 0
+    """How many offsets wait, at least."""
+    unknown: int = 0
+    """Partitions of which it is not known at this pass."""
+    has_commits: bool = False
+    uncertain: int = 0
+    """Partitions without a commit whose log has records: whether the group is to read them is not known."""
+    arrived_at: float | None = None
+    """When a pass last found that records had come."""
+    progressed_at: float | None = None
+    """When an offset last moved."""
+    waits_since: float | None = None
+    """When the oldest record that waits was written, or earlier."""
+    oldest: Mapping[str, float] = field(default_factory=dict)
+    """The same by topic."""
+    stalled: Unmoved | None = None
+    restoring: Unmoved | None = None
+    lost: int = 0
+    """Offsets that the logs deleted before they were read."""
+    lost_since: float | None = None
+    lost_rows: Sequence[LagRow] = ()
+    catch_up_seconds: float | None = None
+    """Until nothing waits, if it goes on like that; None if that is not known of every partition."""
+    successor: str | None = None
+    """The group that has taken over, see above."""
+    progress: Mapping[TopicPartition, Progress] = field(default_factory=dict)
+
+
+def observe_work(
+    rows: Iterable[LagRow],
+    groups: Mapping[str, GroupTasks],
+    before: Mapping[str, GroupWork],
+    now: float,
+    allowed_lag: Callable[[str], int] = lambda _group_id: 0,
+) -> dict[str, GroupWork]:
+    """Return the work of each group that has rows; `before` is the result for the pass before."""
+    by_group: defaultdict[str, list[LagRow]] = defaultdict(list)
+    for row in rows:
+        if row.status != LEFT_OVER:
+            by_group[row.group_id].append(row)
+    found = {
+        group_id: _group_work(
+            group_id,
+            those,
+            groups.get(group_id, NO_TASKS),
+            before.get(group_id),
+            _Pass(now, not before, allowed_lag(group_id)),
+        )
+        for group_id, those in by_group.items()
+    }
+    return _with_successors(found, groups)
+
+
+class _Pass(NamedTuple):
+    now: float
+    is_first: bool
+    """Of this run: it began after the first commits."""
+    allowed: int
+
+
+def _group_work(
+    group_id: str, rows: list[LagRow], tasks: GroupTasks, before: GroupWork | None, seen: _Pass
+) -> GroupWork:
+    earlier = before.progress if before else {}
+    found = [(row, _progress(row, tasks, earlier.get((row.topic, row.partition)), seen)) for row in rows]
+    unknown = sum(_has_work(row, one, seen.allowed) is None for row, one in found)
+    if unknown == len(found) and before is not None:  # nothing is known now: what was known stays
+        return before
+    working = [(row, one) for row, one in found if one.work_since is not None]
+    lost = [row for row in rows if row.status == LOST]
+    moved = [one.moved_at for _, one in found if one.offset is not None]
+    ends_moved = any(
+        one.end is not None and (old := earlier.get((row.topic, row.partition))) and old.end != one.end
+        for row, one in found
+    )
+    ages = [row.lag_seconds for row, _ in working if row.lag_seconds is not None]
+    oldest: dict[str, float] = {}
+    for row, _ in working:
+        if row.lag_seconds is not None:
+            oldest[row.topic] = min(oldest.get(row.topic, seen.now), seen.now - row.lag_seconds)
+    catch_up = [row.catch_up_seconds for row, _ in working]
+    return GroupWork(
+        group_id,
+        seen.now if unknown < len(found) else 0.0,
+        partitions=len(found),
+        waiting=len(working),
+        offsets=sum(_offsets(row, one) for row, one in working),
+        unknown=unknown,
+        has_commits=any(row.committed_offset is not None for row in rows),
+        uncertain=sum(_is_uncertain(row, one) for row, one in found),
+        arrived_at=seen.now if ends_moved else before.arrived_at if before else None,
+        progressed_at=max(moved, default=None),
+        waits_since=seen.now - max(ages) if ages else min((one.work_since or 0.0 for _, one in working), default=None),
+        oldest=oldest,
+        stalled=_unmoved([(row, one) for row, one in working if one.is_stalled and not one.restores]),
+        restoring=_unmoved([(row, one) for row, one in working if one.is_stalled and one.restores]),
+        lost=sum(row.lost_offsets or 0 for row in lost),
+        lost_since=min((row.status_since or seen.now for row in lost), default=None),
+        lost_rows=tuple(lost[:_NAMED]),
+        catch_up_seconds=max(filter(None, catch_up), default=None) if all(catch_up) else None,
+        successor=before.successor if before and not tasks.has_members else None,
+        progress={(row.topic, row.partition): one for row, one in found},
+    )
+
+
+def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pass) -> Progress:
+    now, offset, owner = seen.now, row.committed_offset, row.member_id
+    if before is None:
+        committed_at = now if row.committed_at is None else min(now, row.committed_at)
+        owner_since = tasks.stable_since or tasks.rebalancing_since or now
+        before = Progress(
+            offset, committed_at, None, None, owner, min(now, owner_since), None if seen.is_first else offset, None
+        )
+        work_since = now if row.behind_since is None else min(now, row.behind_since)
+    else:
+        work_since = now if before.work_since is None else before.work_since
+    moved = offset is not None and offset != before.offset
+    one = before._replace(
+        offset=before.offset if offset is None else offset,
+        moved_at=now if moved else before.moved_at,
+        baseline=before.baseline if row.log_end_offset is None or before.baseline is not None else _baseline(row),
+        owner=owner or before.owner,
+        owner_since=now if owner and owner != before.owner else before.owner_since,
+        first=offset if before.first is None and before.offset is None else before.first,
+        end=before.end if row.log_end_offset is None else row.log_end_offset,
+    )
+    has_work = _has_work(row, one, seen.allowed, rests=before.end == row.log_end_offset)
+    if has_work is None:  # not known at this pass: as it was
+        return one._replace(moved_at=before.moved_at)
+    if not has_work:
+        return one._replace(work_since=None, is_stalled=False, restores=False)
+    waits_since = max(work_since, one.moved_at)
+    is_stateful = row.subtopology_id in tasks.stateful
+    restores = is_stateful and one.owner_since >= one.moved_at and now - one.owner_since < RESTORE_SECONDS
+    return one._replace(work_since=work_since, is_stalled=now - waits_since >= _patience(row), restores=restores)
+
+
+def _baseline(row: LagRow) -> int | None:
+    return row.log_end_offset if row.committed_offset is None and row.member_id is not None else None
+
+
+def _has_work(row: LagRow, one: Progress, allowed: int, *, rests: bool = True) -> bool | None:
+    """Tell whether work waits; None: not known. `rests`: the end of the log did not move."""
+    if row.log_end_offset is None:
+        return None
+    if row.status == RECREATED:
+        return row.log_end_offset > (row.log_start_offset or 0)
+    if row.committed_offset is None:
+        if one.offset is not None:
+            return None  # its offset was deleted, or has expired
+        ahead = 0 if one.baseline is None else row.log_end_offset - one.baseline
+    elif row.lag is None:
+        return None
+    else:
+        ahead = row.lag
+    if ahead <= allowed:
+        return False
+    return ahead > MARKER or not rests
+
+
+def _is_uncertain(row: LagRow, one: Progress) -> bool:
+    has_records = (row.log_end_offset or 0) > (row.log_start_offset or 0)
+    return row.committed_offset is None and one.work_since is None and has_records
+
+
+def _offsets(row: LagRow, one: Progress) -> int:
+    if row.lag is not None:
+        return row.lag
+    return max(0, (one.end or 0) - (one.baseline or 0)) if one.offset is None else 0
+
+
+def _patience(row: LagRow) -> float:
+    if row.committed_offset is None:
+        return _FIRST_COMMIT_SECONDS
+    return max(STALLED_SECONDS, _INTERVALS * (row.commit_interval_seconds or 0.0))
+
+
+def _unmoved(found: Sequence[tuple[LagRow, Progress]]) -> Unmoved | None:
+    if not found:
+        return None
+    return Unmoved(
+        min(max(one.work_since or 0.0, one.moved_at) for _, one in found),
+        len(found),
+        sum(row.is_unowned for row, _ in found),
+        sum(_offsets(row, one) for row, one in found),
+        tuple(row for row, _ in sorted(found, key=lambda pair: pair[0][1:3])[:_NAMED]),
+    )
+
+
+_Content = frozenset[tuple[str, str]]
+
+
+def _with_successors(found: dict[str, GroupWork], groups: Mapping[str, GroupTasks]) -> dict[str, GroupWork]:
+    """Say of each group without members which group has taken over."""
+    ended = [
+        one
+        for one in found.values()
+        if one.waiting and not one.successor and groups.get(one.group_id, NO_TASKS).has_members is False
+    ]
+    if not ended:
+        return found
+    running: defaultdict[_Content, list[str]] = defaultdict(list)
+    for group_id, tasks in groups.items():
+        if tasks.has_members and group_id in found and (content := _content(group_id, tasks)):
+            running[content].append(group_id)
+    for one in ended:
+        content = _content(one.group_id, groups[one.group_id])
+        for other in running.get(content, ()) if content else ():
+            if _has_passed(found[other].progress, one.progress):
+                found[one.group_id] = replace(one, successor=other)
+                break
+    return found
+
+
+def _content(group_id: str, tasks: GroupTasks) -> _Content:
+    """Return topics and subtopologies, without the group's own prefix of internal topics, and which have state."""
+    prefix = f"{group_id}-"
+    topics = ((topic.removeprefix(prefix), part) for topic, part in (tasks.subtopology_of or {}).items())
+    return frozenset((*topics, *(("", part) for part in tasks.stateful)))
+
+
+def _has_passed(other: Mapping[TopicPartition, Progress], own: Mapping[TopicPartition, Progress]) -> bool:
+    passed = [
+        _is_beyond(other[key], one.offset)
+        for key, one in own.items()
+        if one.offset is not None and one.work_since is not None and key in other
+    ]
+    return bool(passed) and all(passed)
+
+
+def _is_beyond(one: Progress, offset: int) -> bool:
+    if one.first is None or one.offset is None or one.offset <= offset:
+        return False
+    return one.first <= offset or (one.baseline is not None and (one.baseline <= offset or one.first < one.baseline))

@@ -1,0 +1,194 @@
+"""The verdicts and incidents as people read them: a line, ten lines, rows of a table, one HTML file."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from streaming_app.errors import WarehouseError
+from streaming_app.health.incidents import BY_EVIDENCE, CAUSES, Incident
+from streaming_app.health.verdict import VERDICTS, Verdict
+from streaming_app.tables.definitions import table
+from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents
+from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.text import ago, count, first_of, format_duration, utc
+
+Row = dict[str, Any]
+_BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
+_LINES = 4  # of a time line, in `why`
+_NAMED = 3
+_CHART = (720, 120)
+_AROUND = timedelta(hours=1)
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:52em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.2em .8em .2em 0}"
+    "pre{white-space:pre-wrap;font-size:12px}svg{background:#f4f4f4}"
+)
+
+
+def parse_verdicts(text: str) -> list[str]:
+    """Return the verdicts of a list such as `Down,Stalled`, in any letter case. Raises WarehouseError."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name.lower() not in _BY_LOWER_CASE]
+    if unknown:
+        raise WarehouseError(f"No such verdict: {unknown[0]}. Valid verdicts are: {', '.join(VERDICTS)}")
+    return [_BY_LOWER_CASE[name.lower()] for name in names]
+
+
+def read_verdicts(
+    reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None
+) -> dict[str, HealthRow]:
+    """Return the rows of `group_health` by group; none if an earlier release wrote the tables."""
+    where = f"cluster = {quote(cluster)}"
+    if group_ids is not None:
+        where += f" AND group_id IN ({', '.join(map(quote, group_ids)) or 'NULL'})"
+    try:
+        return {row.group_id: row for row in read_health(reader, where)}
+    except WarehouseError:
+        reader.rows("SELECT 1 FROM groups LIMIT 1")  # raises if there are no tables at all
+        return {}
+
+
+def list_with_health(reader: WarehouseReader, cluster: str, wanted: Collection[str]) -> list[Row]:
+    """Return GROUP, HEALTH and SINCE of the groups, with `wanted` only those with one of these verdicts."""
+    known = read_verdicts(reader, cluster)
+    groups = reader.rows(
+        f"SELECT group_id FROM groups WHERE cluster = {quote(cluster)} AND deleted_at IS NULL"  # noqa: S608 - quoted
+    )
+    names = sorted({row["group_id"] for row in groups} | known.keys())
+    rows = ((name, known.get(name)) for name in names)
+    return [
+        {
+            "GROUP": name,
+            "HEALTH": row.verdict.verdict if row else "Unknown",
+            "SINCE": row.verdict.since if row else None,
+        }
+        for name, row in rows
+        if not wanted or (row.verdict.verdict if row else "Unknown") in wanted
+    ]
+
+
+def to_line(group_id: str, verdict: Verdict) -> str:
+    """Return the verdict in one line."""
+    return f"{group_id} is {verdict.verdict} since {utc(verdict.since)}: {verdict.why}"
+
+
+def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
+    """Return how many groups have each verdict, in the order of the verdicts."""
+    found = [row.verdict.verdict for row in read_verdicts(reader, cluster).values()]
+    return {name: found.count(name) for name in VERDICTS if name in found}
+
+
+def find_incidents(
+    reader: WarehouseReader, cluster: str, ended: Mapping[str, str], *, with_ended: bool
+) -> list[Incident]:
+    """Return the incidents; without `with_ended` those that are open, and that nobody has just `ended`."""
+    found = read_incidents(reader, f"cluster = {quote(cluster)}")
+    return [one for one in found if with_ended or (one.ended_at is None and one.incident_id not in ended)]
+
+
+def incident_rows(incidents: Sequence[Incident]) -> list[Row]:
+    """Return the rows of the command `incidents`."""
+    return [
+        {
+            "INCIDENT": one.incident_id,
+            "SEVERITY": one.severity,
+            "VERDICT": one.verdict,
+            "OPENED": one.opened_at,
+            "ENDED": one.ended_at,
+            "BY": one.ended_by,
+            "GROUPS": first_of(one.groups, _NAMED),
+            "WHY": one.newest.why,
+        }
+        for one in incidents
+    ]
+
+
+def explain(row: HealthRow, incident: Incident | None, now: datetime) -> Iterator[str]:
+    """Yield at most ten lines that say how a group is, since when and why, and what will be lost."""
+    verdict = row.verdict
+    yield to_line(row.group_id, verdict)
+    yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
+    if verdict.evidence.get("not_over"):
+        yield f"  It is not over: {verdict.evidence['not_over']}."
+    if verdict.losing_at:
+        yield f"  Retention deletes the oldest record that waits at {utc(verdict.losing_at)}."
+    if verdict.caught_up_at:
+        yield f"  Nothing waits any more at {utc(verdict.caught_up_at)}, if it goes on like this."
+    known = f"as of {ago(verdict.facts_at, now)}" if verdict.facts_at else "not known"
+    yield f"  What is said of its work is {known}."
+    if incident:
+        groups = first_of(incident.groups, _NAMED)
+        yield f"  Incident {incident.incident_id}, {incident.severity}, since {utc(incident.opened_at)}: {groups}."
+        yield from (f"  {utc(line.at)} {line.group_id} {line.verdict}" for line in incident.timeline[-_LINES + 1 :])
+
+
+def health_json(row: HealthRow) -> Row:
+    """Return a row of `group_health` as JSON."""
+    names = {"judged_at": "at", "inputs_at": "facts_at"}
+    values: Row = {"group_id": row.group_id, "incident_id": row.incident_id, "inputs_age": row.inputs_age}
+    columns = [name for name in table(HEALTH).names if name not in {*values, "cluster"}]
+    return values | {name: getattr(row.verdict, names.get(name, name)) for name in columns}
+
+
+def incident_json(one: Incident) -> Row:
+    """Return an incident as JSON."""
+    names = [name for name in table("incidents").names if name != "timeline"]
+    return {name: getattr(one, name) for name in names} | {"timeline": [line._asdict() for line in one.timeline]}
+
+
+def report(reader: WarehouseReader, one: Incident, now: datetime) -> str:
+    """Return an incident as one HTML file that needs nothing else: time line, lag, evidence."""
+    end = one.ended_at or now
+    until = f"ended {utc(end)} ({_ended(one)})" if one.ended_at else "open"
+    lasted = format_duration(round((end - one.opened_at).total_seconds()))
+    charts = "".join(f"<h2>Lag of {_safe(name)}</h2>{_chart(reader, one, name, end)}" for name in one.groups[:20])
+    lines = "".join(
+        f"<tr><td>{utc(line.at)}<td>{_safe(line.group_id)}<td>{_safe(line.verdict)}<td>{_safe(line.why)}"
+        f"<pre>{_safe(str(dict(line.evidence)))}</pre>"
+        for line in one.timeline
+    )
+    title = f"Incident {one.incident_id}: {one.verdict}"
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{_safe(title)}</title><style>{_STYLE}</style>"
+        f"<h1>{_safe(title)}</h1><p>{_safe(one.severity)}, cluster {_safe(one.cluster)}, from {utc(one.opened_at)}, "
+        f"{until}, {lasted}. {_safe(CAUSES.get(one.cause, ''))} Scope: {_safe(one.scope)}. "
+        f"{count(len(one.groups), 'group')}: {_safe(', '.join(one.groups))}.</p>"
+        f"<h2>Time line</h2><table><tr><th>at<th>group<th>verdict<th>why{lines}</table>{charts}</html>\n"
+    )
+
+
+def _ended(one: Incident) -> str:
+    return "offsets advanced, or nothing was left to do" if one.ended_by == BY_EVIDENCE else str(one.ended_by)
+
+
+def _safe(text: str) -> str:
+    return html.escape(text.encode("utf-8", "replace").decode())
+
+
+def _chart(reader: WarehouseReader, one: Incident, group_id: str, end: datetime) -> str:
+    """Return the lag around the incident as a line in SVG; the time of the incident is shaded."""
+    first, last = one.opened_at - _AROUND, end + _AROUND
+    rows = reader.rows(
+        "SELECT observed_at, sum(lag) AS lag FROM lag_history "  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(one.cluster)} AND group_id = {quote(group_id)} AND lag IS NOT NULL "
+        f"AND observed_at BETWEEN TIMESTAMP {quote(first.isoformat())} AND TIMESTAMP {quote(last.isoformat())} "
+        "GROUP BY observed_at ORDER BY observed_at"
+    )
+    if not rows:
+        return "<p>There is no history of its lag for this time.</p>"
+    width, height = _CHART
+    most = max(1, *(row["lag"] for row in rows))
+
+    def x(at: datetime) -> float:
+        return round((at.astimezone(timezone.utc) - first) / (last - first) * width, 1)
+
+    points = " ".join(f"{x(row['observed_at'])},{round(height - row['lag'] / most * height, 1)}" for row in rows)
+    shaded = f'<rect x="{x(one.opened_at)}" y="0" width="{x(end) - x(one.opened_at)}" height="{height}" fill="#fdd"/>'
+    line = f'<polyline points="{points}" fill="none" stroke="#036" stroke-width="1.5"/>'
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}">{shaded}{line}</svg>'
+        f"<p>At most {most:,} offsets, from {utc(first)} to {utc(last)}.</p>"
+    )

@@ -1,0 +1,219 @@
+"""The tables of verdicts and incidents, read and written by delta-rs; and the files by which a person ends an incident.
+
+Who ends an incident writes a file into `_jobs/CLUSTER.incidents`, which the job reads: it alone writes the tables, and
+a command need not wait for it. The name of the file is the id of the incident.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+
+from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.health.board import Change
+from streaming_app.health.incidents import Incident, Line
+from streaming_app.health.verdict import Verdict
+from streaming_app.tables.definitions import table
+from streaming_app.tables.fence import Fence
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.rust_table import RustTable, older_than
+
+HEALTH, HISTORY, INCIDENTS = "group_health", "group_health_history", "incidents"
+_STORE_SECONDS = 30.0  # between two looks into a store, where each costs a request
+_SUFFIX = ".json"
+_REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
+
+
+class HealthRow(NamedTuple):
+    """A row of `group_health`."""
+
+    group_id: str
+    verdict: Verdict
+    incident_id: str | None
+    inputs_age: int | None
+
+
+class HealthTables:
+    """The verdicts and incidents of one cluster. Methods that write raise OSError."""
+
+    def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
+        self._warehouse, self._cluster = Location.of(warehouse), cluster
+        names = (HEALTH, HISTORY, INCIDENTS)
+        self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in names}
+        self._schemas = {name: one.schema() for name, one in self._tables.items()}
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Return the stored verdicts by group. Raises WarehouseError."""
+        return {row.group_id: row.verdict for row in read_health(WarehouseReader(self._warehouse), self._own())}
+
+    def open_incidents(self) -> list[Incident]:
+        """Return the open incidents. Raises WarehouseError."""
+        return read_incidents(WarehouseReader(self._warehouse), f"{self._own()} AND ended_at IS NULL")
+
+    def save_verdicts(
+        self, verdicts: Mapping[str, Verdict], gone: Collection[str], incident_of: Mapping[str, str], now: datetime
+    ) -> None:
+        """Insert or update the rows of these groups; delete those of groups that are `gone`."""
+        rows = [
+            _health_row(group_id, replace(one, verdict=_REMOVED) if group_id in gone else one, incident_of, now)
+            for group_id, one in verdicts.items()
+        ]
+        self._merge(HEALTH, rows, "t.group_id = s.group_id", f"s.verdict = '{_REMOVED}'")
+
+    def append_changes(self, changes: Iterable[Change]) -> None:
+        """Add changes of verdicts to the history."""
+        rows = [{"at": one.at, "group_id": group_id, **_common(one)} for group_id, one in changes]
+        if rows:
+            self._tables[HISTORY].append(self._table(HISTORY, rows))
+
+    def save_incidents(self, incidents: Iterable[Incident]) -> None:
+        """Insert or update the rows of these incidents."""
+        self._merge(INCIDENTS, [_incident_row(one) for one in incidents], "t.incident_id = s.incident_id")
+
+    def maintain(self, retention_days: float) -> None:
+        """Delete what ended before the retention, and keep the files few, if that is due."""
+        self._tables[HEALTH].maintain()
+        self._tables[HISTORY].maintain(older_than("at", retention_days))
+        self._tables[INCIDENTS].maintain(older_than("ended_at", retention_days))
+
+    def _own(self) -> str:
+        return self._tables[HEALTH].own_rows
+
+    def _table(self, name: str, rows: list[dict[str, Any]]) -> pa.Table:
+        return pa.Table.from_pylist([{"cluster": self._cluster, **row} for row in rows], self._schemas[name])
+
+    def _merge(self, name: str, rows: list[dict[str, Any]], same: str, removed: str | None = None) -> None:
+        if not rows:
+            return
+        new, where = self._table(name, rows), f"{same} AND t.cluster = {quote(self._cluster)} AND s.cluster = t.cluster"
+
+        def write(target: DeltaTable, commit: CommitProperties) -> None:
+            merge = target.merge(new, where, "s", "t", commit_properties=commit)
+            if removed:
+                merge = merge.when_matched_delete(removed)
+            merge.when_matched_update_all().when_not_matched_insert_all(removed and f"NOT ({removed})").execute()
+
+        self._tables[name].change(write)
+
+
+def read_health(warehouse: WarehouseReader, where: str) -> list[HealthRow]:
+    """Return the rows of `group_health` that match this SQL condition, by group."""
+    rows = _rows(warehouse, HEALTH, f"{where} ORDER BY group_id")
+    return [
+        HealthRow(
+            row["group_id"],
+            Verdict(
+                row["verdict"],
+                row["since"],
+                row["judged_at"],
+                row["why"],
+                row["severity"],
+                json.loads(row["evidence"] or "{}"),
+                row["caught_up_at"],
+                row["losing_at"],
+                row["inputs_at"],
+            ),
+            row["incident_id"],
+            row["inputs_age"],
+        )
+        for row in rows
+    ]
+
+
+def read_incidents(warehouse: WarehouseReader, where: str) -> list[Incident]:
+    """Return the incidents that match this SQL condition, the oldest first."""
+    rows = _rows(warehouse, INCIDENTS, f"{where} ORDER BY opened_at, incident_id")
+    return [
+        Incident(
+            **{
+                **row,
+                "groups": tuple(row["groups"] or ()),
+                "open_groups": tuple(row["open_groups"] or ()),
+                "timeline": tuple(
+                    Line(**{**line, "evidence": json.loads(line["evidence"] or "{}")}) for line in row["timeline"] or ()
+                ),
+            }
+        )
+        for row in rows
+    ]
+
+
+def _rows(warehouse: WarehouseReader, name: str, rest: str) -> list[dict[str, Any]]:
+    columns = ", ".join(f'"{column}"' for column in table(name).names)
+    return warehouse.rows(f"SELECT {columns} FROM {name} WHERE {rest}")  # noqa: S608 - our own names
+
+
+def _common(one: Verdict) -> dict[str, Any]:
+    evidence = json.dumps(one.evidence, default=str)
+    return {
+        "verdict": one.verdict,
+        "severity": one.severity,
+        "since": one.since,
+        "why": one.why,
+        "evidence": evidence,
+    }
+
+
+def _health_row(group_id: str, one: Verdict, incident_of: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        **_common(one),
+        "judged_at": one.at,
+        "caught_up_at": one.caught_up_at,
+        "losing_at": one.losing_at,
+        "incident_id": incident_of.get(group_id),
+        "inputs_at": one.facts_at,
+        "inputs_age": None if one.facts_at is None else max(0, round((now - one.facts_at).total_seconds())),
+    }
+
+
+def _incident_row(one: Incident) -> dict[str, Any]:
+    lines = [{**line._asdict(), "evidence": json.dumps(line.evidence, default=str)} for line in one.timeline]
+    values = {name: getattr(one, name) for name in table(INCIDENTS).names if name != "cluster"}
+    return {**values, "groups": list(one.groups), "open_groups": list(one.open_groups), "timeline": lines}
+
+
+class EndedIncidents:
+    """The incidents that a person ended, each as a file."""
+
+    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+        location = Location.of(warehouse)
+        self._directory = location / "_jobs" / f"{cluster}.incidents"
+        self._look_seconds = 0.0 if location.is_local else _STORE_SECONDS
+        self._look_at = 0.0
+        self._known: dict[str, str] = {}
+
+    def end(self, incident_id: str, reason: str, by: str, at: datetime) -> None:
+        """Ask the job to end an incident. Raises WarehouseError."""
+        file = self._directory / f"{incident_id}{_SUFFIX}"
+        try:
+            file.write_text(json.dumps({"reason": reason, "by": by, "at": at.isoformat()}) + "\n")
+        except OSError as error:
+            raise WarehouseError(f"Cannot write {file}: {reason_of(error)}") from None
+
+    def reasons(self) -> Mapping[str, str]:
+        """Return by incident why it was ended; a file that cannot be read does not count."""
+        if time.monotonic() < self._look_at:
+            return self._known
+        self._look_at = time.monotonic() + self._look_seconds
+        try:
+            names = set(self._directory.names())
+        except OSError:
+            return self._known
+        for name in sorted(name for name in names if name.endswith(_SUFFIX)):
+            incident_id = name.removesuffix(_SUFFIX)
+            if incident_id not in self._known:
+                try:
+                    self._known[incident_id] = json.loads((self._directory / name).read_text())["reason"]
+                except (OSError, ValueError, KeyError, TypeError):
+                    continue
+        return self._known

@@ -1,0 +1,92 @@
+"""The commands `why`, `incidents` and `report`, and where others show the verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from streaming_app.cli.main import main
+from streaming_app.health.board import Change
+from streaming_app.health.incidents import Incidents
+from streaming_app.health.verdict import DOWN, OK, Verdict
+from streaming_app.tables.health_tables import EndedIncidents, HealthTables
+from tests.health.health_harness import NOW, ago
+
+DOWN_SINCE = Verdict(
+    DOWN,
+    ago(minutes=9),
+    ago(minutes=4),
+    "no members; <b>7 offsets wait",
+    "critical",
+    {"offsets": 7, "not_over": "it has no members"},
+    None,
+    ago(hours=-3),
+    ago(minutes=1),
+)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, create_warehouse: Callable[[Path], Path]) -> Path:
+    path = create_warehouse(tmp_path / "warehouse")
+    tables = HealthTables(path, "default")
+    (incident,) = Incidents("default").step([Change("payments", DOWN_SINCE)])
+    verdicts = {"payments": DOWN_SINCE, "orders": Verdict(OK, NOW, NOW, "Offsets advance.")}
+    tables.save_incidents([incident])
+    tables.save_verdicts(verdicts, (), {"payments": incident.incident_id}, NOW)
+    return path
+
+
+def run(warehouse: Path, *arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def incident_of(warehouse: Path) -> str:
+    result = CliRunner().invoke(main, ["incidents", "--json", "--warehouse", str(warehouse)])
+    (one,) = json.loads(result.stdout)
+    return str(one["incident_id"])
+
+
+def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
+    lines = [line for line in run(warehouse, "why", "--group", "payments").split("\n") if line]
+    assert any(line.startswith("payments is Down since 2026-11-21") for line in lines)
+    text = "\n".join(lines)
+    assert len(lines) <= 11  # and the one about the job
+    for words in ("It is not over: it has no members.", "Retention deletes", "Severity: critical", "Incident "):
+        assert words in text
+    assert "There is no verdict on a group 'nobody'" in run(warehouse, "why", "--group", "nobody", code=1)
+
+
+def test_list_shows_the_verdicts_and_selects_by_them(warehouse: Path) -> None:
+    rows = [line.split()[:2] for line in run(warehouse, "list", "--health").split("\n")]
+    assert [row for row in rows if row[1:] in (["Ok"], ["Down"])] == [["orders", "Ok"], ["payments", "Down"]]
+    down = run(warehouse, "list", "--health", "down,Stalled")
+    assert ("payments" in down, "orders" in down) == (True, False)
+    assert "No such verdict: Dwn" in run(warehouse, "list", "--health", "Dwn", code=1)
+    assert "health    1 Down, 1 Ok" in run(warehouse, "status")
+
+
+def test_who_ends_an_incident_no_longer_sees_it(warehouse: Path) -> None:
+    incident_id = incident_of(warehouse)
+    end = ("incidents", "end", "--incident", incident_id, "--reason")
+    assert "has ended: retired" in run(warehouse, *end, "retired")
+    assert EndedIncidents(warehouse, "default").reasons() == {incident_id: "retired"}
+    assert "No incidents." in run(warehouse, "incidents")
+    assert incident_id in run(warehouse, "incidents", "--all")
+    assert "No open incident" in run(warehouse, *end, "planned", code=1)
+
+
+def test_a_report_is_one_file_without_links_and_what_others_wrote_is_text_in_it(
+    warehouse: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "report.html"
+    run(warehouse, "report", "--incident", incident_of(warehouse), "--output", str(file))
+    text = file.read_text("utf-8")
+    assert "&lt;b&gt;7 offsets wait" in text
+    assert [word for word in ("<b>", "src=", "href=", "http") if word in text] == []
+    assert "No incident 'x'" in run(warehouse, "report", "--incident", "x", code=1)

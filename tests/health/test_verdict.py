@@ -1,0 +1,305 @@
+"""Each verdict by its facts, what it takes to end a bad one, and what was judged wrongly before there were verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from streaming_app.health.history import GroupHistory, Reason
+from streaming_app.health.verdict import (
+    BAD,
+    DOWN,
+    IDLE,
+    LOSING,
+    OFF,
+    OK,
+    RESTORING,
+    STALLED,
+    UNKNOWN,
+    UNSTABLE,
+    VERDICTS,
+)
+from streaming_app.lag.work import GroupWork
+from tests.health.health_harness import (
+    LONG_AGO,
+    NOW,
+    ago,
+    bad,
+    facts,
+    group,
+    members,
+    states,
+    unmoved,
+    verdict,
+    waiting,
+    work,
+)
+from tests.lag.lag_harness import row
+
+MISSING = "MISSING_SOURCE_TOPICS: Source topics orders are missing."
+
+
+def test_the_order_is_the_one_that_is_documented() -> None:
+    assert list(VERDICTS) == [
+        "Losing",
+        "Down",
+        "Stalled",
+        "Restoring",
+        "Behind",
+        "Unstable",
+        "Off",
+        "Idle",
+        "Ok",
+        "Unknown",
+    ]
+    assert {LOSING, DOWN, STALLED, UNSTABLE} < BAD
+
+
+@pytest.mark.parametrize(
+    ("of_work", "expected"),
+    [
+        (work(), IDLE),
+        (work(arrived_at=NOW), OK),
+        (waiting(ago(seconds=20), progressed_at=ago(seconds=10)), OK),
+        (waiting(ago(seconds=20), progressed_at=LONG_AGO - timedelta(days=1)), UNKNOWN),
+        (None, UNKNOWN),
+        (work(unknown=12), UNKNOWN),
+        (work(has_commits=False, uncertain=3), UNKNOWN),
+        (work(has_commits=False), IDLE),
+    ],
+)
+def test_a_stable_group_is_judged_by_its_work(of_work: GroupWork | None, expected: str) -> None:
+    assert verdict(facts(group(), of_work)).verdict == expected
+
+
+def test_lost_records_are_losing_with_how_many() -> None:
+    lost = row(status="LOST", committed_offset=90, log_start_offset=790)
+    found = verdict(facts(group(), waiting(ago(hours=1), lost=700, lost_since=ago(minutes=2), lost_rows=(lost,))))
+    assert (found.verdict, found.severity, found.since) == (LOSING, "critical", ago(minutes=2))
+    assert "at least 700 offsets of 1 partition were deleted before the group read them" in found.why
+    assert found.evidence["lost_offsets_at_least"] == 700
+    assert found.evidence["partitions"][0]["log_start_offset"] == 790
+
+
+@pytest.mark.parametrize(
+    ("of_work", "severity"),
+    [
+        (work(), "warning"),
+        (waiting(ago(minutes=6)), "critical"),
+        (work(arrived_at=NOW), "critical"),
+        (None, "critical"),
+    ],
+    ids=["nothing to do", "work waits", "records come", "not known"],
+)
+def test_not_ready_beyond_its_time_is_down_whatever_waits(of_work: GroupWork | None, severity: str) -> None:
+    one = group("NotReady", ago(minutes=5), not_ready_reason=MISSING)
+    found = verdict(facts(one, of_work))
+    assert (found.verdict, found.severity, found.since, found.at) == (DOWN, severity, ago(minutes=5), NOW)
+    assert "Source topics orders are missing" in found.why
+    before = verdict(facts(one, of_work, at=ago(seconds=1)), at=ago(seconds=1))
+    assert before.verdict != DOWN
+    assert before.recheck_at == NOW
+
+
+def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
+    """Return a group that has been Empty for so many minutes, after it ran for so many."""
+    at = ago(minutes=minutes)
+    return group("Empty", at, first_seen_at=at - timedelta(minutes=ran)), history.get("history")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "of_work", "expected"),
+    [
+        (5, waiting(ago(minutes=5)), DOWN),
+        (4.9, waiting(ago(minutes=4.9)), OFF),
+        (5, work(), OFF),
+        (600, work(), OFF),
+        (14, None, OFF),
+        (15, None, DOWN),
+        (600, waiting(ago(minutes=5)), DOWN),
+        (600, waiting(ago(minutes=4)), OFF),
+        (600, waiting(ago(minutes=500), successor="payments-v2"), OFF),
+    ],
+    ids=[
+        "work waits",
+        "an autoscaler has five minutes",
+        "nothing waits",
+        "scaled to zero since long",
+        "not known, a deployment",
+        "not known",
+        "records came after it was scaled to zero",
+        "records have just come",
+        "another group has taken over",
+    ],
+)
+def test_a_group_without_members_is_judged_by_what_waits(minutes: float, of_work: Any, expected: str) -> None:
+    assert verdict(facts(ended(minutes)[0], of_work)).verdict == expected
+
+
+def test_a_job_that_ran_for_minutes_and_left_nothing_has_a_day_and_one_that_died_has_not() -> None:
+    one, _ = ended(30, ran=20)
+    assert verdict(facts(one, waiting(ago(minutes=29)))).verdict == OFF
+    assert verdict(facts(one, waiting(ago(minutes=33)))).verdict == DOWN
+    assert verdict(facts(ended(25 * 60, ran=20)[0], waiting(ago(hours=24)))).verdict == DOWN
+
+
+def nightly(nights: int, last_end: datetime) -> GroupHistory:
+    """Return the history of a job that runs from 2 to 3 o'clock each night."""
+    changes = []
+    for night in range(nights, -1, -1):
+        end = last_end - timedelta(days=night)
+        changes += [(end - timedelta(hours=1), "Empty", "Stable"), (end, "Stable", "Empty")]
+    return states(*changes)
+
+
+def test_a_job_that_misses_its_night_is_down_from_the_usual_end_of_its_rest_on() -> None:
+    end = NOW.replace(hour=3, minute=0)
+    one = group("Empty", end, first_seen_at=end - timedelta(days=20))
+    history = nightly(14, end)
+    for hours, expected in ((12, OFF), (23.2, OFF), (23.3, DOWN)):
+        at = end + timedelta(hours=hours)
+        known = facts(one, waiting(end + timedelta(minutes=10), at), history, at=at)
+        assert verdict(known, at=at).verdict == expected, hours
+
+
+def test_members_that_gave_up_because_of_their_topics_are_down_whatever_is_known() -> None:
+    at = ago(minutes=5)
+    history = states(
+        (at - timedelta(seconds=12), "Empty", "NotReady"), (at, "NotReady", "Empty"), reasons=(Reason(at, 0, MISSING),)
+    )
+    one = group("Empty", at, first_seen_at=ago(minutes=6))
+    for of_work in (None, work(), work(unknown=12)):
+        found = verdict(facts(one, of_work, history))
+        assert (found.verdict, found.evidence["reason"]) == (DOWN, MISSING)
+
+
+def loop(up: float, down: float, state: str, times: int = 8) -> GroupHistory:
+    """Return the history of a group that was up and down for so many seconds, again and again, until now."""
+    changes, at = [], NOW - timedelta(seconds=(up + down) * times)
+    for _ in range(times):
+        changes += [(at, "Stable", state), (at + timedelta(seconds=down), state, "Stable")]
+        at += timedelta(seconds=up + down)
+    return states(*changes)
+
+
+@pytest.mark.parametrize(("up", "down", "state"), [(20, 300, "Empty"), (50, 70, "NotReady"), (12, 60, "NotReady")])
+def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, down: float, state: str) -> None:
+    found = verdict(facts(group("Stable", ago(seconds=up)), waiting(ago(hours=1)), loop(up, down, state)))
+    assert (found.verdict, found.severity) == (DOWN, "critical")
+    assert "it does not stay up" in found.why
+
+
+def test_a_job_that_runs_every_ten_minutes_and_leaves_nothing_is_not_in_a_loop() -> None:
+    known = facts(group("Stable", ago(seconds=60)), work(progressed_at=NOW), loop(180, 420, "Empty", 5))
+    assert verdict(known).verdict in {IDLE, OK}
+
+
+def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHistory:
+    changes, at = [], NOW - timedelta(minutes=minutes * times)
+    for n in range(times):
+        host = f"10.0.0.{n}" if other_host else "10.0.0.1"
+        changes += [(at, f"m{n}", True, host), (at + timedelta(minutes=minutes - 0.5), f"m{n}", False, host)]
+        at += timedelta(minutes=minutes)
+    return members(*changes)
+
+
+@pytest.mark.parametrize("other_host", [False, True])
+def test_a_loop_of_twelve_minutes_is_unstable_also_on_another_host_each_time(other_host: bool) -> None:
+    known = facts(group(), waiting(ago(seconds=9), progressed_at=NOW), out_of_memory(12, 4, other_host=other_host))
+    assert verdict(known).verdict == UNSTABLE
+    twice = facts(group(), waiting(ago(seconds=9), progressed_at=NOW), out_of_memory(12, 2, other_host=other_host))
+    assert verdict(twice).verdict == OK
+
+
+@pytest.mark.parametrize(("progressed", "severity"), [(ago(minutes=7), "critical"), (NOW, "warning")])
+def test_offsets_that_do_not_move_are_stalled(progressed: datetime, severity: str) -> None:
+    known = waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)), progressed_at=progressed)
+    found = verdict(facts(group(), known))
+    assert (found.verdict, found.severity, found.since) == (STALLED, severity, ago(minutes=7))
+    assert "orders-0 at 90 on 10.0.0.1" in found.why
+
+
+def test_members_that_have_just_come_have_five_minutes() -> None:
+    known = waiting(ago(hours=2), stalled=unmoved(ago(hours=2), 12))
+    found = verdict(facts(group("Stable", ago(minutes=2)), known))
+    assert found.verdict != STALLED
+    assert found.recheck_at == ago(minutes=-3)
+
+
+def test_a_restore_is_no_incident_unless_records_are_deleted_meanwhile() -> None:
+    known = waiting(ago(minutes=7), restoring=unmoved(ago(minutes=7)), oldest={"orders": ago(minutes=7).timestamp()})
+    calm = verdict(facts(group(), known, retention={"orders": 86_400.0}))
+    assert (calm.verdict, calm.severity, calm.losing_at) == (RESTORING, None, ago(minutes=7, days=-1))
+    assert verdict(facts(group(), known, retention={"orders": 1_800.0})).severity == "warning"
+
+
+def test_when_nothing_waits_is_estimated() -> None:
+    known = verdict(facts(group(), waiting(ago(hours=1), progressed_at=NOW, catch_up_seconds=600.0)))
+    assert (known.caught_up_at, known.facts_at) == (ago(minutes=-10), NOW)
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("of_work", "ends"),
+    [
+        (waiting(ago(hours=1), progressed_at=ago(minutes=30)), False),
+        (waiting(ago(hours=1), progressed_at=NOW), True),
+        (work(), True),
+        (work(unknown=12), False),
+        (None, False),
+    ],
+    ids=["no offset has advanced", "offsets advance", "nothing is left", "nothing is known", "there is no lag"],
+)
+def test_members_that_are_back_end_nothing_until_offsets_advance(of_work: GroupWork | None, ends: bool) -> None:
+    found = verdict(facts(group("Stable", ago(minutes=3)), of_work), bad(DOWN, ago(hours=1)))
+    assert (found.verdict in {OK, IDLE}) is ends
+    if not ends:
+        assert (found.verdict, found.since, "not_over" in found.evidence) == (DOWN, ago(hours=1), True)
+
+
+def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> None:
+    before = bad(DOWN, ago(hours=1))
+    back = facts(group("Stable", ago(minutes=9)))
+    assert verdict(back, before).recheck_at == ago(minutes=-1)
+    assert verdict(back, verdict(back, before), at=ago(minutes=-1)).verdict == OK
+
+
+@pytest.mark.parametrize("name", [LOSING, DOWN, STALLED])
+def test_a_group_that_is_deleted_while_it_is_bad_stays_bad(name: str) -> None:
+    gone = facts(group("Empty", ago(minutes=20)), waiting(ago(hours=1)), is_deleted=True)
+    found = verdict(gone, bad(name, ago(minutes=15)))
+    assert found.verdict in BAD
+
+
+def test_a_group_that_was_deleted_when_nothing_waited_is_off() -> None:
+    assert verdict(facts(group("Empty", ago(minutes=20)), work(), is_deleted=True)).verdict == OFF
+    assert verdict(facts(group("Empty", ago(minutes=20)), is_deleted=True)).verdict == OFF
+
+
+@pytest.mark.parametrize("name", [OK, STALLED, LOSING])
+def test_lag_that_is_too_old_makes_nothing_better_or_worse(name: str) -> None:
+    old = work(ago(minutes=30))
+    before = replace(bad(name, ago(minutes=40)), severity="critical" if name in BAD else None)
+    assert verdict(facts(group(), old), before).verdict == name
+
+
+def test_a_good_verdict_is_looked_at_again_when_its_facts_are_old() -> None:
+    found = verdict(facts(group(), work()))
+    assert found.recheck_at
+    assert ago(minutes=-3) < found.recheck_at < ago(minutes=-4)
+
+
+def test_times_do_not_depend_on_when_one_looks() -> None:
+    one, _ = ended(30)
+    early = facts(one, waiting(ago(minutes=30), ago(minutes=20)), at=ago(minutes=20))
+    first, late = verdict(early, at=ago(minutes=20)), verdict(facts(one, waiting(ago(minutes=30))))
+    assert (
+        (first.verdict, first.since, first.at)
+        == (late.verdict, late.since, late.at)
+        == (DOWN, ago(minutes=30), ago(minutes=25))
+    )

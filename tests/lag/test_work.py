@@ -1,0 +1,112 @@
+"""Whether work waits for a group, whether it is done, and who has taken it over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from streaming_app.lag.model import GroupTasks, LagRow
+from streaming_app.lag.work import GroupWork, observe_work
+from tests.lag.lag_harness import GROUP, TOPIC, row
+
+T0 = 1_000_000.0
+RUNS = GroupTasks(subtopology_of={TOPIC: "0"}, has_members=True)
+ENDED = replace(RUNS, has_members=False)
+
+
+def owned(**fields: Any) -> LagRow:
+    return row(**{"member_id": "m", "subtopology_id": "0", "task_id": "0_0", "committed_at": T0, **fields})
+
+
+def passes(
+    rows: Iterable[LagRow | list[LagRow]],
+    tasks: Mapping[str, GroupTasks] | None = None,
+    before: Mapping[str, GroupWork] | None = None,
+    seconds: float = 30.0,
+) -> dict[str, GroupWork]:
+    """Return the work after a pass for each entry, `seconds` apart."""
+    known, now = dict(before or {}), T0
+    for one in rows:
+        those = one if isinstance(one, list) else [one]
+        known, now = observe_work(those, tasks or {GROUP: RUNS}, known, now), now + seconds
+    return known
+
+
+def test_an_offset_that_does_not_move_while_records_wait_is_stalled_after_five_minutes() -> None:
+    some = [owned(lag=10 + n, log_end_offset=100 + n) for n in range(12)]
+    assert passes(some[:10])[GROUP].stalled is None
+    stalled = passes(some)[GROUP].stalled
+    assert (stalled.since, stalled.count, stalled.offsets) == (T0, 1, 21)
+
+
+def test_it_is_stalled_also_while_the_group_rebalances_and_its_status_is_held() -> None:
+    held = [owned(lag=10 + n, log_end_offset=100 + n, held_since=T0 + 30) for n in range(12)]
+    tasks = {GROUP: replace(RUNS, rebalancing_since=T0)}
+    assert passes(held, tasks)[GROUP].stalled
+
+
+def test_a_group_that_commits_rarely_has_five_of_its_intervals() -> None:
+    rare = [owned(lag=10 + n, log_end_offset=100 + n, commit_interval_seconds=256.0) for n in range(43)]
+    assert passes(rare[:42])[GROUP].stalled is None
+    assert passes([*rare, rare[-1]])[GROUP].stalled
+
+
+def test_one_that_moves_is_not_stalled_and_an_end_that_rests_one_ahead_is_no_work() -> None:
+    moving = [owned(committed_offset=90 + n, log_end_offset=100 + n) for n in range(20)]
+    assert passes(moving)[GROUP].stalled is None
+    marker = passes([owned(lag=1)] * 20)[GROUP]
+    assert (marker.waiting, marker.stalled) == (0, None)
+
+
+def test_where_nothing_was_ever_committed_what_came_since_a_member_had_it_is_work() -> None:
+    none = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN"}
+    rests = passes([owned(**none)] * 30)[GROUP]
+    assert (rests.waiting, rests.stalled, rests.has_commits) == (0, None, False)
+    comes = passes([owned(**none, log_end_offset=100 + 5 * n) for n in range(30)])[GROUP]
+    assert (comes.waiting, comes.offsets, comes.stalled.count) == (1, 145, 1)
+
+
+def test_a_stateful_task_that_came_to_another_member_may_restore_for_half_an_hour() -> None:
+    tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
+    moved = [owned(member_id="m" if n < 4 else "other", lag=10 + n, log_end_offset=100 + n) for n in range(70)]
+    assert passes(moved[:20], tasks)[GROUP].restoring.count == 1
+    assert passes(moved[:20], tasks)[GROUP].stalled is None
+    assert passes(moved, tasks)[GROUP].stalled.count == 1
+
+
+def test_a_pass_that_knows_nothing_leaves_what_was_known_as_it_was() -> None:
+    some = [owned(lag=10 + n, log_end_offset=100 + n) for n in range(12)]
+    known = passes(some)
+    away = owned(lag=None, log_end_offset=None, status="UNKNOWN")
+    after = observe_work([away], {GROUP: RUNS}, known, T0 + 900)
+    assert after == known
+    some_away = observe_work([away, owned(partition=1, lag=0)], {GROUP: RUNS}, known, T0 + 900)[GROUP]
+    assert (some_away.stalled.count, some_away.unknown, some_away.known_at) == (1, 1, T0 + 900)
+
+
+def test_after_a_restart_of_the_job_the_stored_rows_say_since_when() -> None:
+    stored = owned(behind_since=T0 - 1000, committed_at=T0 - 900)
+    stalled = passes([stored])[GROUP].stalled
+    assert stalled.since == T0 - 900
+
+
+def test_who_has_the_same_topology_and_passed_the_offsets_has_taken_over() -> None:
+    old = owned(committed_offset=90, member_id=None)
+    tasks = {GROUP: ENDED, "payments-v2": RUNS}
+
+    def after(offsets: list[int], other: GroupTasks = RUNS) -> str | None:
+        rows = [[old, owned(group_id="payments-v2", committed_offset=offset)] for offset in offsets]
+        known = passes([[old]], {GROUP: ENDED})
+        return passes(rows, {**tasks, "payments-v2": other}, known)[GROUP].successor
+
+    assert after([80, 89]) is None
+    assert after([80, 95]) == "payments-v2"
+    assert after([99, 100]) is None, "it began at the end, and what is in between was not read"
+    assert after([80, 95], replace(RUNS, subtopology_of={TOPIC: "0", "more": "1"})) is None, "another application"
+    assert after([80, 95], replace(RUNS, stateful=frozenset({"0"}))) is None
+
+
+def test_a_group_that_has_members_has_no_successor() -> None:
+    rows = [[owned(), owned(group_id="other", committed_offset=80 + 10 * n)] for n in range(3)]
+    assert passes(rows, {GROUP: RUNS, "other": RUNS})[GROUP].successor is None

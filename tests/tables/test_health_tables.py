@@ -1,0 +1,52 @@
+"""The tables of verdicts and incidents: what is stored is read again, and who ends an incident is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from streaming_app.health.board import Change
+from streaming_app.health.incidents import Incidents
+from streaming_app.health.verdict import DOWN, OK, Verdict
+from streaming_app.tables.health_tables import EndedIncidents, HealthTables, read_health, read_incidents
+from streaming_app.tables.reader import WarehouseReader
+from tests.health.health_harness import NOW, ago
+
+OF_DOWN = Verdict(
+    DOWN, ago(minutes=9), ago(minutes=4), "no members", "critical", {"offsets": 7}, None, ago(hours=-3), ago(minutes=1)
+)
+
+
+def test_verdicts_and_incidents_are_read_as_they_were_stored(
+    tmp_path: Path, create_warehouse: Callable[[Path], Path]
+) -> None:
+    tables, other = (HealthTables(create_warehouse(tmp_path), name) for name in ("prod", "other"))
+    (incident,) = Incidents("prod").step([Change("a", OF_DOWN)])
+    verdicts = {"a": OF_DOWN, "b": Verdict(OK, NOW, NOW, "Offsets advance.")}
+    other.save_verdicts({"a": verdicts["b"]}, (), {}, NOW)
+    tables.save_verdicts(verdicts, (), {"a": incident.incident_id}, NOW)
+    tables.save_incidents([incident])
+    tables.append_changes([Change("a", OF_DOWN)])
+    tables.maintain(30)
+    assert tables.verdicts() == verdicts
+    assert tables.open_incidents() == [incident]
+    warehouse = WarehouseReader(tmp_path)
+    (row, _) = read_health(warehouse, "cluster = 'prod'")
+    assert (row.incident_id, row.inputs_age) == (incident.incident_id, 60)
+    assert warehouse.rows("SELECT verdict, why FROM group_health_history") == [{"verdict": DOWN, "why": "no members"}]
+
+    ended = replace(incident, ended_at=NOW, ended_by="planned", open_groups=())
+    tables.save_incidents([ended])
+    tables.save_verdicts({"a": OF_DOWN}, {"a"}, {}, NOW)
+    assert (list(tables.verdicts()), tables.open_incidents()) == (["b"], [])
+    assert read_incidents(WarehouseReader(tmp_path), "cluster = 'prod'") == [ended]
+    assert list(other.verdicts()) == ["a"]
+
+
+def test_who_ends_an_incident_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:
+    ended = EndedIncidents(tmp_path, "prod")
+    assert ended.reasons() == {}
+    ended.end("abc", "retired", "somebody", NOW)
+    (tmp_path / "_jobs" / "prod.incidents" / "def.json").write_text("{")
+    assert EndedIncidents(tmp_path, "prod").reasons() == {"abc": "retired"}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
+from deltalake import DeltaTable
 
 import streaming_app
 from offsets_decoder import encode
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.fold_stage import TopicLookup
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.log_positions import NoPositions
 from streaming_app.tables.definitions import table, tables, views
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
@@ -92,6 +94,36 @@ def test_many_records_give_the_same_tables_as_few(
     limit_delta_rs(monkeypatch, records=0)
     write_history(spark, empty_warehouse, [8, 25])
     assert content(empty_warehouse) == content(few)
+
+
+@pytest.mark.parametrize("records", [20_000, 0], ids=["few", "many"])
+def test_a_batch_whose_reading_an_election_crosses_is_read_again_before_anything_is_written(
+    spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    path = empty_warehouse
+    limit_delta_rs(monkeypatch, records=records)
+    write_offset_log(path / "_checkpoints" / "default", [100])
+
+    class Crossed(NoPositions):
+        """An election during the first reading."""
+
+        def __init__(self) -> None:
+            self.written: list[list[int]] = []
+
+        def before_read(self) -> None:
+            self.written.append([DeltaTable(path / one.name).version() for one in tables()])
+
+        def after_read(self, ends: Mapping[int, int] | None) -> bool:
+            del ends
+            return len(self.written) > 1
+
+    positions, rows = Crossed(), [(n, START, *pair) for n, pair in enumerate(history())]
+    writer = SparkWriter(spark, str(path), "default")
+    GroupsBatchWriter(writer, "default", "topic", lambda *_: None, positions=positions)(batch(spark, rows), 0)
+    assert len(positions.written) >= 2  # many records: once more, as the reading of few is given up
+    assert all(versions == positions.written[0] for versions in positions.written)
+    assert [row["group_id"] for row in content(path)["groups"]] == [row["group_id"] for row in content(few)["groups"]]
+    assert len(content(path)["quarantine"]) == 2
 
 
 def test_where_batches_end_makes_no_difference(spark: SparkSession, few: Path, empty_warehouse: Path) -> None:

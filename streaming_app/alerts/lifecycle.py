@@ -38,6 +38,7 @@ from typing import NamedTuple
 from streaming_app.alerts.alert import FIRING, MOST_SEVERE_FIRST, PENDING, RESOLVED, Alert, AlertKey, Delivery, Finding
 from streaming_app.alerts.evaluate import RuleSettingsLookup
 from streaming_app.alerts.rule import RuleSettings
+from streaming_app.text import shorten
 
 _ACTIVE, _DUE, _KEPT, _CLEARED = "active", "due", "kept", "cleared"
 
@@ -55,6 +56,7 @@ _NEXT: Mapping[tuple[str | None, str], str | None] = {
 }
 
 _CLEARED_AT = "cleared_at"
+_LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open alerts are in memory
 _RESOLUTIONS_KEPT_FOR = timedelta(days=30)
 
 
@@ -200,7 +202,12 @@ def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since:
     severity = max(settings.severity, finding.severity or settings.severity, key=MOST_SEVERE_FIRST.index)
     rule = finding.rule or alert.rule
     return replace(
-        alert, rule=rule, severity=severity, pending_since=since, summary=finding.summary, details=finding.details
+        alert,
+        rule=rule,
+        severity=severity,
+        pending_since=since,
+        summary=shorten(finding.summary, _LONGEST_SUMMARY),
+        details=finding.details,
     )
 
 

@@ -64,6 +64,12 @@ def test_a_finding_of_unknown_age_has_held_since_it_was_first_found() -> None:
     assert states(harness.evaluate(300, since=300)) == [FIRING]
 
 
+def test_a_summary_is_no_longer_than_people_read_however_long_an_id_in_it_is() -> None:
+    (alert,) = AlertHarness().evaluate(300, since=0, summary="x" * 32_000).changed
+    assert len(alert.summary) == 2_000
+    assert alert.summary.endswith("…")
+
+
 def test_a_new_summary_is_written_but_not_notified() -> None:
     harness = AlertHarness()
     harness.evaluate(300, since=0, summary="one topic is missing")

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.storagelevel import StorageLevel
 
 from offsets_decoder import SHIPPED
 from streaming_app.errors import JobError
@@ -203,7 +202,7 @@ class GroupsBatchWriter:
         return found
 
     def _write_parts(self, records: DataFrame, writers: tuple[str, str], batch_id: int) -> tuple[Summary, Counter[str]]:
-        records = records.persist(StorageLevel.DISK_ONLY)  # in memory, it would be as large as a tenant likes
+        records = records.persist()
         counts: Counter[str] = Counter()
         try:
             with self._times.measure("read"):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 LARGE_RECORD = 64 << 10
 """Bytes. Everything that is bounded by a number of records takes at most some 100 MB with records up to this size."""
-SLICE_BYTES = 8 << 20
-"""Bytes of large records in a slice: the JVM and Python hold them several times over."""
+SLICE_BYTES = 32 << 20
+"""Bytes of large records in a slice."""
 FAILURES_BEFORE_HALVING = 2
 _POSITIONS = 1 << 32  # in a batch
 _MAX_SLICES = 4_096

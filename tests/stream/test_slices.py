@@ -55,10 +55,7 @@ def test_a_batch_is_halved_after_two_failures_then_after_each_and_each_success_t
 
 
 def test_a_batch_is_divided_by_the_bytes_of_its_large_records() -> None:
-    large = [LargeRecord(0, 10 * n, 9 * MB // 4) for n in range(6)] + [
-        LargeRecord(1, 3, 40 * MB),
-        LargeRecord(1, 4, MB),
-    ]
+    large = [LargeRecord(0, 10 * n, 9 * MB) for n in range(6)] + [LargeRecord(1, 3, 40 * MB), LargeRecord(1, 4, MB)]
     slices = divide(attempt(), None, {0: Offsets(0, 60), 1: Offsets(0, 5)}, large)
     assert [one.end for one in slices] == [(0, 30), (1, 3), (1, 4), None]
 

@@ -29,6 +29,8 @@ _JOINS_PER_MEMBER, _FEW_JOINS = 5, 10
 _WITHIN, _QUIET = timedelta(hours=1), timedelta(minutes=10)
 _LONGER, _LONGER_STAYS, _LONGER_WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)
 _LONGER_QUIET = timedelta(minutes=25)
+_AFTER = timedelta(microseconds=1)  # then something is outside of the time over which it is counted
+_SESSION = timedelta(minutes=1)  # a member that is killed leaves only when its session ends: the next one is there
 _PLACES_IN_TEXT, _PLACES_IN_DETAILS = 3, 20
 
 
@@ -114,7 +116,7 @@ def _flapping(activity: Activity, now: datetime) -> Restless | None:
     since = now - _WITHIN
     stays = short_stays(changes, since, _SHORT)
     places = {
-        place: one.number for place, one in stays.items() if one.number >= _SHORT_STAYS and now - one.newest <= _QUIET
+        place: one.number for place, one in stays.items() if one.number >= _SHORT_STAYS and now - one.newest < _QUIET
     }
     details: dict[str, Any]
     if places:
@@ -140,17 +142,19 @@ def _ends_soon(activity: Activity, now: datetime) -> Restless | None:
     if newest is None:
         return None
     stays = [one for of_place in stays_of(activity.members, now - _LONGER_WITHIN, _LONGER).values() for one in of_place]
-    number = one_after_the_other(stays)
+    number = one_after_the_other([(end - _SESSION, start) for end, start in stays])
     if number < _LONGER_STAYS:
         return None
     first = min(start for _, start in stays)
     text = f"{number} times one after the other, members left after less than {_minutes(_LONGER)}"
-    return Restless(first, newest, text, {"stays": number}, newest + _LONGER_QUIET)
+    oldest = min(end for end, _ in stays)
+    ends_at = min(newest + _LONGER_QUIET, oldest + _LONGER_WITHIN + _AFTER)
+    return Restless(first, newest, text, {"stays": number}, ends_at)
 
 
 def _newest_leave(changes: Sequence[MemberChange], now: datetime, quiet: timedelta) -> datetime | None:
     at = next(_leaves(changes), None)
-    return at if at is not None and now - at <= quiet else None
+    return at if at is not None and now - at < quiet else None
 
 
 def _leaves(changes: Sequence[MemberChange]) -> Iterator[datetime]:

@@ -213,20 +213,27 @@ class _Job:
         self.engine.saved_health(health)
 
 
-def run(history: History, *, every_step: bool = False) -> Outcome:
-    """Run a history, and return which alerts fired and what was sent."""
+def run(
+    history: History, *, every_step: bool = False, only_changes: bool = False, restart_every: float | None = None
+) -> Outcome:
+    """Run a history, and return which alerts fired and what was sent.
+
+    With `only_changes` the job evaluates when something is written or answered, and every ten minutes; with
+    `restart_every` it is killed and started again after so many seconds.
+    """
     simulation = Simulation(dict(history.topics))
     simulation.run(history.operations, history.seconds)
     log = sorted(simulation.log, key=attrgetter("at"))
     tables, settings, outcome = _Tables(), AlertSettings.model_validate(dict(history.settings)), Outcome()
     job: _Job | None = None
     read, at, last_record, read_at = 0, history.watched_from, -_ACTIVE, None
+    started_at = at
     while at <= history.seconds:
         if any(begin <= at < end for begin, end in simulation.job_downtimes):
             job, at = None, at + STEP
             continue
-        if job is None:
-            job, read_at = _Job(tables, settings, simulation), None
+        if job is None or (restart_every and at - started_at >= restart_every):
+            job, read_at, started_at = _Job(tables, settings, simulation), None, at
         first = read
         while read < len(log) and log[read].at <= at:
             read += 1
@@ -234,10 +241,11 @@ def run(history: History, *, every_step: bool = False) -> Outcome:
             last_record = log[read - 1].at
         job.step([(one.group_id, one.record) for one in log[first:read]], at, read_at)
         outcome.evaluations += 1
-        read_at, at = (
-            at,
-            _next_step(at, job, log[read].at if read < len(log) else None, last_record, every_step=every_step),
-        )
+        next_record = log[read].at if read < len(log) else None
+        if only_changes:
+            at = _next_change(at, job, next_record)
+        else:
+            at = _next_step(at, job, next_record, last_record, every_step=every_step)
         read_at = at - STEP
     outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
     if job:
@@ -257,6 +265,13 @@ def _next_step(at: float, job: _Job, next_record: float | None, last_record: flo
     candidates += job.next_answers()
     soonest = max(at + STEP, min(candidates))
     return -(-soonest // STEP) * STEP
+
+
+def _next_change(at: float, job: _Job, next_record: float | None) -> float:
+    candidates = [at + _QUIET_STEP, *job.next_answers()]
+    if next_record is not None:
+        candidates.append(next_record)
+    return -(-max(at + STEP, min(candidates)) // STEP) * STEP
 
 
 def _row(state: GroupState) -> dict[str, Any]:

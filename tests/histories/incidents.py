@@ -19,6 +19,7 @@ from tests.histories.history import (
     stop,
 )
 from tests.histories.lag_histories import LAG_INCIDENTS
+from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
 END = BEGINS + 90 * MINUTE
 STEADY_LOOP = (300.0,) * 100
@@ -27,6 +28,7 @@ MANY_DESCRIPTIONS = "GroupsDescriptionsMissing"
 
 INCIDENTS = (
     *LAG_INCIDENTS,
+    *VERDICT_INCIDENTS,
     # Applications that do not stay up
     incident(
         "The only instance crashes after 20 s each time, with the pauses of Kubernetes",

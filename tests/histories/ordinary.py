@@ -21,6 +21,7 @@ from tests.histories.history import (
     stop,
 )
 from tests.histories.lag_histories import LAG_ORDINARY
+from tests.histories.verdict_histories import VERDICT_ORDINARY
 
 
 def _nightly(minutes: float, nights: int, at: float = 2 * HOUR) -> Operations:
@@ -51,6 +52,7 @@ def _upgrades(groups: int) -> Operations:
 ORDINARY = (
     *DEPLOYMENTS,
     *LAG_ORDINARY,
+    *VERDICT_ORDINARY,
     # Brokers
     ordinary(
         "Rolling restart of the brokers: three changes of the coordinator",

@@ -122,6 +122,7 @@ def test_references_in_a_referenced_value_are_not_resolved(monkeypatch: pytest.M
 def test_each_reference_without_a_value_is_a_line_that_names_its_key(
     write: Callable[[str], Path], tmp_path: Path
 ) -> None:
+    (tmp_path / "binary").touch(0o600)
     (tmp_path / "binary").write_bytes(b"\xff")
     values = ["${file:/nowhere/x}", "${env:}", f"${{file:{tmp_path}}}", f"${{file:{tmp_path}/binary}}"]
     sinks = "".join(f"- {{name: s{number}, type: webhook, url: '{value}'}}\n" for number, value in enumerate(values))

@@ -1,10 +1,4 @@
-"""What the records of a group say of whether it runs: made when they change, and never changed after that.
-
-Deployments
------------
-A deployment replaces every process within 15 minutes. It shows in the members: the last one that had joined before
-leaves, and all that are there have joined within that time. A new topology is one, too.
-"""
+"""What the records of a group say of whether it runs: made when they change, and never changed after that."""
 
 from __future__ import annotations
 
@@ -20,7 +14,6 @@ NOT_READY, DEAD = "NotReady", "Dead"
 RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
 _CHANGES, _MEMBERS, _ASSIGNMENTS = 400, 600, 200
 _COMPLETE = timedelta(hours=1)  # of older changes of states, only those to and from Empty are known
-_DEPLOYMENT = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
@@ -42,8 +35,6 @@ class Activity:
     """Why it was NotReady when its last members left."""
     reason: str | None = None
     """Why it was NotReady last, as far as that is known."""
-    deployed_at: datetime | None = None
-    """When its last deployment ended."""
 
     @property
     def runs(self) -> bool:
@@ -78,21 +69,4 @@ def activity(group: GroupSnapshot, history: GroupHistory | None, now: datetime) 
         ran_for(rests, since, first_seen) if ended and first_seen else None,
         (reason or "unknown reason") if is_empty and was_not_ready else None,
         reason,
-        last_deployment(history.members),
     )
-
-
-def last_deployment(changes: Sequence[MemberChange]) -> datetime | None:
-    """Return when a deployment last replaced every member: when the last one left that had joined before."""
-    joined: dict[str, datetime] = {}
-    found = None
-    for change in changes[-_MEMBERS:]:
-        if change.joined:
-            joined[change.member_id] = change.at
-            continue
-        left = joined.pop(change.member_id, None)
-        began = change.at - _DEPLOYMENT
-        is_old = left is None or left < began
-        if is_old and joined and min(joined.values()) >= began:
-            found = change.at
-    return found

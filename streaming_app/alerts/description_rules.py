@@ -127,6 +127,7 @@ DESCRIPTION_RULES = (
     GroupRule(
         name="StreamsGroupDescriptionMissing",
         find=find_missing,
+        severity=INFO,
         for_seconds=90 * MINUTE,
         thresholds=_UPGRADED_FOR,
         states=_WITH_MEMBERS,

@@ -13,11 +13,13 @@ _RECORDS = 20
 
 
 @click.group(invoke_without_command=True)
+@warehouse_options
+@json_option
 @click.pass_context
-def quarantine(context: click.Context) -> None:
+def quarantine(context: click.Context, warehouse: Location, cluster: str, as_json: bool) -> None:
     """Show what is set aside, so that all other groups go on; `release` tries a group again."""
     if context.invoked_subcommand is None:
-        context.invoke(show)
+        context.invoke(show, warehouse=warehouse, cluster=cluster, as_json=as_json)
 
 
 @quarantine.command("list")

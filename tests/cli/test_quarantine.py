@@ -61,10 +61,11 @@ def test_verify_and_the_self_check_leave_them_out(warehouse: Path) -> None:
     assert partial == {"bad": "it is set aside: TypeError: why", STORED: f"it is set aside: {STORED}"}
 
 
-def test_without_a_subcommand_it_lists(tmp_path: Path) -> None:
+def test_without_a_subcommand_it_lists(tmp_path: Path, warehouse: Path) -> None:
     result = CliRunner().invoke(main, ["quarantine"], env={"STREAMS_GROUPS_WAREHOUSE": str(tmp_path)})
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
+    assert run(warehouse).output == run(warehouse, "list").output
 
 
 @pytest.mark.parametrize("group_id", ["bad", STORED], ids=["plain", "hostile"])

@@ -57,7 +57,8 @@ class GroupRows:
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
         """Return the stored rows of the groups that have one of `values` in `column`."""
         own = self._table(_NAME)
-        return _select(own.open(), f"{own.own_rows} AND {column} IN ({', '.join(map(quote, values))})")
+        named = ", ".join(map(quote, values)) or "NULL"  # of a batch whose keys name no group, there is none
+        return _select(own.open(), f"{own.own_rows} AND {column} IN ({named})")
 
     def replace(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
         """Replace the rows of exactly these groups by `rows`, in one commit."""

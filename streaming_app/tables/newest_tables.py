@@ -74,7 +74,7 @@ class NewestTables:
 
         Times are in microseconds since 1970.
         """
-        named = "" if group_ids is None else f"AND group_id IN ({', '.join(map(quote, group_ids))})"
+        named = "" if group_ids is None else f"AND group_id IN ({', '.join(map(quote, group_ids)) or 'NULL'})"
         return self._query(
             RECORDS,
             "group_id, record_type, deleted, CAST(recorded_at AS bigint) AS recorded_at, last_offset",
@@ -84,7 +84,7 @@ class NewestTables:
     def find_keys(self, name: str, columns: Sequence[str], offsets: Iterable[int], where: str) -> set[tuple[Any, ...]]:
         """Return the values of columns of a table, of the rows with these offsets that match `where`."""
         names = ", ".join(f'"{column}"' for column in columns)
-        rows = self._query(name, names, f'{where} AND "offset" IN ({", ".join(map(str, offsets))})')
+        rows = self._query(name, names, f'{where} AND "offset" IN ({", ".join(map(str, offsets)) or "NULL"})')
         return {tuple(row.values()) for row in rows}
 
     def _query(self, name: str, columns: str, where: str) -> list[dict[str, Any]]:

@@ -157,6 +157,18 @@ def test_a_record_that_is_too_large_to_be_read_at_once_is_written_as_well(
     assert row["subtopologies"][0]["source_topics"] == ["t" * 700]
 
 
+def test_a_batch_whose_keys_name_no_group_is_set_aside_and_the_job_goes_on(
+    spark: SparkSession, empty_warehouse: Path
+) -> None:
+    """Such records alone in a batch, which whoever may write into the topic can write, ended the job."""
+    write_offset_log(empty_warehouse / "_checkpoints" / "default", [1, 3])
+    write = GroupsBatchWriter(SparkWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
+    write(batch(spark, [(0, START, *encode(17, {"group_id": "g"}, {"epoch": 2}))]), 0)
+    write(batch(spark, [(1, START, b"\x00\x11", b"\x00\x00"), (2, START, b"\x00\x63", b"")]), 1)
+    assert len(content(empty_warehouse)["quarantine"]) == 2
+    assert [row["group_id"] for row in content(empty_warehouse)["groups"]] == ["g"]
+
+
 @pytest.mark.parametrize("few_records", [0, 20_000])
 def test_a_batch_of_other_groups_only_changes_nothing(
     spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int

@@ -290,8 +290,8 @@ assert settings.rule_settings_of()("g")["StreamsGroupTrial"].for_seconds == 300
             ),
             Edit(
                 "streaming_app/config/settings.py",
-                "    AlertmanagerSettings |",
-                "    TrialSettings | AlertmanagerSettings |",
+                "    AlertmanagerSettings\n    | AppriseSettings",
+                "    TrialSettings\n    | AlertmanagerSettings\n    | AppriseSettings",
                 "its settings in",
             ),
             Edit(

@@ -215,17 +215,17 @@ def _alerts(now: datetime) -> Iterator[Row]:
         }
 
     yield alert(
-        "StreamsGroupNotReady",
+        "StreamsGroupDown",
         "critical",
         "fraud-detection",
         12,
         "fraud-detection is NotReady and processes nothing: Source topics card-transactions are missing.",
     )
     yield alert(
-        "StreamsGroupEmpty", "warning", "nightly-settlement", 400, "nightly-settlement has had no members for hours"
+        "StreamsGroupDown", "warning", "nightly-settlement", 400, "nightly-settlement has had no members for hours"
     )
     yield alert(
-        "StreamsGroupRebalanceStuck", "warning", RICH, 3, f"{RICH} has been Reconciling since the deployment", "pending"
+        "StreamsGroupStalled", "warning", RICH, 3, f"{RICH} has been Reconciling since the deployment", "pending"
     )
 
 

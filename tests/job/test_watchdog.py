@@ -13,7 +13,10 @@ from streaming_app.job_status import JobStatus
 from tests.notify.receivers import HttpReceiver, Response, make_sink
 from tests.waiting import wait_until
 
-STATUS = JobStatus(datetime.now(timezone.utc), caught_up=True)
+
+def status() -> JobStatus:
+    """Return that of a job that has just started and read everything."""
+    return JobStatus(datetime.now(timezone.utc), caught_up=True)
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def lines() -> list[str]:
 def service(receiver: HttpReceiver, lines: list[str]) -> Iterator[Watchdog]:
     sink: Any = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e")
     sink.beat_seconds = 0.05
-    started = Watchdog(sink, "prod", lambda: STATUS, lines.append, patience=0.5)
+    started = Watchdog(sink, "prod", status, lines.append, patience=0.5)
     started.poll_seconds = 0.05  # type: ignore[misc]
     yield started
     started.close()

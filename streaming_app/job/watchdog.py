@@ -87,12 +87,11 @@ class Watchdogs(tuple[Watchdog, ...]):
 
 def make_watchdogs(config: JobConfig, health: Health, report: Report) -> Watchdogs:
     """Return those of a job; each has its sink to itself."""
-    sinks = [one.sink() for one in config.sinks]
     patience = max(_MISSED_EVALUATIONS * config.alerts.interval, _SHORTEST_SECONDS)
     return Watchdogs(
-        Watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
-        for sink in sinks
-        if sink.beat_seconds is not None
+        Watchdog(one.sink(), config.cluster, lambda: health.status, report, patience=patience)
+        for one in config.sinks
+        if one.has_heartbeats
     )
 
 

@@ -47,6 +47,11 @@ class AlertmanagerSettings(AuthSettings):
     watchdog: bool = False
     """Whether an alert named Watchdog fires there while this job evaluates alerts, for a receiver that misses it."""
 
+    @property
+    def has_heartbeats(self) -> bool:
+        """As `watchdog` says."""
+        return self.watchdog
+
     def sink(self) -> AlertmanagerSink:
         """Return a new sink."""
         return AlertmanagerSink(self)

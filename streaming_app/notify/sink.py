@@ -45,7 +45,7 @@ class Sink(ABC):
     resend_seconds: float | None = None
     """How often the receiver needs every alert that still fires again; None if once is enough."""
     beat_seconds: float | None = None
-    """How often it is told that alerts are evaluated; None: never."""
+    """How often a heartbeat is sent to it while alerts are evaluated; None: never."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -84,7 +84,7 @@ class BaseSettings(Section):
     secrets: ClassVar[tuple[str, ...]] = ()
     """Fields that contain a secret; each may be given in a file instead, under the same name and `_file`."""
     gets_alerts: ClassVar[bool] = True
-    """False of a receiver that is only told that the job lives."""
+    """False of a receiver that gets heartbeats only."""
 
     type: str
     name: Annotated[str, AfterValidator(check_name)] = Field(default_factory=lambda values: values.get("type", ""))
@@ -97,6 +97,11 @@ class BaseSettings(Section):
     def sink(self) -> Sink:
         """Return a new sink. It connects when it sends."""
         raise NotImplementedError
+
+    @property
+    def has_heartbeats(self) -> bool:
+        """Whether its sink has `beat_seconds`, known without creating one: that may open a file."""
+        return False
 
     def addresses(self) -> Sequence[tuple[str, int]]:
         """Return host and port of each receiver; empty for one that needs no connection. Raises SinkError."""

@@ -24,6 +24,11 @@ class WatchdogSettings(SecretUrlSettings):
     interval: Annotated[Duration, Field(ge=5, le=86_400)] = 60.0
     """How often the URL is requested while the job evaluates alerts; the receiver has to wait longer than that."""
 
+    @property
+    def has_heartbeats(self) -> bool:
+        """Always."""
+        return True
+
     def sink(self) -> WatchdogSink:
         """Return a new sink."""
         return WatchdogSink(self)

@@ -177,7 +177,7 @@ _MAX_KEPT = 500
 _RETRY_SECONDS = 5.0
 _GROUP_LOCKS = 64
 MAX_IN_FLIGHT = 4
-"""Requests at a time; a reader who wants another one is told to try again."""
+"""Requests at a time; another one is refused."""
 ANSWER_SECONDS = 20.0
 """How long a reader waits for the answer, which is kept when it comes later."""
 

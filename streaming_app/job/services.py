@@ -165,7 +165,6 @@ def background_services(
         return make_summary(config.cluster, now, groups, store.alerts(), silences.is_silenced)
 
     def on_evaluated(sinks: tuple[SinkStatus, ...]) -> None:
-        watchdogs.evaluated()
         heartbeat.evaluated(sinks)
         summaries.send_due()
 

@@ -8,10 +8,9 @@ it; it does not stop the heartbeat, as the receiver would only say the same with
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,24 +42,20 @@ class Watchdog(Service):
         """
         super().__init__(f"watchdog {sink.name}", report, interval=sink.beat_seconds)
         self._sink, self._cluster, self._status = sink, cluster, status
-        self._patience = patience
-        self._evaluated_at: float | None = None
-
-    def evaluated(self) -> None:
-        """Note that alerts were evaluated. By the thread that did."""
-        self._evaluated_at = time.monotonic()
+        self._patience = timedelta(seconds=patience)
 
     def is_ready(self) -> bool:
         """Return whether anything has been evaluated yet."""
-        return self._evaluated_at is not None
+        return self._status().evaluated_at is not None
 
     def tick(self) -> None:
         """Send a heartbeat. Raises UserError if there is none to send, or it is not accepted."""
-        silent = time.monotonic() - (self._evaluated_at or 0.0)
+        status, now = self._status(), datetime.now(timezone.utc)
+        silent = now - (status.evaluated_at or status.started_at)
         if silent > self._patience:
-            raise UserError(f"no heartbeat is sent: alerts were last evaluated {silent:.0f} s ago")
+            raise UserError(f"no heartbeat is sent: alerts were last evaluated {silent.total_seconds():.0f} s ago")
         try:
-            self._sink.beat(self._cluster, check_readiness(self._status(), datetime.now(timezone.utc)).reason)
+            self._sink.beat(self._cluster, check_readiness(status, now).reason)
         except SinkError as error:
             raise UserError(str(error)) from None
 
@@ -73,11 +68,6 @@ class Watchdogs(tuple[Watchdog, ...]):
     """Those of all sinks that have one."""
 
     __slots__ = ()
-
-    def evaluated(self) -> None:
-        """Note that alerts were evaluated."""
-        for one in self:
-            one.evaluated()
 
     def finish(self) -> None:
         """Send the heartbeat of a run with `--once`, which is missed if no further run comes."""

@@ -164,7 +164,9 @@ def warehouse_options(command: Command) -> Command:
     """Add --config, --warehouse and --cluster. Only the keys that are flags of the command are read."""
 
     @functools.wraps(command)
-    def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+    def configured(*args: Any, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+        _take_from_group(flags)
+        config: Path | None = flags.pop("config")
         given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
         has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
         sections = getattr(configured, _SECTIONS, ())
@@ -264,6 +266,17 @@ def handle_errors(command: Command) -> Command:
             raise click.ClickException(escape(f"Cannot continue: {reason_of(error)}{file}")) from None
 
     return guarded  # type: ignore[return-value]
+
+
+def _take_from_group(flags: dict[str, Any]) -> None:
+    """Take the flags before a subcommand for its own, where the command line does not give those."""
+    context, given = click.get_current_context(), ParameterSource.COMMANDLINE
+    if (group := context.parent) is None:
+        return
+    for name in flags:
+        if context.get_parameter_source(name) is not given and group.get_parameter_source(name) is given:
+            flags[name] = group.params[name]
+            context.set_parameter_source(name, given)
 
 
 def _flags_given(flags: Mapping[str, Any]) -> dict[str, Any]:

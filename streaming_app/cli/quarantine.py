@@ -57,4 +57,4 @@ def release(warehouse: Location, cluster: str, group_id: str) -> None:
     if group_id not in {row["group"] for row in find_groups(open_cluster(warehouse, cluster), cluster)}:
         raise WarehouseError(f"Group {group_id!r} is not set aside: `streams-groups quarantine` shows those that are")
     ReleaseRequests(warehouse, cluster).add(group_id)
-    echo(f"The job will read the records of {group_id} again within half a minute.")
+    echo(f"The job will read the records of {group_id} again within a minute.")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streaming_app.tables.fence import Fence
     from streaming_app.tables.files import Files
 
-_STORE_SECONDS = 30.0  # between writes to an object store, where each request may cost money
-
 
 class Heartbeat:
     """Writes the file, and once more when the job ends. It says when the alerts were last evaluated."""
@@ -40,7 +38,7 @@ class Heartbeat:
         self._config, self._files, self._health, self._descriptions = config, files, health, descriptions
         self._fence = fence
         self._file = heartbeat_path(config.warehouse, config.cluster)
-        self._pause = 0.0 if config.warehouse.is_local else _STORE_SECONDS
+        self._pause = config.warehouse.pause
         self._written_at = -self._pause
         self._sinks: tuple[SinkStatus, ...] = ()
 

@@ -1,15 +1,13 @@
 """Silences: operators keep alerts of some groups from being sent for a while. The rules and the table go on meanwhile.
 
-A silence is a small file of its own next to the tables, in `_jobs/CLUSTER.silences`, and is never changed: commands of
-several people at the same time cannot undo each other, and the job, which only reads them, need not read one twice. One
-that is ended early gets a second file, `ID.expired`, which holds the time.
+A silence is a request to the job, see `tables.request_files`. One that is ended early gets a second file, `ID.expired`,
+which holds the time.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -18,20 +16,21 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.errors import WarehouseError
 from streaming_app.regex import Regex
 from streaming_app.report import Report, ReportOnce
 from streaming_app.section import Pattern
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
+from streaming_app.tables.request_files import RequestFiles
 from streaming_app.text import format_duration, parse_duration, utc
 
 MAX_SECONDS = 30 * 86_400.0
 _MAX_COMMENT, _MAX_REGEX = 500, 1_000  # characters
 _KEPT = timedelta(days=30)  # after its end, for `silence list --all`
 _CLOCK_DIFFERENCE = timedelta(minutes=5)  # between the machines of the command and the job
-_STORE_SECONDS = 30.0  # between two looks into a store, where each costs a request
 _REPORTED_FILES = 1_000  # that cannot be read, of which each is reported once
+_KIND = "silences"
 _SUFFIX, _EXPIRED_SUFFIX = ".json", ".expired"
 _ID = re.compile(r"[0-9a-f]{8}")
 
@@ -106,8 +105,8 @@ class SilenceStore:
     """The silences of one cluster. Every method raises WarehouseError when the files cannot be read or written."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
-        self._warehouse = Location.of(warehouse)
-        self._directory = self._warehouse / "_jobs" / f"{cluster}.silences"
+        self._warehouse, self._cluster = Location.of(warehouse), cluster
+        self._files = RequestFiles(warehouse, cluster, _KIND)
 
     def add(self, silence: Silence) -> None:
         """Write a silence; the job finds it at its next evaluation. Files of silences that ended long ago are removed.
@@ -118,13 +117,12 @@ class SilenceStore:
         for old in self.all():
             if old.ends_at + _KEPT < silence.starts_at:
                 for suffix in (_EXPIRED_SUFFIX, _SUFFIX):
-                    self._try(f"{old.id}{suffix}", lambda file: file.remove())
-        text = silence.model_dump_json(indent=2) + "\n"
-        self._try(f"{silence.id}{_SUFFIX}", lambda file: file.write_text(text))
+                    self._files.remove(f"{old.id}{suffix}")
+        self._files.write(f"{silence.id}{_SUFFIX}", silence.model_dump_json(indent=2) + "\n")
 
     def all(self) -> list[Silence]:
         """Return the silences, also those that ended in the last 30 days, the first to end first."""
-        reader = SilenceReader(self._warehouse, self._directory)
+        reader = SilenceReader(self._warehouse, self._cluster)
         reader.refresh()
         if reader.errors:
             raise WarehouseError(reader.errors[0])
@@ -137,38 +135,28 @@ class SilenceStore:
             raise WarehouseError(f"No silence {silence_id!r}: `streams-groups silence list` shows all")
         if now >= found.ends_at:
             raise WarehouseError(f"Silence {silence_id} has ended already, at {utc(found.ends_at)}")
-        self._try(f"{silence_id}{_EXPIRED_SUFFIX}", lambda file: file.write_text(now.isoformat() + "\n"))
+        self._files.write(f"{silence_id}{_EXPIRED_SUFFIX}", now.isoformat() + "\n")
         return found
-
-    def _try(self, name: str, action: Callable[[Location], None]) -> None:
-        file = self._directory / name
-        try:
-            action(file)
-        except OSError as error:
-            raise WarehouseError(f"Cannot write {file}: {reason_of(error)}") from None
 
 
 class SilenceReader:
-    """Reads the silences in a directory, each once; `silences` are those of the last `refresh`."""
+    """Reads the silences of a cluster, each once; `silences` are those of the last `refresh`."""
 
-    def __init__(self, warehouse: Location, directory: Location) -> None:
-        self._directory = directory
-        self._refresh_seconds = 0.0 if warehouse.is_local else _STORE_SECONDS
+    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
+        self._files = RequestFiles(warehouse, cluster, _KIND)
         self._read: dict[str, Silence] = {}
-        self._refresh_at = 0.0
         self.silences: tuple[Silence, ...] = ()
         self.errors: tuple[str, ...] = ()
         """A line for each file that could not be read; its silence, if it is one, does not count."""
 
     def refresh(self) -> None:
-        """Read new files. When the directory cannot be read, the silences stay as they were."""
-        if time.monotonic() < self._refresh_at:
-            return
-        self._refresh_at = time.monotonic() + self._refresh_seconds
+        """Read new files, if that is due. When the directory cannot be read, the silences stay as they were."""
         try:
-            names = set(self._directory.names())
-        except OSError as error:
-            self.errors = (f"Cannot read {self._directory}: {reason_of(error)}",)
+            names = self._files.names()
+        except WarehouseError as error:
+            self.errors = (str(error),)
+            return
+        if names is None:
             return
         errors: list[str] = []
         found = {}
@@ -181,19 +169,19 @@ class SilenceReader:
         expired = name.removesuffix(_SUFFIX) + _EXPIRED_SUFFIX
         known_as = expired if expired in names else name
         if known_as not in self._read:
-            file = self._directory / known_as
             try:
+                text = self._files.read(known_as)
+                if text is None:
+                    return None
                 if known_as == name:
-                    self._read[name] = Silence.model_validate_json(file.read_text())
+                    self._read[name] = Silence.model_validate_json(text)
                 elif before := self._find(name, (), errors):
-                    ended = datetime.fromisoformat(file.read_text().strip())
+                    ended = datetime.fromisoformat(text.strip())
                     self._read[expired] = before.model_copy(update={"ends_at": min(ended, before.ends_at)})
-            except FileNotFoundError:  # removed since it was listed
-                return None
-            except OSError as error:
-                errors.append(f"Cannot read {file}: {reason_of(error)}")
+            except WarehouseError as error:
+                errors.append(str(error))
             except (ValidationError, ValueError):
-                errors.append(f"{file} is not a silence that this release can read")
+                errors.append(f"{self._files.directory / known_as} is not a silence that this release can read")
         return self._read.get(known_as)
 
 
@@ -208,8 +196,7 @@ class ActiveSilences:
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         """`report` gets a line, once, for each file that cannot be read: the alerts are then sent."""
-        location = Location.of(warehouse)
-        self._reader = SilenceReader(location, location / "_jobs" / f"{cluster}.silences")
+        self._reader = SilenceReader(warehouse, cluster)
         self._report_error, self._now = ReportOnce(report, _REPORTED_FILES), now
         self._active: tuple[Silence, ...] = ()
 

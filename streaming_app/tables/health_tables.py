@@ -1,14 +1,10 @@
-"""The tables of verdicts and incidents, read and written by delta-rs; and the files by which a person ends an incident.
-
-Who ends an incident writes a file into `_jobs/CLUSTER.incidents`, which the job reads: it alone writes the tables, and
-a command need not wait for it. The name of the file is the id of the incident.
-"""
+"""The tables of verdicts and incidents, read and written by delta-rs; and a person's requests to end an incident."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
-from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.errors import WarehouseError
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incident, Line
 from streaming_app.health.verdict import Verdict
@@ -25,10 +21,10 @@ from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.request_files import RequestFiles
 from streaming_app.tables.rust_table import RustTable, older_than
 
 HEALTH, HISTORY, INCIDENTS = "group_health", "group_health_history", "incidents"
-_STORE_SECONDS = 30.0  # between two looks into a store, where each costs a request
 _SUFFIX = ".json"
 _REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
 
@@ -183,37 +179,23 @@ def _incident_row(one: Incident) -> dict[str, Any]:
 
 
 class EndedIncidents:
-    """The incidents that a person ended, each as a file."""
+    """The incidents that a person ended, each as a file whose name is the id of the incident."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
-        location = Location.of(warehouse)
-        self._directory = location / "_jobs" / f"{cluster}.incidents"
-        self._look_seconds = 0.0 if location.is_local else _STORE_SECONDS
-        self._look_at = 0.0
+        self._files = RequestFiles(warehouse, cluster, "incidents")
         self._known: dict[str, str] = {}
 
     def end(self, incident_id: str, reason: str, by: str, at: datetime) -> None:
         """Ask the job to end an incident. Raises WarehouseError."""
-        file = self._directory / f"{incident_id}{_SUFFIX}"
-        try:
-            file.write_text(json.dumps({"reason": reason, "by": by, "at": at.isoformat()}) + "\n")
-        except OSError as error:
-            raise WarehouseError(f"Cannot write {file}: {reason_of(error)}") from None
+        text = json.dumps({"reason": reason, "by": by, "at": at.isoformat()})
+        self._files.write(f"{incident_id}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:
         """Return by incident why it was ended; a file that cannot be read does not count."""
-        if time.monotonic() < self._look_at:
-            return self._known
-        self._look_at = time.monotonic() + self._look_seconds
-        try:
-            names = set(self._directory.names())
-        except OSError:
-            return self._known
-        for name in sorted(name for name in names if name.endswith(_SUFFIX)):
-            incident_id = name.removesuffix(_SUFFIX)
-            if incident_id not in self._known:
-                try:
-                    self._known[incident_id] = json.loads((self._directory / name).read_text())["reason"]
-                except (OSError, ValueError, KeyError, TypeError):
-                    continue
+        with suppress(WarehouseError):
+            for name in sorted(name for name in self._files.names() or () if name.endswith(_SUFFIX)):
+                incident_id = name.removesuffix(_SUFFIX)
+                if incident_id not in self._known:
+                    with suppress(WarehouseError, ValueError, KeyError, TypeError):
+                        self._known[incident_id] = json.loads(self._files.read(name) or "")["reason"]
         return self._known

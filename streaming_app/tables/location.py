@@ -18,6 +18,7 @@ from streaming_app.tables import object_store
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+_STORE_SECONDS = 30.0
 _HOST = r"[\w.-]+(:\d+)?"
 _STORES = {
     "s3a": ("s3a://BUCKET/DIRECTORY", r"[\w.-]+"),
@@ -74,6 +75,11 @@ class Location:
     def is_local(self) -> bool:
         """Whether it is in a file system of this machine."""
         return _URI.match(self._uri) is None
+
+    @property
+    def pause(self) -> float:
+        """The seconds between two looks for new small files, or two writes of one: requests to a store cost money."""
+        return 0.0 if self.is_local else _STORE_SECONDS
 
     @property
     def path(self) -> Path:

@@ -81,6 +81,28 @@ def test_who_ends_an_incident_no_longer_sees_it(warehouse: Path) -> None:
     assert "No open incident" in run(warehouse, *end, "planned", code=1)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (["--warehouse", "{warehouse}"], [], "default"),
+        (["--warehouse", "nowhere", "--cluster", "other"], ["--warehouse", "{warehouse}"], "other"),
+        (["--config", "{config}"], [], "default"),
+    ],
+    ids=["group", "both", "file"],
+)
+def test_options_before_a_subcommand_are_its_own_unless_it_has_them(
+    warehouse: Path, tmp_path: Path, before: list[str], after: list[str], found: str
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(f"warehouse: {warehouse}\ncluster: default\n")
+    arguments = ["incidents", *before, "end", "--incident", "x", "--reason", "planned", *after]
+    arguments = [one.format(warehouse=warehouse, config=config) for one in arguments]
+    variable = None if "--config" in before else str(tmp_path / "third")
+    result = CliRunner().invoke(main, arguments, env={"STREAMS_GROUPS_WAREHOUSE": variable})
+    words = {"default": "No open incident 'x'", "other": "'other'"}[found]
+    assert (result.exit_code, words in result.output) == (1, True), result.output
+
+
 def test_a_report_is_one_file_without_links_and_what_others_wrote_is_text_in_it(
     warehouse: Path, tmp_path: Path
 ) -> None:

@@ -1,0 +1,57 @@
+"""Files by which people ask the job for something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming_app.errors import WarehouseError
+from streaming_app.notify.silences import ActiveSilences
+from streaming_app.tables.health_tables import EndedIncidents
+from streaming_app.tables.location import Location
+from streaming_app.tables.release_requests import ReleaseRequests
+from streaming_app.tables.request_files import RequestFiles
+
+READERS = [
+    lambda location: ActiveSilences(location, "prod").refresh,
+    lambda location: EndedIncidents(location, "prod").reasons,
+    lambda location: ReleaseRequests(location, "prod").group_ids,
+]
+
+
+@pytest.mark.parametrize("reader_of", READERS, ids=["silences", "incidents", "releases"])
+def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time(
+    monkeypatch: pytest.MonkeyPatch, reader_of: Callable[[Location], Callable[[], object]]
+) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(Location, "names", lambda self: looks.append(str(self)) or [])
+    now = 1_000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for uri, expected in (("/tmp/local", 5), ("s3a://bucket/warehouse", 2)):  # noqa: S108 - nothing is there
+        look = reader_of(Location.of(uri))
+        looks.clear()
+        for now in (1_000.0, 1_010.0, 1_020.0, 1_029.0, 1_031.0):  # noqa: B007 - what the clock says
+            look()
+        assert len(looks) == expected, looks
+
+
+def test_an_error_names_the_file_and_what_was_tried(tmp_path: Path) -> None:
+    files = RequestFiles(tmp_path, "prod", "silences")
+    assert files.names() == set()
+    assert files.read("a") is None
+    files.remove("a")
+    files.write("a", "text")
+    assert (files.names(), files.read("a")) == ({"a"}, "text")
+    (tmp_path / "_jobs" / "other.silences").write_text("a file")
+    broken = RequestFiles(tmp_path, "other", "silences")
+    place = tmp_path / "_jobs" / "other.silences"
+    for verb, action, named in (
+        ("read", broken.names, place),
+        ("read", lambda: broken.read("a"), place / "a"),
+        ("write", lambda: broken.write("a", ""), place / "a"),
+        ("remove", lambda: broken.remove("a"), place / "a"),
+    ):
+        with pytest.raises(WarehouseError, match=f"^Cannot {verb} {named}: (Not a directory|File exists)$"):
+            action()

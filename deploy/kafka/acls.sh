@@ -1,5 +1,5 @@
 #!/bin/sh
-# Grants the ACLs that the job needs, and no others. Usage: acls.sh BROKER:PORT User:streams-groups [ADMIN.properties]
+# Grants the ACLs that the job needs. Usage: acls.sh BROKER:PORT User:streams-groups [ADMIN.properties]
 # VERIFY=yes also grants what `streams-groups verify` and the job's self-check need, APPLICATIONS=yes what these and the
 # reasons of NotReady groups need of the applications' topics, FACTS=yes what the table broker_facts needs besides.
 set -eu

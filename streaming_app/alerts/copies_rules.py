@@ -55,7 +55,7 @@ def _without_copy(group: GroupCopies, _thresholds: Thresholds, _context: Evaluat
     since, tasks = min(group.uncopied.values()), [format_task(task) for task in group.uncopied]
     return Finding(
         since,
-        f"{group.group_id} has num.standby.replicas {group.standby_replicas}, but "
+        f"{group.group_id} has streams.num.standby.replicas {group.standby_replicas}, but "
         f"{count(len(tasks), 'task')} without a copy in another process: {first_of(tasks, _IN_SUMMARY)}",
         {"tasks": tasks[:_IN_DETAILS], "task_count": len(tasks), "num_standby_replicas": group.standby_replicas},
     )
@@ -100,11 +100,11 @@ COPIES_RULES = (
         find=_standby_behind,
         for_seconds=15 * MINUTE,
         meaning=(
-            "A standby is further behind the end of its changelogs than `acceptable.recovery.lag` (10,000 offsets by "
-            "default), and has not come nearer to it for 15 minutes. If the process that has the task active fails, "
-            "the standby must restore what it lacks first. A new standby that restores is behind, too, but comes "
-            "nearer, and fires nothing however long it takes. The job asks the brokers once a minute, and clients "
-            "report once a minute."
+            "A standby is further behind the end of its changelogs than the group's `streams.acceptable.recovery.lag` "
+            "(10,000 offsets by default), and has not come nearer to it for 15 minutes. If the process that has the "
+            "task active fails, the standby must restore what it lacks first. A new standby that restores is behind, "
+            "too, but comes nearer, and fires nothing however long it takes. The job asks the brokers once a minute, "
+            "and clients report once a minute."
         ),
         queries={"Which copies are there, and how far behind?": _COPIES},
         steps=(

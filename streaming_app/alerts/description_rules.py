@@ -103,7 +103,7 @@ DESCRIPTION_RULES = (
         steps=(
             "All members are stale: complete the upgrade. The members that brought the new topology have left again.",
             "All members are offline (epoch -2, static members that are expected to return): start them, or wait until "
-            "they are removed after `session.timeout.ms`.",
+            "they are removed after the group's `streams.session.timeout.ms`.",
         ),
     ),
     GroupRule(

@@ -176,9 +176,16 @@ HEALTH_RULES = (
             "`MISSING_INTERNAL_TOPICS`: the broker could not create them. Search the log of the group coordinator for "
             "the error: a missing `Create` ACL of the application, a replication factor larger than the number of "
             "brokers, or a create-topic policy.",
-            "`INCORRECTLY_PARTITIONED_TOPICS`: give the named topics the same number of partitions. If an internal "
-            "topic has the wrong number, reset the application (`kafka-streams-application-reset.sh`). Kafka's own "
-            "client gives up at once: restart the application.",
+            "`INCORRECTLY_PARTITIONED_TOPICS`: give the named topics the same number of partitions. Kafka's own client "
+            "gives up at once: restart the application.",
+            "If an internal topic has the wrong number, it must be deleted, and the state in it is lost: stop every "
+            "instance, then `kafka-streams-groups.sh --reset-offsets --group GROUP_ID --all-input-topics --to-earliest "
+            "--delete-all-internal-topics`, with `--dry-run` and then with `--execute`, delete the local state "
+            "(`state.dir`, or `KafkaStreams#cleanUp`), and start it again. It reads again all that its source topics "
+            "still hold, and writes its results again.",
+            "Never use `kafka-streams-application-reset.sh` on a streams group. It is made for the classic protocol, "
+            "does not see that the application runs, and without `--input-topics` deletes its internal topics at "
+            "once.",
             "`TOPICS_NOT_VALIDATED`: the job is not authorized to see the topics. Grant its principal `Describe` on "
             "them, or read the status in the application's log.",
             "It is started again and again: search the application's log for the exception that stopped the stream "
@@ -245,7 +252,9 @@ HEALTH_RULES = (
         queries={"Which partitions, and where?": _LAG},
         steps=(
             "Raise `retention.ms` of the topic until the restore is done.",
-            "Configure standbys (`num.standby.replicas`), so that another process can take over without a restore.",
+            "Configure standbys, so that another process can take over without a restore: `kafka-configs.sh "
+            "--entity-type groups --entity-name GROUP_ID --alter --add-config streams.num.standby.replicas=1`. The "
+            "client's `num.standby.replicas` is ignored.",
         ),
     ),
     HealthRule(
@@ -303,7 +312,8 @@ HEALTH_RULES = (
             ),
         },
         steps=(
-            "Members at one place: they crash, or exceed `session.timeout.ms` or `max.poll.interval.ms`. Check this "
+            "Members at one place: they crash, or exceed the group's `streams.session.timeout.ms` (that of the client "
+            "is ignored) or the client's `max.poll.interval.ms`. Check this "
             "instance for restarts, out-of-memory kills and long pauses, and stop it until it is repaired: the others "
             "then process without interruption.",
             "All members: an autoscaler that cannot decide, or a network that comes and goes.",

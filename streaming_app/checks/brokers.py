@@ -12,10 +12,11 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import GroupAuthorizationFailedError
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
-from streaming_app.kafka import GROUP_PREFIX, OFFSETS_TOPIC, diagnose, releases
+from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, OFFSETS_TOPIC, diagnose, releases
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message
 from streaming_app.kafka.properties import SecurityError
@@ -36,6 +37,12 @@ _UNAVAILABLE = "no broker answers"
 _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.version=1 enables them, since Kafka 4.2"
 _APPLICATIONS = " (APPLICATIONS=yes deploy/kafka/acls.sh grants it)"
 _VERIFY = " (VERIFY=yes deploy/kafka/acls.sh grants it)"
+_FACTS = " (FACTS=yes deploy/kafka/acls.sh grants it)"
+_UNKNOWN_CONFIGS = {
+    ConfigResourceType.GROUP: "the configs of the streams groups are unknown, such as how many standbys they ask for",
+    ConfigResourceType.TOPIC: "how long topics keep records is unknown, and so what a group will lose, and when",
+}
+"""What is unknown without DescribeConfigs on all resources of a type."""
 
 
 def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]:
@@ -199,6 +206,18 @@ def _check_groups(client: StreamsGroupClient, _properties: Mapping[str, str], _t
         "the reason why a group is NotReady is known only for topics that other ACLs allow",
         _APPLICATIONS,
     )
+    for kind, unknown in _UNKNOWN_CONFIGS.items():
+        granted = _may_describe_configs_of_all(client, kind)
+        yield _check_optional_acl(granted, f"ACL DescribeConfigs on {kind.name.title()}:*", unknown, _FACTS)
+
+
+def _may_describe_configs_of_all(client: StreamsGroupClient, kind: ConfigResourceType) -> bool:
+    """Return whether the principal may read the configs of a resource of this type, which need not exist."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind.value, resource_name=f"streams-groups-{uuid.uuid4()}", configuration_keys=[]
+    )
+    response = client.admin.send_to_any(DescribeConfigsRequest(resources=[resource]))
+    return response.results[0].error_code not in AUTHORIZATION_CODES
 
 
 def _may_describe_group(client: StreamsGroupClient, group_id: str) -> bool:

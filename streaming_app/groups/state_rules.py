@@ -4,8 +4,10 @@ Theory of operation
 -------------------
 The broker never writes a group's state; it derives it from the records
 (`StreamsGroup.maybeUpdateGroupState`, Apache Kafka 4.4.0), and so do we, with the same rules in the same order. Two
-rows are our own: a deleted group is Dead, and a group whose records do not show whether its topics are valid is
-Unknown (a 4.1 broker keeps that in memory only, and a record may not have been read yet).
+rows are our own. A deleted group is Dead: a state of the protocol, too, which KIP-1071 gives to a group that is being
+removed; no released broker sets it, and one that is asked for such a group answers GROUP_ID_NOT_FOUND. A group whose
+records do not show whether its topics are valid is Unknown (a 4.1 broker keeps that in memory only, and a record may
+not have been read yet).
 
 The description's status compares three epochs (KIP-1331, as implemented in 4.4.0): that of the topology, that of the
 description that the plugin has stored, and that of the description that the plugin permanently rejected.

@@ -22,6 +22,8 @@ OPTIONAL = (
     (ACLOperation.DESCRIBE, ALL_TOPICS),
     (ACLOperation.DESCRIBE_CONFIGS, TOPIC),
     (ACLOperation.DESCRIBE_CONFIGS, CLUSTER),
+    (ACLOperation.DESCRIBE_CONFIGS, ALL_GROUPS),
+    (ACLOperation.DESCRIBE_CONFIGS, ALL_TOPICS),
 )
 
 
@@ -61,6 +63,8 @@ def test_with_all_acls_everything_is_right(secured: SecurityHarness) -> None:
         "ACL Describe on Group:streams-groups (prefixed)",
         "ACL Describe on Group:*",
         "ACL Describe on Topic:*",
+        "ACL DescribeConfigs on Group:*",
+        "ACL DescribeConfigs on Topic:*",
         "clock",
     }
 
@@ -74,6 +78,8 @@ def test_what_is_only_optional_is_a_warning(secured: SecurityHarness) -> None:
         "ACL DescribeConfigs on Topic:__consumer_offsets",
         "ACL Describe on Group:*",
         "ACL Describe on Topic:*",
+        "ACL DescribeConfigs on Group:*",
+        "ACL DescribeConfigs on Topic:*",
     }
 
 

@@ -115,7 +115,8 @@ def test_a_stateful_task_without_a_copy_in_another_process_is_found_if_the_group
     found = find(follow(*descriptions, standby_replicas=standby_replicas), UNCOPIED)
     assert (found and found.since) == (None if minute is None else at(minute))
     if found:
-        assert found.summary == "g has streams.num.standby.replicas 1, but 1 task without a copy in another process: 0_0"
+        tasks = "1 task without a copy in another process: 0_0"
+        assert found.summary == f"g has streams.num.standby.replicas 1, but {tasks}"
 
 
 def spread(**tasks: int) -> list[TaskCopy]:

@@ -5,7 +5,7 @@ Of all that they print, only the topology description comes from the brokers: th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +22,6 @@ from streaming_app.text import count
 
 if TYPE_CHECKING:
     from streaming_app.queries.history import Event, TaskSpell
-    from streaming_app.tables.health_tables import HealthRow
     from streaming_app.tables.reader import WarehouseReader
 
 
@@ -51,11 +50,11 @@ if TYPE_CHECKING:
     flag_value="",
     default=None,
     metavar="[VERDICT,...]",
-    help="Show the verdict on each streams group; with VERDICT, such as Down,Stalled, only groups with one of these.",
+    help="Also since when; with VERDICT, such as Down,Stalled, only groups with one of these.",
 )
 @handle_errors
 def list_groups(warehouse: Location, cluster: str, states: str | None, types: str | None, verdicts: str | None) -> None:
-    """List the streams groups, like kafka-streams-groups.sh --list; with --type others, like kafka-groups.sh --list."""
+    """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
     from streaming_app.queries import groups, health  # noqa: PLC0415 - not loaded by --help
 
     if verdicts is not None and (states is not None or types is not None):
@@ -65,16 +64,15 @@ def list_groups(warehouse: Location, cluster: str, states: str | None, types: st
     if types is not None:
         echo_rows(groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted))
         return
-    if verdicts is not None:
-        echo_rows(health.list_with_health(reader, cluster, health.parse_verdicts(verdicts)))
-        return
+    chosen = health.parse_verdicts(verdicts or "")
     rows = groups.list_groups(reader, cluster, wanted)
+    shown = rows if states is not None else [{"GROUP": row["GROUP"]} for row in rows]
+    if verdicts is None:
+        echo_rows(health.with_health(reader, cluster, shown))
+    else:
+        echo_rows(health.list_by_health(reader, cluster, shown, chosen))
     if states is not None:
-        echo_rows(rows)
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
-        return
-    for row in rows:
-        echo(row["GROUP"])
 
 
 @click.command()
@@ -131,17 +129,11 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         found = {group_id: health.health_json(one) for group_id, one in verdicts.items()}
         echo_json([row | {"waits_for": groups.waits_for(row), "health": found.get(row["group_id"])} for row in shown])
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
-        _print_verdicts(verdicts.values() if aspect == "state" and group_ids else ())
+        for line in health.lines(verdicts.values() if aspect == "state" else ()):
+            echo(line)
         echo_rows(table)
         if aspect == "state":
             _explain_states(reader, cluster, rows, verbose=verbose)
-
-
-def _print_verdicts(rows: Iterable[HealthRow]) -> None:
-    from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
-
-    for row in rows:
-        echo(health.to_line(row.group_id, row.verdict))
 
 
 def _explain_states(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, verbose: bool) -> None:

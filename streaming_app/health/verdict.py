@@ -125,6 +125,20 @@ class Verdict:
     recheck_at: datetime | None = None
 
 
+WORST_FIRST = (LOSING, DOWN, STALLED, BEHIND, UNSTABLE, RESTORING, UNKNOWN, OK, IDLE, OFF)
+_MOST_SEVERE_FIRST = (CRITICAL, WARNING)
+
+
+def trouble(verdict: Verdict) -> tuple[int, int]:
+    """Return a sort key: the most severe first, and of those as severe the worst verdict."""
+    return _place(verdict.severity, _MOST_SEVERE_FIRST), _place(verdict.verdict, WORST_FIRST)
+
+
+def _place(value: str | None, order: Sequence[str]) -> int:
+    """Return the place of a value; one of a later release is the last."""
+    return order.index(value) if value in order else len(order)
+
+
 AnyCheck = Callable[[Facts, datetime, HealthSettings, Verdict | None], Check | None]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.health.incidents import BY_EVIDENCE, CAUSES, Incident
-from streaming_app.health.verdict import VERDICTS, Verdict
+from streaming_app.health.verdict import UNKNOWN, VERDICTS, Verdict, trouble
 from streaming_app.tables.definitions import table
 from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -40,39 +40,50 @@ def parse_verdicts(text: str) -> list[str]:
 def read_verdicts(
     reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None
 ) -> dict[str, HealthRow]:
-    """Return the rows of `group_health` by group; none if an earlier release wrote the tables."""
+    """Return the rows of `group_health` by group."""
     where = f"cluster = {quote(cluster)}"
     if group_ids is not None:
         where += f" AND group_id IN ({', '.join(map(quote, group_ids)) or 'NULL'})"
-    try:
-        return {row.group_id: row for row in read_health(reader, where)}
-    except WarehouseError:
-        reader.rows("SELECT 1 FROM groups LIMIT 1")  # raises if there are no tables at all
-        return {}
+    return {row.group_id: row for row in read_health(reader, where)}
 
 
-def list_with_health(reader: WarehouseReader, cluster: str, wanted: Collection[str]) -> list[Row]:
-    """Return GROUP, HEALTH and SINCE of the groups, with `wanted` only those with one of these verdicts."""
+def with_health(reader: WarehouseReader, cluster: str, groups: Iterable[Row]) -> list[Row]:
+    """Return the rows of `list` with HEALTH, the verdict on each group."""
     known = read_verdicts(reader, cluster)
-    groups = reader.rows(
-        f"SELECT group_id FROM groups WHERE cluster = {quote(cluster)} AND deleted_at IS NULL"  # noqa: S608 - quoted
-    )
-    names = sorted({row["group_id"] for row in groups} | known.keys())
-    rows = ((name, known.get(name)) for name in names)
+    return [row | {"HEALTH": _verdict(known.get(row["GROUP"]))} for row in groups]
+
+
+def list_by_health(reader: WarehouseReader, cluster: str, groups: Iterable[Row], wanted: Collection[str]) -> list[Row]:
+    """Return these rows, and those of deleted groups with a verdict, with HEALTH and SINCE; if any are `wanted`, these.
+
+    A group that was deleted while it was Down has a verdict until its incident ends.
+    """
+    known = read_verdicts(reader, cluster)
+    listed = {row["GROUP"]: row for row in groups}
+    names = sorted(listed.keys() | known.keys())
+    rows = ((listed.get(name, {"GROUP": name}), known.get(name)) for name in names)
     return [
-        {
-            "GROUP": name,
-            "HEALTH": row.verdict.verdict if row else "Unknown",
-            "SINCE": row.verdict.since if row else None,
-        }
-        for name, row in rows
-        if not wanted or (row.verdict.verdict if row else "Unknown") in wanted
+        row | {"HEALTH": _verdict(health), "SINCE": health.verdict.since if health else None}
+        for row, health in rows
+        if not wanted or _verdict(health) in wanted
     ]
 
 
+def _verdict(row: HealthRow | None) -> str:
+    return row.verdict.verdict if row else UNKNOWN
+
+
 def to_line(group_id: str, verdict: Verdict) -> str:
-    """Return the verdict in one line."""
-    return f"{group_id} is {verdict.verdict} since {utc(verdict.since)}: {verdict.why}"
+    """Return the verdict in one line, with what will be lost."""
+    lost = f" Retention deletes the oldest record that waits at {utc(verdict.losing_at)}." if verdict.losing_at else ""
+    why = verdict.why if verdict.why.endswith(".") else f"{verdict.why}."
+    return f"{group_id} is {verdict.verdict} since {utc(verdict.since)}: {why}{lost}"
+
+
+def lines(rows: Iterable[HealthRow]) -> list[str]:
+    """Return a line for each verdict, the worst first."""
+    ordered = sorted(rows, key=lambda row: (trouble(row.verdict), row.group_id))
+    return [to_line(row.group_id, row.verdict) for row in ordered]
 
 
 def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
@@ -113,8 +124,6 @@ def explain(row: HealthRow, incident: Incident | None, now: datetime) -> Iterato
     yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
     if verdict.evidence.get("not_over"):
         yield f"  It is not over: {verdict.evidence['not_over']}."
-    if verdict.losing_at:
-        yield f"  Retention deletes the oldest record that waits at {utc(verdict.losing_at)}."
     if verdict.caught_up_at:
         yield f"  Nothing waits any more at {utc(verdict.caught_up_at)}, if it goes on like this."
     known = f"as of {ago(verdict.facts_at, now)}" if verdict.facts_at else "not known"

@@ -9,11 +9,20 @@ from typing import Any
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.evaluate import RULES
+from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.queries.history import GroupAt
 from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
 from streaming_app.web.overview import GroupSummary
-from streaming_app.web.task_matrix import Instant, Matrix, instant_view, lag_by_task, task_matrix, tasks_by_partition
+from streaming_app.web.task_matrix import (
+    Instant,
+    Matrix,
+    instant_view,
+    lag_by_task,
+    task_matrix,
+    tasks_by_partition,
+    with_copies,
+)
 from streaming_app.web.timeline import (
     Events,
     LagLine,
@@ -103,10 +112,12 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     then: Then | None,
     described: Described | None,
     diff: TopologyDiff | None,
+    copies: Iterable[TaskCopy] = (),
 ) -> GroupView:
     """Return the page of a row of `groups`.
 
-    `events`, `listed` and `lag_history` are of the window, `then` is of its instant; `lag` are the rows of that table.
+    `events`, `listed` and `lag_history` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
+    those tables.
     """
     newest, found = listed
     task_of = tasks_by_partition(lag)
@@ -116,7 +127,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         description=description_meaning(row["description_status"]),
         causes=causes_text(row["causes_since_assignment"]),
         alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
-        matrix=task_matrix(row["members"] or (), row["assignments"] or (), lag_by_task(lag)),
+        matrix=task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag)),
         members=list(_members(row))[:SHOWN_MEMBERS],
         timeline=timeline(row, events, window),
         instant=instant_view(then[0], window.at, row["assignments"] or (), then[1], task_of)

@@ -1,8 +1,8 @@
 """The overview: its groups, which of them are shown, in which order. Pure.
 
-The default order puts trouble first: what fires, the most severe first; then groups that process nothing, groups that
-are being reassigned, and the rest; within these groups that were known before today, so that no flood of new ones hides
-them, then the largest lag, then streams groups, then the name.
+The default order puts trouble first: the most severe verdict or alert; then the worst verdict; within these groups
+that were known before today, so that no flood of new ones hides them, then the largest lag, then streams groups, then
+the name. Whether a group processes is what its verdict says, and not its state.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from streaming_app.alerts.alert import MOST_SEVERE_FIRST, Alert
+from streaming_app.alerts.alert import INFO, MOST_SEVERE_FIRST, Alert
+from streaming_app.health.verdict import OK, VERDICTS, WORST_FIRST, Verdict
+from streaming_app.health.verdict import UNKNOWN as UNKNOWN_HEALTH
+from streaming_app.health.verdict import trouble as health_trouble
 from streaming_app.lag.status import BY_RANK, UNKNOWN
 from streaming_app.queries.groups import TYPES
+from streaming_app.tables.health_tables import HealthRow
 from streaming_app.web.words import Label, Labels, label_text
 
 # --- A group: of a streams group what `groups` has, of others what their records show ---------------------------------
@@ -36,7 +40,6 @@ class GroupSummary:
     """None for a classic group with members: the log does not have its state."""
     members: int
     updated_at: datetime | None
-    state_since: datetime | None = None
     reason: str | None = None
     """Why it is NotReady, or why it needs an assignment."""
     topology_epoch: int | None = None
@@ -66,6 +69,14 @@ class GroupSummary:
     group_epoch: int | None = None
     is_new: bool = False
     """It was created in the last 24 hours."""
+    health: Verdict | None = None
+    """None: nothing judges it, or there is no verdict yet."""
+    incident_id: str | None = None
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict, if any; of a streams group without one Unknown."""
+        return self.health.verdict if self.health else UNKNOWN_HEALTH if self.group_type == STREAMS else None
 
 
 def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Alert], labels: Labels) -> GroupSummary:
@@ -74,7 +85,6 @@ def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Alert], lab
         group_id=row["group_id"],
         group_type=row["group_type"] or STREAMS,
         state=row["state"] or "Unknown",
-        state_since=row["state_since"],
         reason=row["not_ready_reason"],
         topology_epoch=row["topology_epoch"],
         description_status=row["description_status"],
@@ -112,6 +122,11 @@ def with_lag(group: GroupSummary, lag: Row) -> GroupSummary:
     return replace(group, **_lag(lag)) if lag else group
 
 
+def with_health(group: GroupSummary, health: HealthRow | None) -> GroupSummary:
+    """Return the summary with the verdict on the group; without one, as it is."""
+    return replace(group, health=health.verdict, incident_id=health.incident_id) if health else group
+
+
 def _lag(lag: Row) -> dict[str, Any]:
     """Return the fields of these sums; none without any."""
     if not lag:
@@ -143,17 +158,7 @@ FIRING_ONLY, MOVING_ONLY, BEHIND_ONLY = "alerts", "moving", "behind"
 SHOW = {"": "all groups", FIRING_ONLY: "with alerts", MOVING_ONLY: "with tasks on the move", BEHIND_ONLY: "with lag"}
 NOT_IN_LOG = "none"
 """What stands for the state of a classic group with members."""
-_STATE_RANK = {
-    "NotReady": 3,
-    "Unknown": 4,
-    "Assigning": 5,
-    "Reconciling": 5,
-    "Stable": 6,
-    NOT_IN_LOG: 6,
-    "Empty": 7,
-    "Dead": 8,
-}
-_FIRST = datetime.min.replace(tzinfo=timezone.utc)
+_STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_LOG, "Empty", "Dead")
 
 
 @dataclass(frozen=True)
@@ -176,16 +181,25 @@ class Query:
     page: int = 1
     cluster: str = ""
     """Empty: the one that the page is about by default."""
+    verdicts: frozenset[str] = frozenset()
+    """Empty: all, and groups without one."""
 
     @classmethod
-    def parse(cls, parameters: Mapping[str, str], states: Iterable[str], types: Iterable[str] = ()) -> Query:
+    def parse(
+        cls,
+        parameters: Mapping[str, str],
+        states: Iterable[str],
+        types: Iterable[str] = (),
+        verdicts: Iterable[str] = (),
+    ) -> Query:
         """Return the query of a URL; what is not known there is left out."""
         page = parameters.get("page", "")
         show, sort, description = (parameters.get(name, "") for name in ("show", "sort", "description"))
         return cls(
             text=parameters.get("q", ""),
-            states=frozenset(states) & _STATE_RANK.keys(),
+            states=frozenset(states).intersection(_STATES),
             types=frozenset(types) & TYPES.keys(),
+            verdicts=frozenset(verdicts) & VERDICTS.keys(),
             label=parameters.get("label", ""),
             cluster=parameters.get("cluster", ""),
             description=description,
@@ -201,6 +215,7 @@ class Query:
             ("cluster", values["cluster"]),
             ("q", values["text"]),
             *(("type", one) for one in sorted(values["types"])),
+            *(("health", one) for one in sorted(values["verdicts"])),
             ("label", values["label"]),
             *(("state", state) for state in sorted(values["states"])),
             ("description", values["description"]),
@@ -218,6 +233,10 @@ class Query:
     def with_type(self, group_type: str) -> str:
         """Return the URL that also shows groups of this type, or no longer."""
         return self.url(types=self.types ^ {group_type})
+
+    def with_verdict(self, verdict: str) -> str:
+        """Return the URL that also shows groups with this verdict, or no longer."""
+        return self.url(verdicts=self.verdicts ^ {verdict})
 
     @property
     def all_url(self) -> str:
@@ -243,6 +262,8 @@ class Overview:
     pages: int
     by_state: Mapping[str, int]
     """Number of groups by state, most troublesome first, without regard to the query's states."""
+    by_verdict: Mapping[str, int]
+    """Number of groups by verdict, the worst first, without regard to the query's verdicts."""
     by_type: Mapping[str, int]
     """Number of groups by type, without regard to the query's types; only streams groups: empty."""
     labels: Sequence[str]
@@ -254,6 +275,10 @@ class Overview:
     """The number of the first row, from 1."""
 
 
+_NOT_SEVERE = MOST_SEVERE_FIRST.index(INFO)  # an info does not go before a verdict
+_NO_VERDICT = _NOT_SEVERE, WORST_FIRST.index(OK)
+
+
 def severity_rank(alert: Alert) -> int:
     """Return the place of an alert, the most severe first; a severity that only a later release has is the last."""
     known = MOST_SEVERE_FIRST
@@ -262,16 +287,16 @@ def severity_rank(alert: Alert) -> int:
 
 def trouble(group: GroupSummary) -> tuple[Any, ...]:
     """Return the sort key: trouble first."""
-    by_state = _STATE_RANK.get(_state(group), 4)
-    rank = severity_rank(group.alerts[0]) if group.alerts else by_state
+    by_severity, by_verdict = health_trouble(group.health) if group.health else _NO_VERDICT
+    by_severity = min(by_severity, *map(severity_rank, group.alerts[:1]), _NOT_SEVERE)
     lag = -(group.lag_seconds or 0), -(group.lag or 0)
-    return rank, group.is_new, *lag, by_state, group.group_type != STREAMS, group.group_id
+    return by_severity, by_verdict, group.is_new, *lag, group.group_type != STREAMS, group.group_id
 
 
 ORDERS: Mapping[str, Callable[[GroupSummary], Any]] = {
     "trouble": trouble,
     "name": lambda group: group.group_id,
-    "since": lambda group: (-(group.state_since or _FIRST).timestamp() if group.state_since else 1, group.group_id),
+    "since": lambda group: (-group.health.since.timestamp() if group.health else 1, group.group_id),
     "lag": lambda group: (-(-1 if group.lag is None else group.lag), group.group_id),
     "time-lag": lambda group: (-(-1 if group.lag_seconds is None else group.lag_seconds), group.group_id),
     "members": lambda group: (-group.members, group.group_id),
@@ -290,9 +315,11 @@ def overview(groups: Sequence[GroupSummary], query: Query, page_size: int = PAGE
         and (not query.label or query.label in map(label_text, one.labels))
         and _is_shown(one, query.show)
     ]
-    wanted = query.states or _STATE_RANK.keys() - {"Dead"}
+    wanted = query.states or set(_STATES) - {"Dead"}
     in_state = [one for one in filtered if _state(one) in wanted]
-    matching = [one for one in in_state if not query.types or one.group_type in query.types]
+    of_type = [one for one in in_state if not query.types or one.group_type in query.types]
+    matching = [one for one in of_type if not query.verdicts or one.verdict in query.verdicts]
+    verdicts = Counter(one.verdict for one in of_type)
     counts = Counter(_state(one) for one in filtered if not query.types or one.group_type in query.types)
     types = Counter(one.group_type for one in in_state)
     has_others = any(one.group_type != STREAMS for one in groups)
@@ -306,7 +333,8 @@ def overview(groups: Sequence[GroupSummary], query: Query, page_size: int = PAGE
         matching=len(matching),
         total=sum(one.state != "Dead" for one in groups),
         pages=pages,
-        by_state={state: counts[state] for state in _STATE_RANK if counts[state] or state in query.states},
+        by_state={state: counts[state] for state in _STATES if counts[state] or state in query.states},
+        by_verdict={one: verdicts[one] for one in WORST_FIRST if verdicts[one] or one in query.verdicts},
         by_type={one: types[one] for one in TYPES if types[one] or one in query.types} if has_others else {},
         labels=sorted({label_text(label) for one in groups for label in one.labels}),
         firing=Counter(alert.severity for one in groups for alert in one.alerts),

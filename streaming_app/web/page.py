@@ -157,7 +157,8 @@ class Page:
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         parameters = request.query_params
-        query = Query.parse(parameters, parameters.getlist("state"), parameters.getlist("type"))
+        chosen = (parameters.getlist(name) for name in ("state", "type", "health"))
+        query = Query.parse(parameters, *chosen)
         return self._html("overview.html", snapshot, now, view=overview(snapshot.groups, query))
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
@@ -184,6 +185,7 @@ class Page:
             then=(then, snapshot.lag_at(group_id, window.until)) if then and window.until else None,
             described=self._described(row, snapshot),
             diff=snapshot.topology_diff(group_id),
+            copies=snapshot.copies(group_id),
         )
         return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
 

@@ -41,6 +41,7 @@ class Renderer:
             "time": time,
             "plain": short_text,
             "state_meaning": words.state_meaning,
+            "health_meaning": words.health_meaning,
             "description_meaning": words.description_meaning,
             "event_text": timeline.event_text,
             "tasks": format_tasks,

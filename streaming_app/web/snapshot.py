@@ -15,14 +15,18 @@ from typing import Any, TypeVar
 
 from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.errors import WarehouseError
+from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
+from streaming_app.queries.health import read_verdicts
 from streaming_app.queries.history import GroupAt, group_at, read_events
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_alerts
+from streaming_app.tables.health_tables import HealthRow
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.web.overview import (
     STREAMS,
     GroupSummary,
@@ -30,6 +34,7 @@ from streaming_app.web.overview import (
     other_summary,
     severity_rank,
     streams_summary,
+    with_health,
     with_lag,
 )
 from streaming_app.web.timeline import DRAWN_KINDS, Events
@@ -168,6 +173,12 @@ class Snapshot:
         """Return the rows of `lag` of a group; none without that table. Raises WarehouseError."""
         return self._detail("lag", group_id, _LAG_ROWS)
 
+    def copies(self, group_id: str) -> list[TaskCopy]:
+        """Return what is known of copies of tasks that the records do not have. Raises WarehouseError."""
+        reader = self.reader
+        where = f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)}"
+        return self._kept(("copies", group_id), lambda: read_copies(reader, where) if reader else [])
+
     def lag_history(self, group_id: str, begin: datetime, end: datetime) -> list[Row]:
         """Return samples of the lag of each partition of a group, oldest first: of a part of the time the largest.
 
@@ -233,7 +244,7 @@ def _within(begin: datetime | None, end: datetime | None) -> str:
 # --- Reading the overview ---------------------------------------------------------------------------------------------
 
 _GROUPS = """
-SELECT g.group_id, g.group_type, g.state, g.state_since, g.not_ready_reason, g.group_epoch, g.topology_epoch,
+SELECT g.group_id, g.group_type, g.state, g.not_ready_reason, g.group_epoch, g.topology_epoch,
        g.description_status, g.member_count, g.stale_member_count, g.updated_at,
        g.first_seen_at > now() - INTERVAL '1 day' AS is_new
 FROM groups g WHERE g.cluster = {cluster} ORDER BY g.group_id
@@ -270,10 +281,14 @@ class Reading:
     """Its groups are the streams groups."""
     lag: dict[str, Row]
     """The sums by group, of every type."""
+    verdicts: dict[str, HealthRow]
+    """Those on groups, of every type."""
 
     def groups(self, others: tuple[GroupSummary, ...]) -> tuple[GroupSummary, ...]:
-        """Return all groups, the others with their lag."""
-        return all_summaries(self.snapshot.groups, (with_lag(one, self.lag.get(one.group_id, {})) for one in others))
+        """Return all groups, the others with their lag and verdict."""
+        with_lags = (with_lag(one, self.lag.get(one.group_id, {})) for one in others)
+        with_both = (with_health(one, self.verdicts.get(one.group_id)) for one in with_lags)
+        return all_summaries(self.snapshot.groups, with_both)
 
 
 def read_streams_groups(  # noqa: PLR0913 - what a snapshot has
@@ -294,17 +309,19 @@ def read_streams_groups(  # noqa: PLR0913 - what a snapshot has
     alerts = read_alerts(reader, f"cluster = {literal} AND state IN ({quote(FIRING)}, {quote(PENDING)})")
     if lag is None:
         lag = _by_group(reader.rows(_LAG.replace("{cluster}", literal)))
+    verdicts = read_verdicts(reader, cluster)
     tasks = _by_group(reader.rows(_TASKS.replace("{cluster}", literal)))
     firing: dict[str, list[Alert]] = {}
     for alert in sorted(alerts, key=severity_rank):
         if alert.state == FIRING and alert.group_id is not None:
             firing.setdefault(alert.group_id, []).append(alert)
-    groups = tuple(
-        streams_summary(
-            row, tasks.get(row["group_id"], {}), lag.get(row["group_id"], {}), firing.get(row["group_id"], ()), labels
-        )
-        for row in reader.query(_GROUPS.replace("{cluster}", literal)).to_pylist()
-    )
+
+    def summary(row: Row) -> GroupSummary:
+        name = row["group_id"]
+        group = streams_summary(row, tasks.get(name, {}), lag.get(name, {}), firing.get(name, ()), labels)
+        return with_health(group, verdicts.get(name))
+
+    groups = tuple(summary(row) for row in reader.query(_GROUPS.replace("{cluster}", literal)).to_pylist())
     snapshot = Snapshot(
         cluster,
         "",
@@ -316,7 +333,7 @@ def read_streams_groups(  # noqa: PLR0913 - what a snapshot has
         reader=reader,
         clusters=tuple(find_clusters(reader, warehouse)),
     )
-    return Reading(snapshot, lag)
+    return Reading(snapshot, lag, verdicts)
 
 
 def read_other_groups(warehouse: Location, cluster: str, labels: Labels) -> tuple[GroupSummary, ...]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streaming_app.groups.task_copies import format_task
+from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, format_task
 from streaming_app.queries.history import GroupAt, MemberAt, parse_tasks
+from streaming_app.text import count
 
 Row = Mapping[str, Any]
 MAX_COLUMNS, MAX_ROWS = 400, 400
-_LETTERS = {"active": "A", "standby": "S", "warmup": "W"}
+_LETTERS = {ACTIVE: "A", RESTORING: "R", STANDBY: "S", WARMUP: "W", DORMANT: "D"}
+_OWNS = (ACTIVE, RESTORING)
 _HOLDS, _TAKES, _GIVES = "holds", "takes", "gives"
+_ROLES = {
+    WARMUP: "warm-up",
+    RESTORING: "active, restores its state and processes nothing yet",
+    DORMANT: "not assigned, its state is left on the disk",
+}
 _TEXTS = {
     _HOLDS: "{role}",
     _TAKES: "will take over as {role}",
@@ -67,6 +74,22 @@ class Matrix:
     hidden_processes: int
     unowned: Sequence[str]
     """Tasks that have a copy, or are to get one, and that no member has as active now."""
+    roles: frozenset[str] = frozenset()
+    """All roles in the cells."""
+
+
+def with_copies(assignments: Iterable[Row], copies: Iterable[TaskCopy]) -> Iterator[Row]:
+    """Yield the assignments with what the brokers know of copies: active tasks that restore, and state that is left."""
+    special = {(one.member_id, one.task): one for one in copies if one.role in {RESTORING, DORMANT}}
+    for row in assignments:
+        copy = special.get((row["member_id"], (row["subtopology_id"], row["partition"])))
+        is_restored = copy is not None and copy.role == RESTORING and row["role"] == ACTIVE
+        yield {**row, "role": RESTORING, "behind": copy.lag} if copy and is_restored else row
+    for (member_id, (subtopology_id, partition)), copy in special.items():
+        if copy.role == DORMANT:
+            held = {"current": False, "target": False, "pending_revocation": False, "behind": copy.lag}
+            task = {"subtopology_id": subtopology_id, "partition": partition}
+            yield {"member_id": member_id, "role": DORMANT, **task, **held}
 
 
 def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, int]) -> Matrix:
@@ -88,7 +111,7 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping
         cells.setdefault(process, {}).setdefault(task, []).append(_cell(row, lag.get(format_task(task), 0), largest))
     lines = [_process(name, those, cells.get(name, {})) for name, those in processes.items()]
     lines.sort(key=lambda line: (line.host, line.process_id))
-    active = {(row["subtopology_id"], row["partition"]) for row in rows if row["role"] == "active" and row["current"]}
+    active = {(row["subtopology_id"], row["partition"]) for row in rows if row["role"] in _OWNS and row["current"]}
     return Matrix(
         columns=columns,
         subtopologies=_spans(columns),
@@ -96,6 +119,7 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping
         hidden_columns=len(tasks) - len(columns),
         hidden_processes=max(0, len(lines) - MAX_ROWS),
         unowned=[format_task(task) for task in tasks if task not in active],
+        roles=frozenset(row["role"] for row in rows),
     )
 
 
@@ -123,8 +147,8 @@ def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], 
         host=", ".join(filter(None, hosts)),
         client_ids=tuple(dict.fromkeys(member["client_id"] or "" for member in members)),
         members=len(members),
-        active=sum(cell.role == "active" for cell in held),
-        standby=sum(cell.role != "active" for cell in held),
+        active=sum(cell.role in _OWNS for cell in held),
+        standby=sum(cell.role not in _OWNS for cell in held),
         cells={task: tuple(those) for task, those in cells.items()},
     )
 
@@ -132,14 +156,16 @@ def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], 
 def _cell(row: Row, lag: int, largest: int) -> Cell:
     if row["pending_revocation"] or (row["current"] and not row["target"]):
         movement = _GIVES
-    elif row["current"]:
+    elif row["current"] or row["role"] == DORMANT:
         movement = _HOLDS
     else:
         movement = _TAKES
-    role = {"warmup": "warm-up"}.get(row["role"], row["role"])
+    role = _ROLES.get(row["role"], row["role"])
     task = format_task((row["subtopology_id"], row["partition"]))
     text = f"{task}: {_TEXTS[movement].format(role=role)}"
-    is_active = row["role"] == "active" and movement != _TAKES
+    if row.get("behind") is not None:
+        text += f", {count(row['behind'], 'offset')} behind"
+    is_active = row["role"] in _OWNS and movement != _TAKES
     level = -(-4 * lag // largest) if is_active and largest > 0 and lag > 0 else 0
     if level:
         text += f", lag {lag:,}"

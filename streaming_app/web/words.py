@@ -7,6 +7,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from streaming_app.health.verdict import (
+    BEHIND,
+    DOWN,
+    LOSING,
+    OK,
+    RESTORING,
+    STALLED,
+    UNKNOWN,
+    UNSTABLE,
+    VERDICTS,
+)
 from streaming_app.regex import compiled
 from streaming_app.text import escape
 
@@ -21,12 +32,12 @@ class Meaning(NamedTuple):
     """What a state or a status is shown as: the class of its colour, and what it means in one sentence."""
 
     tone: str
-    """`bad`, `busy`, `good`, `idle` or `unknown`."""
+    """`bad`, `warning`, `busy`, `good`, `idle` or `unknown`."""
     text: str
 
 
 STATES = {
-    "NotReady": Meaning("bad", "The group has members and processes nothing: its topology cannot run."),
+    "NotReady": Meaning("bad", "Its topology cannot run: the group has members, and they have no tasks."),
     "Reconciling": Meaning("busy", "Members revoke and take over tasks until they have their target assignment."),
     "Assigning": Meaning("busy", "The coordinator computes a new assignment."),
     "Unknown": Meaning(
@@ -36,6 +47,16 @@ STATES = {
     "Stable": Meaning("good", "Every member has its target assignment."),
     "Dead": Meaning("idle", "The group was deleted."),
 }
+"""States of the protocol: what they are coloured as in the history, where they say nothing of whether records are
+processed."""
+_TONES = {
+    **dict.fromkeys((LOSING, DOWN, STALLED), "bad"),
+    **dict.fromkeys((BEHIND, UNSTABLE), "warning"),
+    RESTORING: "busy",
+    UNKNOWN: "unknown",
+    OK: "good",
+}
+HEALTH = {name: Meaning(_TONES.get(name, "idle"), text) for name, text in VERDICTS.items()}
 DESCRIPTIONS = {
     "CURRENT": Meaning("good", "The broker stores a description of this topology."),
     "FAILED": Meaning("bad", "The broker rejected the description of this topology, and does not ask for it again."),
@@ -50,6 +71,11 @@ _NO_MEANING = Meaning("unknown", "")
 def state_meaning(state: str | None) -> Meaning:
     """Return what a state is shown as."""
     return STATES.get(state or "Unknown", _NO_MEANING)
+
+
+def health_meaning(verdict: str) -> Meaning:
+    """Return what a verdict is shown as; one of a later release as unknown."""
+    return HEALTH.get(verdict, _NO_MEANING)
 
 
 def description_meaning(status: str | None) -> Meaning:

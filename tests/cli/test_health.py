@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
+from streaming_app.text import utc
 from tests.health.health_harness import NOW, ago
+from tests.rows import group_row
+from tests.warehouses import append
 
 DOWN_SINCE = Verdict(
     DOWN,
@@ -62,7 +66,31 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
     assert "There is no verdict on a group 'nobody'" in run(warehouse, "why", "--group", "nobody", code=1)
 
 
-def test_list_shows_the_verdicts_and_selects_by_them(warehouse: Path) -> None:
+def test_list_always_shows_the_verdicts(warehouse: Path) -> None:
+    append(warehouse, "groups", group_row("orders", "Stable"), group_row("new", "Empty"))
+    rows = [line.split() for line in run(warehouse, "list").split("\n")]
+    assert rows[-4:-1] == [["GROUP", "HEALTH"], ["new", "Unknown"], ["orders", "Ok"]]
+    rows = [line.split() for line in run(warehouse, "list", "--state").split("\n")]
+    assert rows[-4:-1] == [["GROUP", "STATE", "HEALTH"], ["new", "Empty", "Unknown"], ["orders", "Stable", "Ok"]]
+
+
+def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost(warehouse: Path) -> None:
+    append(warehouse, "groups", *(group_row(name, "Stable") for name in ("orders", "payments")))
+    lines = run(warehouse, "describe", "--all-groups").split("\n")[1:]  # the first is about the job
+    assert lines[0].startswith("payments is Down since 2026-11-21")
+    assert lines[0].endswith(f"7 offsets wait. Retention deletes the oldest record that waits at {utc(ago(hours=-3))}.")
+    assert lines[1].startswith("orders is Ok since ")
+    assert lines[2].split()[:2] == ["GROUP", "STATE"]
+
+
+def test_a_warehouse_of_an_older_release_is_one_line(warehouse: Path) -> None:
+    shutil.rmtree(warehouse / "group_health")
+    line = run(warehouse, "list", code=1)
+    assert "was created by an older release and lacks the table group_health: start the job of this release" in line
+    assert line.count("\n") == 1
+
+
+def test_list_selects_by_verdicts(warehouse: Path) -> None:
     rows = [line.split()[:2] for line in run(warehouse, "list", "--health").split("\n")]
     assert [row for row in rows if row[1:] in (["Ok"], ["Down"])] == [["orders", "Ok"], ["payments", "Down"]]
     down = run(warehouse, "list", "--health", "down,Stalled")

@@ -62,7 +62,7 @@ def run(warehouse: Path, *arguments: str) -> Result:
 
 ALIAS = '"' + STORED.replace("\0", "") + '"'
 TEXT = [
-    (["list"], 1),
+    (["list"], 2),
     (["list", "--state"], 2),
     (["describe", "--all-groups"], 2),
     (["describe", "--all-groups", "--verbose"], 2),

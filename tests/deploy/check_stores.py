@@ -95,7 +95,7 @@ def test_job_and_commands_work_with_an_object_store(
     status = json.loads(run_command("status", "--json"))
     assert (status["job"]["running"], status["job"]["stopped"]) == (False, True)
     assert all(table["files_with_history"] > 0 for table in status["tables"])
-    assert run_command("list", "--state").split() == ["GROUP", "STATE", "g", "Empty"]
+    assert run_command("list", "--state").split()[3:5] == ["g", "Empty"]
     assert json.loads(run_command("alerts", "--json", "--pending")) is not None
     assert not list(tmp_path.glob("*:*"))  # no URI was used as a path
 

@@ -26,6 +26,8 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     rows = [*_named(now), *(_hostile(now) if hostile else ()), *(_ordinary(number, now) for number in range(more))]
     append(path, "groups", *rows)
     append(path, "alerts", *_alerts(now))
+    append(path, "group_health", *_health(now))
+    append(path, "task_copies", *_copies())
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
     append(path, "lag", *_lag(now), *sample_others.lag(now))
@@ -194,6 +196,40 @@ def _hostile(now: datetime) -> Iterator[Row]:
 def _ordinary(number: int, now: datetime) -> Row:
     state = "Reconciling" if number % 97 == 0 else "Stable"
     return _plain(f"application-{number:05}", state, now, number % 5_000 + 3, 4)
+
+
+def _health(now: datetime) -> Iterator[Row]:
+    def health(group_id: str, verdict: str, minutes: float, why: str, **columns: Any) -> Row:
+        at = now - timedelta(minutes=minutes)
+        times = {"since": at, "judged_at": at, "inputs_at": now - timedelta(seconds=40)}
+        return {"cluster": "default", "group_id": group_id, "verdict": verdict, "why": why, **times, **columns}
+
+    yield health(
+        "fraud-detection",
+        "Down",
+        17,
+        "NotReady since the deployment, it processes nothing: MISSING_SOURCE_TOPICS: Source topics card-transactions "
+        "are missing.",
+        severity="critical",
+        evidence=json.dumps({"not_over": "it is not ready"}),
+        incident_id="down-1a2b3c4d",
+        losing_at=now + timedelta(hours=3),
+    )
+    yield health("ledger-reconciler", "Stalled", 9, "no offset of 2 partitions has moved", severity="critical")
+    yield health("price-feed", "Behind", 55, "the oldest record that waits is 2 hours old", severity="warning")
+    yield health("nightly-settlement", "Off", 412, "It has no members, and nothing waits.")
+    yield health(RICH, "Restoring", 4, "tasks came to another member")
+    yield health("payments-enrichment", "Ok", 9_900, "Offsets advance.")
+    yield health("clickstream-sessions", "Idle", 6_012, "Nothing waits.")
+    for name in (*HOSTILE[:2], HOSTILE[4]):
+        yield health(name, "Down", 70, f"{name} waits", severity="warning", incident_id=name or None)
+
+
+def _copies() -> Iterator[Row]:
+    common = {"cluster": "default", "group_id": RICH, "stateful": True, "subtopology_id": "1"}
+    offsets = {"task_offset": 1_000, "task_end_offset": 89_000, "lag": 88_000}
+    for number, role, partition in ((1, "restoring", 0), (5, "dormant", 2)):
+        yield {**common, **offsets, "member_id": f"orders-member-{number}", "role": role, "partition": partition}
 
 
 def _alerts(now: datetime) -> Iterator[Row]:

@@ -52,8 +52,13 @@ def shown(text: str) -> list[str]:
 def test_the_overview_shows_trouble_first(client: TestClient) -> None:
     text = client.get("/?type=streams").text
     names = shown(text)
-    assert names[:3] == ["fraud-detection", "nightly-settlement", "shipment-router"]
-    assert set(names[3:5]) == {"inventory-sync", RICH}  # the one with more lag first
+    assert names[:2] == ["fraud-detection", "ledger-reconciler"]
+    assert names.index("price-feed") < names.index(RICH) < names.index("shipment-router")
+    assert names.index("payments-enrichment") < names.index("clickstream-sessions")  # Ok, Idle
+    badges = re.findall(r'<td><span class="state (tone-\w+)" title="[^"]+"><svg [^>]+>.*?</svg>(\w+)</span></td>', text)
+    assert badges[:2] == [("tone-bad", "Down"), ("tone-bad", "Stalled")]
+    assert ("tone-good", "Ok") in badges
+    assert not re.search(r'class="[^"]*tone-good[^"]*"[^>]*>(?:<svg.*?</svg>)?Stable', text)
     assert "legacy-reports" not in names  # deleted
     assert "Source topics card-transactions are missing" in text
     assert "Job running" in text
@@ -65,11 +70,28 @@ def test_filters_find_groups_by_name_state_and_description(client: TestClient) -
 
     assert names("/?q=FRAUD") == ["fraud-detection"]
     assert names("/?state=Dead") == ["legacy-reports"]
+    assert names("/?health=Off&health=Stalled") == ["ledger-reconciler", "nightly-settlement"]
     assert set(names("/?state=Empty&state=Assigning")) == {"nightly-settlement", "inventory-sync"}
     assert names("/?description=FAILED") == ["ledger-reconciler"]
     assert names("/?show=moving") == [RICH]
     assert names("/?q=nothing-is-called-so") == []
     assert names("/?page=9999999999&sort=nonsense&state=x")[0] == "fraud-detection"
+
+
+def test_a_group_begins_with_its_verdict_since_when_why_and_what_will_be_lost(client: TestClient) -> None:
+    text = client.get("/group?id=fraud-detection").text
+    top = " ".join(html.unescape(re.sub("<[^>]+>", " ", text[text.index("<h1") : text.index("<dl")])).split())
+    assert top.startswith("fraud-detection Down For 17 m")
+    for words in ("MISSING_SOURCE_TOPICS", "It is not over: it is not ready.", "Retention deletes the oldest record"):
+        assert words in top
+    assert top.index("Incident down-1a2b3c4d") < top.index("NotReady : Its topology cannot run")
+    assert "Down" not in client.get(f"/group?id={RICH}").text[: text.index("<dl")]
+
+
+def test_copies_that_restore_or_are_left_are_in_the_matrix(client: TestClient) -> None:
+    text = client.get(f"/group?id={RICH}").text
+    assert "1_0: active, restores its state and processes nothing yet, 88,000 offsets behind" in text
+    assert "1_2: not assigned, its state is left on the disk, 88,000 offsets behind" in text
 
 
 def test_a_group_shows_its_topology_tasks_members_history_and_changes(client: TestClient) -> None:

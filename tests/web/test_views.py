@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.queries.history import group_at, parse_tasks
 from streaming_app.web.descriptions import described_of, description_graph, node_rows
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
-from streaming_app.web.task_matrix import instant_view, task_matrix, task_order
+from streaming_app.web.task_matrix import instant_view, task_matrix, task_order, with_copies
 from streaming_app.web.timeline import Events, lag_line, timeline
 from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
 from streaming_app.web.window import Window, parse_window
@@ -29,7 +31,7 @@ HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> GroupSummary:
     values: dict[str, Any] = {
         "group_type": "streams",
-        "state_since": NOW,
+        "health": None,
         "reason": None,
         "topology_epoch": 0,
         "description_status": "CURRENT",
@@ -52,21 +54,65 @@ def test_a_severity_of_a_later_release_counts_as_the_least() -> None:
     assert [one.group_id for one in sorted(groups, key=trouble)] == ["critical", "warning", "page"]
 
 
+def judged(group_id: str, verdict: str, severity: str | None = None, **columns: Any) -> GroupSummary:
+    return summary(group_id, health=Verdict(verdict, NOW, NOW, "why", severity), **columns)
+
+
 def test_trouble_comes_first_then_lag_then_the_name() -> None:
     groups = [
-        summary("stable-b", lag=5, lag_seconds=1.0),
-        summary("stable-c"),
-        summary("stable-a"),
-        summary("late", lag=5, lag_seconds=90.0),
-        summary("empty", "Empty"),
-        summary("moving", "Reconciling"),
-        summary("not-ready", "NotReady"),
+        judged("ok-b", OK, lag=5, lag_seconds=1.0),
+        judged("ok-a", OK),
+        summary("ok-c"),
+        judged("late", OK, lag=5, lag_seconds=90.0),
+        judged("off", OFF, state="Empty"),
+        judged("restoring", RESTORING),
+        judged("down", DOWN, "critical", state="NotReady"),
+        judged("losing", LOSING, "critical"),
+        judged("behind", BEHIND, "warning"),
+        judged("stalled in part", STALLED, "warning"),
         summary("warned", alerts=(alert("warning"),)),
         summary("critical", alerts=(alert("critical"), alert("warning"))),
         summary("deleted", "Dead"),
     ]
     shown = [one.group_id for one in overview(groups, Query()).rows]
-    assert shown == ["critical", "warned", "not-ready", "moving", "late", "stable-b", "stable-a", "stable-c", "empty"]
+    assert shown[:6] == ["losing", "down", "critical", "stalled in part", "behind", "warned"]
+    assert shown[6:] == ["restoring", "late", "ok-b", "ok-a", "ok-c", "off"]
+
+
+@pytest.mark.parametrize("state", ["Stable", "NotReady", "Empty", "Reconciling", "Unknown", None])
+def test_a_state_is_no_verdict(state: str | None) -> None:
+    assert trouble(summary("g", state)) == trouble(summary("g"))
+
+
+def test_a_verdict_of_a_later_release_is_shown_after_those_that_are_known() -> None:
+    groups = [judged("new", "Sleepy", "blocker"), judged("off", OFF), judged("down", DOWN, "critical")]
+    assert [one.group_id for one in overview(groups, Query()).rows] == ["down", "off", "new"]
+    assert overview(groups, Query(verdicts=frozenset({DOWN, OFF}))).by_verdict == {DOWN: 1, OFF: 1}
+
+
+def test_groups_are_filtered_by_verdict_and_those_without_one_are_unknown() -> None:
+    groups = [judged("a", DOWN, "critical"), judged("b", OK), summary("c"), summary("d", group_type="share")]
+    found = overview(groups, Query(verdicts=frozenset({DOWN, UNKNOWN})))
+    assert [one.group_id for one in found.rows] == ["a", "c"]
+    assert found.by_verdict == {DOWN: 1, UNKNOWN: 1, OK: 1}
+
+
+def test_a_copy_that_restores_and_state_that_is_left_are_in_the_matrix() -> None:
+    members = [member(0, NOW), member(2, NOW)]
+    first, second = (one["member_id"] for one in members)
+    copies = [
+        TaskCopy("g", first, None, None, "restoring", "0", 0, lag=25),
+        TaskCopy("g", second, None, None, "dormant", "0", 1),
+        TaskCopy("g", second, None, None, "standby", "0", 0, lag=1),
+    ]
+    rows = list(with_copies([task(first, "0_0"), task(second, "0_0", "standby")], copies))
+    matrix = task_matrix(members, rows, {"0_0": 10})
+    cells = {process.host: process.cells for process in matrix.processes}
+    (restored,), (left,) = cells["10.4.0.11"]["0", 0], cells["10.4.0.12"]["0", 1]
+    assert (restored.letter, restored.lag_level, restored.text.endswith("25 offsets behind, lag 10")) == ("R", 4, True)
+    assert (left.letter, left.moves, left.text) == ("D", False, "0_1: not assigned, its state is left on the disk")
+    assert [(one.active, one.standby) for one in matrix.processes] == [(1, 0), (0, 1)]
+    assert matrix.unowned == ["0_1"]
 
 
 def test_pages_of_the_overview_hold_every_group_once() -> None:
@@ -94,11 +140,13 @@ def test_a_url_of_a_query_gives_the_same_query() -> None:
         "lag",
         3,
         "other cluster",
+        frozenset({"Down", "Off"}),
     )
     from starlette.datastructures import URL, QueryParams  # noqa: PLC0415
 
     parameters = QueryParams(URL(query.url(page=3)).query)
-    assert Query.parse(parameters, parameters.getlist("state"), parameters.getlist("type")) == query
+    chosen = (parameters.getlist(name) for name in ("state", "type", "health"))
+    assert Query.parse(parameters, *chosen) == query
     assert Query().url() == "./"
     assert "page" not in query.url(text="x")
 

@@ -261,7 +261,7 @@ def test_a_change_keeps_what_is_open_selected_and_scrolled(
         seen.page.evaluate("scrollTo(0, 200)")
         drawn = seen.page.evaluate_handle("document.querySelector('#picture svg')")
         replace_group(sample, group("fraud-detection", "Stable", datetime.now(timezone.utc), 0))
-        seen.page.wait_for_selector("h1 :text('Stable')")
+        seen.page.wait_for_selector("p.lead :text('Stable')")
         assert seen.page.locator("details").first.evaluate("one => one.open")
         assert abs(seen.page.evaluate("scrollY") - 200) < 150  # what is above may be shorter now
         assert drawn.evaluate("one => one.isConnected")

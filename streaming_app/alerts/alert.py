@@ -72,9 +72,14 @@ class Alert:
     deliveries: tuple[Delivery, ...] = ()
 
     @property
+    def incident_id(self) -> str | None:
+        """The incident that it is about; None of a rule that is not about incidents."""
+        return self.details.get(INCIDENT)
+
+    @property
     def key(self) -> AlertKey:
         """The rule, or the incident, and the group of the alert."""
-        return AlertKey(self.details.get(INCIDENT, self.rule), self.group_id)
+        return AlertKey(self.incident_id or self.rule, self.group_id)
 
     @property
     def urgency(self) -> tuple[Any, ...]:

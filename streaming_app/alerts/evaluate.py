@@ -152,10 +152,11 @@ def _findings_of_services(
 def _findings_of_incidents(
     incidents: Iterable[Incident], context: EvaluationContext, rule_settings_of: RuleSettingsLookup
 ) -> Iterator[tuple[AlertKey, Finding]]:
-    """Yield a finding for each open incident; one about several groups is under the first of them."""
+    """Yield a finding for each open incident; one about several groups is under the first for which its rule is on."""
     for incident in incidents:
-        rule, group_id = _RULE_OF[incident.verdict], incident.groups[0]
-        settings = rule_settings_of(group_id).get(rule.name)
+        rule = _RULE_OF[incident.verdict]
+        found = ((group_id, rule_settings_of(group_id).get(rule.name)) for group_id in incident.groups)
+        group_id, settings = next(((name, one) for name, one in found if one), ("", None))
         if settings and (finding := rule.find(incident, settings.thresholds, context)):
             yield AlertKey(incident.incident_id, group_id), finding
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import getpass
 import os
+import shlex
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import IO, TYPE_CHECKING, Any
@@ -63,12 +64,14 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     if as_json:
         echo_json([to_json(one) | {"silenced": silenced.get(one.fingerprint)} for one in found])
     elif found:
+        has_incidents = any(alert.incident_id for alert in found)
         rows = [
             {
                 "STATE": alert.state,
                 "SEVERITY": alert.severity,
                 "RULE": alert.rule,
                 "GROUP": alert.group_id,
+                **({"INCIDENT": alert.incident_id} if has_incidents else {}),
                 "SINCE": alert.pending_since,
                 "UNSENT": ", ".join(f"{d.sink} ({d.error or 'waiting'})" for d in alert.deliveries if not d.sent_at),
                 **({"SILENCED": _format_silence(silenced.get(alert.fingerprint))} if silenced else {}),
@@ -77,6 +80,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
             for alert in found
         ]
         echo_rows(rows)
+        if first := next((alert.group_id for alert in found if alert.incident_id), None):
+            echo_error(f"Since when, why, and what will be lost: streams-groups why --group {shlex.quote(first)}")
     else:
         click.echo("No alerts are firing.")
     is_stale = report_staleness(warehouse, cluster, max_age)

@@ -70,7 +70,7 @@ def read_alerts(warehouse: WarehouseReader, where: str) -> list[Alert]:
 
 def to_json(alert: Alert) -> dict[str, Any]:
     """Return an alert as the JSON object of `streams-groups alerts --json`."""
-    return asdict(alert)
+    return asdict(alert) | {"incident_id": alert.incident_id}
 
 
 def _to_row(alert: Alert) -> dict[str, Any]:

@@ -20,7 +20,10 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.board import Change
 from streaming_app.health.history import Assignment, GroupHistory
+from streaming_app.health.incidents import Incidents
+from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import group_lags
 from streaming_app.lag.model import GroupTasks
@@ -319,3 +322,47 @@ def test_a_broker_that_goes_away_resolves_no_alert_about_lag() -> None:
     assert pass_over(9_000, **away) == stalled
     assert pass_over(9_030, **behind) == stalled
     assert pass_over(9_060, lag=0, log_end_offset=5_090, committed_offset=5_090) == set()
+
+
+_STEPS = st.lists(
+    st.tuples(st.sets(st.sampled_from(["a", "b", "c"])), st.sampled_from(["lives", "restarts", "is ended"])),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(steps=_STEPS)
+def test_what_fires_of_verdicts_is_what_is_open_in_incidents(
+    steps: Sequence[tuple[set[str], str]],
+) -> None:
+    rig, health, ended = Rig(), NO_HEALTH, {}
+    incidents: dict[str, Any] = {}
+    for number, (losing, then) in enumerate(steps):
+        second = 400.0 * number
+        work = {name: lost(name)[name] for name in losing} | {
+            name: observe_work([row(group_id=name, lag=0, **TASK)], {}, {}, at(second).timestamp())[name]
+            for name in {"a", "b", "c"} - losing
+        }
+        groups = [group(group_id=name, since=-9e6) for name in "abc"]
+        rig.cycle(second, *groups, work=work, ended=ended)
+        unsaved = rig.engine.unsaved_health
+        incidents |= {one.incident_id: one for one in unsaved.incidents}
+        health = StoredHealth({**health.verdicts, **unsaved.verdicts}, tuple(incidents.values()))
+        firing = {one.incident_id: one.group_id for one in rig.table.values() if one.state == FIRING}
+        opened = {one.incident_id: one.groups[0] for one in incidents.values() if one.ended_at is None}
+        assert firing == opened == {one.incident_id: one.groups[0] for one in rig.engine.incidents}
+        if then == "restarts":
+            rig.restart(health=health)
+        if then == "is ended" and opened:
+            ended |= {next(iter(opened)): "retired"}
+
+
+def test_an_incident_fires_under_the_first_of_its_groups_whose_rule_is_on() -> None:
+    missing = {"reason": "MISSING_SOURCE_TOPICS: Source topics orders are missing."}
+    bad = [Change(name, Verdict("Down", OLD, OLD, "why", "critical", missing)) for name in ("a", "b")]
+    (incident,) = [one for one in Incidents("prod").step(bad) if one.groups == ("a", "b")]
+    off = {"groups": "a", "rules": {"StreamsGroupDown": {"enabled": False}}}
+    rig = Rig(settings={"overrides": [off]})
+    rig.restart(health=StoredHealth({}, [incident]))
+    rig.cycle(0)
+    assert [(one.incident_id, one.group_id) for one in rig.table.values()] == [(incident.incident_id, "b")]

@@ -99,6 +99,22 @@ def test_list_selects_by_verdicts(warehouse: Path) -> None:
     assert "health    1 Down, 1 Ok" in run(warehouse, "status")
 
 
+def test_an_alert_about_an_incident_names_it_and_the_command_that_says_why(warehouse: Path) -> None:
+    now = {"pending_since": ago(minutes=9), "opened_at": ago(minutes=4), "deliveries": []}
+    common = {"cluster": "default", "severity": "critical", "state": "firing", **now}
+    details = json.dumps({"incident": incident_of(warehouse), "verdict": "Down"})
+    down = {"group_id": "pay ments", "rule": "StreamsGroupDown", "summary": "pay ments is Down", "details": details}
+    job = {"rule": "StreamsGroupsJobStopped", "summary": "The job has stopped", "details": "{}"}
+    append(warehouse, "alerts", {**common, **down}, {**common, **job})
+    result = CliRunner().invoke(main, ["alerts", "--warehouse", str(warehouse)])
+    names, *rows = (line.split() for line in result.stdout.splitlines())
+    found = {row[2]: row[names.index("INCIDENT") + (row[3] == "pay")] for row in rows}
+    assert found == {"StreamsGroupDown": incident_of(warehouse), "StreamsGroupsJobStopped": "-"}
+    assert "what will be lost: streams-groups why --group 'pay ments'\n" in result.stderr
+    as_json = json.loads(CliRunner().invoke(main, ["alerts", "--json", "--warehouse", str(warehouse)]).stdout)
+    assert {one["incident_id"] for one in as_json} == {incident_of(warehouse), None}
+
+
 def test_who_ends_an_incident_no_longer_sees_it(warehouse: Path) -> None:
     incident_id = incident_of(warehouse)
     end = ("incidents", "end", "--incident", incident_id, "--reason")

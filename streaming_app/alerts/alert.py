@@ -12,6 +12,8 @@ MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 INCIDENT = "incident"
 """The key of the details with the id of an incident."""
+TEAM = "team"
+"""The key of the details with the team that owns the group."""
 
 
 class AlertKey(NamedTuple):
@@ -75,6 +77,11 @@ class Alert:
     def incident_id(self) -> str | None:
         """The incident that it is about; None of a rule that is not about incidents."""
         return self.details.get(INCIDENT)
+
+    @property
+    def team(self) -> str | None:
+        """The team that owns the group, by the routes of the configuration."""
+        return self.details.get(TEAM)
 
     @property
     def key(self) -> AlertKey:

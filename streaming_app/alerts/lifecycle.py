@@ -35,8 +35,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from streaming_app.alerts.alert import FIRING, MOST_SEVERE_FIRST, PENDING, RESOLVED, Alert, AlertKey, Delivery, Finding
+from streaming_app.alerts.alert import (
+    FIRING,
+    MOST_SEVERE_FIRST,
+    PENDING,
+    RESOLVED,
+    TEAM,
+    Alert,
+    AlertKey,
+    Delivery,
+    Finding,
+)
 from streaming_app.alerts.evaluate import RuleSettingsLookup
+from streaming_app.alerts.routes import NO_ROUTES, Routes
 from streaming_app.alerts.rule import RuleSettings
 from streaming_app.text import shorten
 
@@ -69,6 +80,11 @@ class NotifyPolicy:
     """Seconds that an alert keeps firing after its condition was cleared."""
     repeat_after: float | None = None
     """Seconds after which a firing notification is sent again; None: never."""
+    routes: Routes = NO_ROUTES
+
+    def sinks_of(self, alert: Alert) -> tuple[str, ...]:
+        """Return the sinks that an alert goes to."""
+        return self.routes.sinks_of(alert, self.sinks)
 
 
 @dataclass(frozen=True)
@@ -133,7 +149,8 @@ def advance(  # noqa: PLR0913 - each is one thing it needs
             continue
         if finding and settings:
             since = _pending_since(before, finding, state.resolved_at.get(key), now)
-            alert = _with_finding(before or _new_alert(cluster, key, since), finding, settings, since)
+            team = notify_policy.routes.team_of(key.group_id)
+            alert = _with_finding(before or _new_alert(cluster, key, since), finding, settings, since, team)
             event = _DUE if now - since >= timedelta(seconds=settings.for_seconds) else _ACTIVE
         elif before:
             alert, event = _without_finding(before, now, notify_policy)
@@ -153,13 +170,15 @@ def _is_worse(after: Alert, before: Alert) -> bool:
 
 
 def _again(alert: Alert, notify_policy: NotifyPolicy) -> tuple[Delivery, ...]:
-    """Return the deliveries of an alert that is notified again, since it became more severe."""
-    return tuple(
+    """Return the deliveries of an alert that is notified again, since it became more severe, also where it goes now."""
+    wanted, known = notify_policy.sinks_of(alert), {delivery.sink for delivery in alert.deliveries}
+    again = (
         Delivery(delivery.sink, FIRING, repeat=delivery.repeat + 1)
-        if delivery.sent_at and delivery.sink in notify_policy.sinks
+        if delivery.sent_at and delivery.sink in wanted
         else delivery
         for delivery in alert.deliveries
     )
+    return (*again, *(Delivery(sink, FIRING) for sink in wanted if sink not in known))
 
 
 class _Transition(NamedTuple):
@@ -197,7 +216,7 @@ def _new_alert(cluster: str, key: AlertKey, since: datetime) -> Alert:
     return Alert(cluster, key.group_id, key.rule, "", PENDING, since, None, None, "", {})
 
 
-def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since: datetime) -> Alert:
+def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since: datetime, team: str | None) -> Alert:
     """Return the alert updated from its finding: at most as severe as the settings say."""
     severity = max(settings.severity, finding.severity or settings.severity, key=MOST_SEVERE_FIRST.index)
     rule = finding.rule or alert.rule
@@ -207,7 +226,7 @@ def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since:
         severity=severity,
         pending_since=since,
         summary=shorten(finding.summary, _LONGEST_SUMMARY),
-        details=finding.details,
+        details={TEAM: team, **finding.details} if team else finding.details,
     )
 
 
@@ -245,7 +264,7 @@ def _pend(alert: Alert, _now: datetime, _notify_policy: NotifyPolicy) -> Alert:
 
 def _fire(alert: Alert, now: datetime, notify_policy: NotifyPolicy) -> Alert:
     if alert.state != FIRING:
-        due = tuple(Delivery(sink, FIRING) for sink in notify_policy.sinks)
+        due = tuple(Delivery(sink, FIRING) for sink in notify_policy.sinks_of(alert))
         return replace(alert, state=FIRING, opened_at=now, deliveries=due)
     if _CLEARED_AT in alert.details:
         return alert

@@ -15,7 +15,7 @@ Seconds are those of a monotonic clock, which the caller reads. Not safe in seve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -27,6 +27,8 @@ from streaming_app.job_status import FailingSink
 _MANY_FAILURES = 1_000  # enough for the longest pause
 _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
 
+SinksOf = Callable[[Alert], Collection[str]]
+"""Returns the sinks that an alert goes to."""
 IsSilenced = Callable[[Alert], bool]
 """Tells whether an alert is silenced now."""
 Results = Sequence[tuple[str, Delivery]]
@@ -266,9 +268,13 @@ class Outbox:
 class Outboxes:
     """What is due to all sinks."""
 
-    def __init__(self, sinks: Iterable[SinkTraits], grouping: Grouping, backoff: Backoff) -> None:
+    def __init__(
+        self, sinks: Iterable[SinkTraits], grouping: Grouping, backoff: Backoff, sinks_of: SinksOf | None = None
+    ) -> None:
+        """`sinks_of` returns the sinks that an alert goes to; None: every one."""
         self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, grouping, backoff) for sink in sinks}
         """The outbox of each sink, by its name."""
+        self._sinks_of = sinks_of
         self._silenced: dict[str, Alert] = {}
 
     def rank_groups(self, ranks: Mapping[str, int]) -> None:
@@ -302,8 +308,14 @@ class Outboxes:
                 offered = outbox.withdraw(is_silenced) | offered
             self._silenced = {name: alert for name, alert in offered.items() if is_silenced(alert)}
         opened = [alert for name, alert in offered.items() if name not in self._silenced]
-        for outbox in self.by_sink.values():
-            outbox.offer(opened, seconds)
+        for name, outbox in self.by_sink.items():
+            outbox.offer([alert for alert in opened if self._gets(name, alert)], seconds)
+
+    def _gets(self, sink: str, alert: Alert) -> bool:
+        """Tell whether a sink was notified of the alert, or is one that it goes to: some get what fires repeatedly."""
+        if self._sinks_of is None or any(delivery.sink == sink for delivery in alert.deliveries):
+            return True
+        return sink in self._sinks_of(alert)
 
     def status(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink now."""

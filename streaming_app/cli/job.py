@@ -155,4 +155,4 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     yield from check_machine(settings.conf, settings.metrics.listen, settings.page.listen, echo_error)
     yield from check_brokers(properties, settings.topic)
     yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)
-    yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)
+    yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test, routes=settings.routes)

@@ -37,8 +37,10 @@ from streaming_app.alerts.evaluate import (
 from streaming_app.alerts.health_rules import REPLACED
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
+from streaming_app.alerts.routes import NO_ROUTES, Routes
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings
 from streaming_app.alerts.survey import DescriptionMode
+from streaming_app.config.routing import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]
@@ -102,10 +104,6 @@ class Override(Section):
     rules: OverrideSections
 
 
-def _as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
-    return [given] if isinstance(given, str) else given
-
-
 class AlertSettings(Section):
     """The keys below `alerts:`."""
 
@@ -113,7 +111,7 @@ class AlertSettings(Section):
     """Time between two evaluations."""
     groups: Pattern | None = None
     """Only groups whose whole id matches; default all."""
-    ignore_groups: Annotated[tuple[Pattern, ...], BeforeValidator(_as_list)] = ()
+    ignore_groups: Annotated[tuple[Pattern, ...], BeforeValidator(as_list)] = ()
     """Except groups whose whole id matches one of these; a single one needs no list."""
     descriptions: DescriptionMode = "auto"
     """Whether the cluster keeps topology descriptions: `auto` detects it from the groups, or the brokers' config."""
@@ -138,9 +136,9 @@ class AlertSettings(Section):
         layers = (self.rules, *(override.rules for override in self.overrides))
         return {name: REPLACED[name] for layer in layers for name in getattr(layer, "_replaced", ())}
 
-    def notify_policy(self, sinks: Iterable[str]) -> NotifyPolicy:
+    def notify_policy(self, sinks: Iterable[str], routes: Routes = NO_ROUTES) -> NotifyPolicy:
         """Return the policy for notifications to the sinks with these names."""
-        return NotifyPolicy(tuple(sinks), self.keep_firing_for, self.repeat_after)
+        return NotifyPolicy(tuple(sinks), self.keep_firing_for, self.repeat_after, routes)
 
     @property
     def grouping(self) -> Grouping:

@@ -7,11 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
+from streaming_app.config.routing import RouteSettings, check_names
 from streaming_app.config.sections import (
     BrokerFactsSettings,
     GroupBudgetSettings,
@@ -118,6 +127,8 @@ class Settings(Section):
     """Spark settings."""
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
+    routes: tuple[RouteSettings, ...] = ()
+    """To which sinks an alert goes, and who owns a group; default every alert to every sink."""
     metrics: MetricsSettings = MetricsSettings()
     group_budget: GroupBudgetSettings = GroupBudgetSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
@@ -126,6 +137,14 @@ class Settings(Section):
     task_copies: TaskCopiesSettings = TaskCopiesSettings()
     broker_facts: BrokerFactsSettings = BrokerFactsSettings()
     page: PageSettings = PageSettings()
+
+    @field_validator("routes")
+    @classmethod
+    def _go_to_sinks(cls, routes: tuple[RouteSettings, ...], info: ValidationInfo) -> tuple[RouteSettings, ...]:
+        if "sinks" in info.data:
+            known = [sink.name for sink in info.data["sinks"] if sink.gets_alerts]
+            check_names([name for route in routes for name in route.sinks or ()], known, "sink that gets alerts")
+        return routes
 
 
 class JobConfig(Settings):

@@ -111,7 +111,8 @@ class AlertService(Service):
         self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._checked_coverage = False
         sinks = list(sinks)
-        outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff))
+        sinks_of = config.engine.notify_policy.sinks_of
+        outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff), sinks_of)
         self._health_tables, self._ended = health, ended
         self._engine = AlertEngine(
             config.engine,

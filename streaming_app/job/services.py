@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
+from streaming_app.config.routing import make_routes
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
@@ -173,7 +174,9 @@ def background_services(
             EngineSettings(
                 config.cluster,
                 config.alerts.rule_settings_of(),
-                config.alerts.notify_policy(sink.name for sink in config.sinks if sink.gets_alerts),
+                config.alerts.notify_policy(
+                    (sink.name for sink in config.sinks if sink.gets_alerts), make_routes(config.routes)
+                ),
                 lag_of_all_groups=config.alerts.lag_of == "all",
                 max_new_groups=config.alerts.max_new_groups,
                 late_seconds=_LATE_SECONDS + 2 * config.trigger,

@@ -118,6 +118,8 @@ class AlertmanagerSink(Sink):
         own_labels = {"alertname": alert.rule, "severity": alert.severity, "cluster": alert.cluster}
         if alert.group_id is not None:
             own_labels["group"] = alert.group_id
+        if alert.team is not None:
+            own_labels["team"] = alert.team
         details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.details.items())
         annotations = {
             "summary": alert.summary,

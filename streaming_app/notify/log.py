@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from streaming_app.alerts.alert import CRITICAL, RESOLVED, WARNING, Alert
+from streaming_app.alerts.alert import CRITICAL, RESOLVED, TEAM, WARNING, Alert
 from streaming_app.errors import reason_of
 from streaming_app.notify.daily_summary import DailySummary, format_summary_title
 from streaming_app.notify.message import AlertGroup, dump_json, format_names, format_subject, format_value
@@ -152,6 +152,7 @@ def _group_pairs(group: AlertGroup) -> dict[str, Any]:
         "alerts": len(group.alerts),
         "groups": len(group.group_ids),
         "group": format_names(group) or None,
+        "team": list(group.teams) or None,
         "since": utc_iso(group.since),
         "summary": f"{format_subject(group)}, such as: {shorten(group.first.summary, _MAX_VALUE)}",
     }
@@ -175,7 +176,10 @@ def _group_payload(group: AlertGroup, settings: LogSettings) -> dict[str, Any]:
 def _with_short_details(alert: Alert, alerts: int = 1) -> Alert:
     """Return the alert with its details cut, as text, if so many would make a line that collectors split."""
     text, most = dump_json(alert.details), _MAX_LINE // alerts
-    return alert if len(text) <= most else replace(alert, details={"truncated": shorten(text, max(most, 1))})
+    if len(text) <= most:
+        return alert
+    team = {TEAM: alert.team} if alert.team else {}
+    return replace(alert, details={**team, "truncated": shorten(text, max(most, 1))})
 
 
 def _to_key(name: str) -> str:

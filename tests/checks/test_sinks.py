@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from streaming_app.checks.result import FAILED, OK
+from streaming_app.checks.result import FAILED, OK, WARNING
 from streaming_app.checks.sinks import check_sinks
+from streaming_app.config.routing import RouteSettings
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.sink import BaseSettings
 
@@ -52,6 +53,31 @@ def test_a_test_notification_is_sent_and_is_over(tmp_path: Path) -> None:
     assert "StreamsGroupsTest" in firing
     assert "nothing is wrong" in firing
     assert "resolved" in resolved
+
+
+def test_a_test_notification_is_sent_for_each_team_whose_alerts_go_there(tmp_path: Path) -> None:
+    files = {name: tmp_path / f"{name}.log" for name in ("pager", "chat", "old")}
+    sinks = TypeAdapter(SinkList).validate_python(
+        [{"type": "log", "name": name, "file": str(file)} for name, file in files.items()]
+    )
+    routes = [
+        RouteSettings.model_validate(one)
+        for one in (
+            {"groups": "pay-.*", "severity": "critical", "team": "payments", "sinks": "pager", "continue": True},
+            {"groups": "pay-.*", "team": "payments", "sinks": ["chat"]},
+            {"team": "platform", "sinks": ["chat"]},
+        )
+    ]
+    results = list(check_sinks(sinks, "production", send_test=True, routes=routes))
+    sent = {name: file.read_text("utf-8") for name, file in files.items()}
+    assert ["team=payments" in text for text in sent.values()] == [True, True, False]
+    assert sent["chat"].count("StreamsGroupsTest") == 4
+    assert [one.text for one in results if one.check.startswith("route ")] == [
+        "groups pay-.*, critical, team payments: to pager; goes on",
+        "groups pay-.*, team payments: to chat",
+        "every alert, team platform: to chat",
+    ]
+    assert (results[-1].status, results[-1].text) == (WARNING, "no route leads to old")
 
 
 def test_without_sinks_there_is_one_line() -> None:

@@ -45,6 +45,17 @@ def test_the_example_of_overrides_is_valid(tmp_path: Path) -> None:
     assert len(load(file).settings.alerts.overrides) == 1
 
 
+def test_the_example_of_routes_is_valid(tmp_path: Path) -> None:
+    routes = parse_commented_out("routes")
+    file = tmp_path / "f.yaml"
+    names = {name for route in routes for name in route.get("sinks", ())}
+    sinks = [{"type": "log", "name": name} for name in names]
+    file.write_text(yaml.safe_dump({"sinks": sinks, "routes": routes}))
+
+    assert len(load(file).settings.routes) == len(routes)
+    assert {key for route in routes for key in route} == set(keys_at(Settings, ("routes", 0)))
+
+
 def test_the_examples_of_sinks_are_valid_and_have_every_type_and_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,14 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         ("sinks: [{type: log, name: '..'}]", [f'sinks[0].name: {NAME_FORM}, not ".."']),
         ("sinks: [{type: webhook}]", ["sinks[0]: url or url_file is missing"]),
         ("sinks: {type: log}", ["sinks: must be a list"]),
+        (
+            "sinks: [{type: log, name: pager}]\nroutes: [{sinks: [pagr]}]",
+            ['routes: "pagr" is not the name of a sink that gets alerts; did you mean pager?'],
+        ),
+        ("routes: [{sinks: x}]", ['routes: "x" is not the name of a sink that gets alerts: there is none']),
+        ("routes: [{severity: page}]", ["routes[0].severity[0]: must be 'critical', 'warning' or 'info'"]),
+        ("routes: [{groups: '[a'}]", ["routes[0].groups: is not a valid regular expression: missing ]: [a"]),
+        ("routes: [{contine: true}]", ["routes[0].contine: is not a known key; did you mean continue?"]),
         ("sinks: [log]", ["sinks[0]: must contain keys and values"]),
         ("alerts: 5", ['alerts: must contain keys and values, not "5"']),
         (

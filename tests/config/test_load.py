@@ -61,6 +61,7 @@ KEYS = [
     Key(("metrics", "lag_by"), ["group"], '["task"]'),
     Key(("metrics", "max_lag_series"), 1, "2"),
     Key(("metrics", "compatibility"), "kafka-lag-exporter", "kafka-lag-exporter"),
+    Key(("routes",), [{"team": "file", "continue": False}], '[{"team": "variable", "continue": false}]'),
     Key(("offsets", "enabled"), json.loads("false"), "true", json.loads("false")),
     Key(("offsets", "trigger"), 1.0, "2.0"),
     Key(("group_budget", "members"), 1, "2"),

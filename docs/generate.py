@@ -103,7 +103,7 @@ def _row_key(one: Table) -> str:
 def _table_section(one: Table, level: int = 2) -> str:
     rows = [
         *((name, "string", f"As in `{one.view_of}`.") for name in ("cluster", "group_id") if one.view_of),
-        *((column.name, column.type, column.about) for column in one.columns),
+        *((column.name, column.type, column.about) for column in (*one.columns, *one.computed)),
     ]
     lines = [
         f"{'#' * level} {one.name}\n",

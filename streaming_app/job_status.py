@@ -19,7 +19,7 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -183,6 +183,13 @@ def inputs(job: JobStatus) -> tuple[Input, ...]:
     ends = (Input(f"{LOG_ENDS} {broker}", at) for broker, at in sorted(job.log_ends_at.items()))
     descriptions = (Input(DESCRIPTIONS, job.descriptions_at),) if job.descriptions_at else ()
     return Input(GROUPS, job.caught_up_at), *commits, *ends, *descriptions
+
+
+def inputs_of_lag(job: JobStatus, leaders: Iterable[int | None]) -> tuple[Input, ...]:
+    """Return the inputs of the lag of partitions that these brokers lead, the oldest first."""
+    names = {COMMITS, *(f"{LOG_ENDS} {broker}" for broker in leaders)}
+    found = (one for one in inputs(job) if one.name in names)
+    return tuple(sorted(found, key=lambda one: (one.at is not None, one.at)))
 
 
 class ProbeResult(NamedTuple):

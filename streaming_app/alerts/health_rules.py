@@ -92,7 +92,7 @@ _LAG = (
     'ORDER BY lag DESC NULLS LAST, topic, "partition" LIMIT 50'
 )
 _LAG_HISTORY = (
-    "SELECT observed_at, sum(lag) AS lag, max(lag_seconds) AS seconds FROM lag_history\n"
+    "SELECT observed_at, sum(lag) AS lag, count(lag) AS of_partitions, max(lag_seconds) AS seconds FROM lag_history\n"
     "WHERE group_id = 'GROUP_ID' AND observed_at > now() - INTERVAL '6 hours'\n"
     "GROUP BY observed_at ORDER BY observed_at"
 )

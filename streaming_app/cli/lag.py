@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import click
 
 from streaming_app.cli.options import group_option, handle_errors, warehouse_options
@@ -33,7 +35,8 @@ def lag(  # noqa: PLR0913, PLR0917 - one per option
     if as_json:
         echo_json([to_json(one, by) for one in sums])
     else:
-        echo_rows([to_row(one, by) for one in sums])
+        now = datetime.now(timezone.utc)
+        echo_rows([to_row(one, by, now) for one in sums])
 
 
 @click.command()

@@ -18,7 +18,7 @@ temporarily do not count: nobody runs them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -220,6 +220,9 @@ class CopiesSum:
     """Those whose lag is not acceptable."""
     warmups: int
     warmup_lag: int | None
+    standbys_unknown: int = 0
+    """Those of which no lag is reported: if there are any, the sum is a lower bound."""
+    warmups_unknown: int = 0
 
 
 def sum_copies(copies: Iterable[TaskCopy]) -> CopiesSum:
@@ -229,12 +232,13 @@ def sum_copies(copies: Iterable[TaskCopy]) -> CopiesSum:
         by_role[copy.role].append(copy)
     standbys, warmups = by_role[STANDBY], by_role[WARMUP]
     behind = sum(copy.is_behind for copy in standbys)
-    return CopiesSum(len(standbys), _sum_of_lags(standbys), behind, len(warmups), _sum_of_lags(warmups))
+    (standby_lag, standbys_unknown), (warmup_lag, warmups_unknown) = _sum_of_lags(standbys), _sum_of_lags(warmups)
+    return CopiesSum(len(standbys), standby_lag, behind, len(warmups), warmup_lag, standbys_unknown, warmups_unknown)
 
 
-def _sum_of_lags(copies: Iterable[TaskCopy]) -> int | None:
+def _sum_of_lags(copies: Sequence[TaskCopy]) -> tuple[int | None, int]:
     lags = [copy.lag for copy in copies if copy.lag is not None]
-    return sum(lags) if lags else None
+    return sum(lags) if lags else None, len(copies) - len(lags)
 
 
 # Whether a process may be stopped

@@ -277,7 +277,7 @@ def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Ver
         due,
         WARNING,
         why,
-        {"partition_count": wrong.count, "offsets": work.offsets, "partitions": _rows(wrong.named)},
+        {"partition_count": wrong.count, **_offsets(work), "partitions": _rows(wrong.named)},
     )
 
 
@@ -309,12 +309,23 @@ def at_least(offsets: int) -> str:
 def _waits(work: GroupWork) -> str:
     if not work.waiting:
         return "records still come"
-    return f"{at_least(work.offsets)} wait in {count(work.waiting, 'partition')}"
+    return f"{_sum_of(work)} wait in {count(work.waiting, 'partition')}"
 
 
 def _work_numbers(facts: Facts) -> dict[str, Any]:
     work = facts.work
-    return {"waiting_partitions": work.waiting, "offsets": work.offsets} if work and work.waiting else {}
+    return {"waiting_partitions": work.waiting, **_offsets(work)} if work and work.waiting else {}
+
+
+def _sum_of(work: GroupWork) -> str:
+    """Return how many offsets wait: at least so many, while the lag of some partitions is not known."""
+    is_lower_bound = work.unknown and work.offsets < _FEW
+    return f"{'at least ' if is_lower_bound else ''}{at_least(work.offsets)}"
+
+
+def _offsets(work: GroupWork) -> dict[str, int]:
+    unknown = {"unknown_partitions": work.unknown} if work.unknown else {}
+    return {"offsets": work.offsets, **unknown}
 
 
 def _places(rows: Sequence[LagRow], total: int) -> str:

@@ -58,6 +58,7 @@ class LogEndsReader:
         self._missing: Mapping[TopicPartition, str] = {}
         self._retries = 0  # of the same partitions
         self._answered_at: dict[int, float] = {}
+        self._leaders: dict[TopicPartition, int | None] = {}  # the last ones that were known
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Ask for the leaders of all topics now and then; else of new ones, and of those that were created again.
@@ -91,7 +92,8 @@ class LogEndsReader:
             at.update(dict.fromkeys(stale, self._clock()))
             latest.replace(client.list_offsets(self._with_another_leader(stale, latest), self.topics))
         self._answered_at.update(dict.fromkeys(latest.answered, self._clock()))
-        leaders = {leader_of(self.topics, key) for key in keys}
+        self._leaders = {key: self._leader(key) for key in keys}
+        leaders = set(self._leaders.values())
         self._answered_at = {broker: at for broker, at in self._answered_at.items() if broker in leaders}
         answered = latest.offsets.keys()
         stable = client.list_offsets(answered, self.topics, LATEST, committed_only=True)
@@ -104,7 +106,9 @@ class LogEndsReader:
         for key in keys:
             end, (start, start_at) = latest.offsets.get(key), self._starts.get(key, (None, None))
             last_stable = _at_most(stable.offsets.get(key), end)
-            ends[key] = LogEnds(end, start, last_stable, self.topic_id(key[0]), at[key], start_at)
+            leader = self._leaders[key]
+            answered_at = None if leader is None else self._answered_at.get(leader)
+            ends[key] = LogEnds(end, start, last_stable, self.topic_id(key[0]), at[key], start_at, leader, answered_at)
         away = self._away(admin, latest)
         named = {key for led in away.values() for key in led}
         errors = {key: error for key, error in latest.errors.items() if key not in named}
@@ -188,6 +192,11 @@ class LogEndsReader:
         if is_due:
             self._slow_at = self._clock()
         return requests
+
+    def _leader(self, key: TopicPartition) -> int | None:
+        """Return the leader of a partition; while it has none, the last one."""
+        leader = leader_of(self.topics, key)
+        return leader if isinstance(leader, int) else self._leaders.get(key)
 
     def _away(self, admin: Admin, latest: Offsets) -> dict[str, list[TopicPartition]]:
         found: defaultdict[str, list[TopicPartition]] = defaultdict(list)

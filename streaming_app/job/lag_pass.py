@@ -31,7 +31,7 @@ from streaming_app.lag.model import (
     source_topics,
 )
 from streaming_app.lag.tracker import LATE_SECONDS, CommitKey, LagTracker
-from streaming_app.tables.lag_tables import GroupVersion, LagTables
+from streaming_app.tables.lag_tables import GroupVersion, KnownUntil, LagTables
 from streaming_app.text import first_of
 
 _EXAMPLES = 3
@@ -50,8 +50,8 @@ class PassResult(NamedTuple):
     groups: Mapping[str, GroupTasks] = MappingProxyType({})
     away: Mapping[str, Collection[str]] = MappingProxyType({})
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
-    answered_at: Mapping[int, float] = MappingProxyType({})
-    """When each broker last answered about the ends of the logs that it leads."""
+    known: KnownUntil = KnownUntil(None, MappingProxyType({}), MappingProxyType({}))
+    """Until when its inputs are known."""
 
 
 class _KnownGroup(NamedTuple):
@@ -122,7 +122,9 @@ class LagPass:
         now = self._clock()
         ends = self._ends.read(admin, keys)
         seeds = self._seed(admin, commits, ends, now)
-        rows = self.tracker.observe(commits, ends.ends, groups, now, self._known_until(commits, log))
+        known = self._known_until(commits, log)
+        rows = self.tracker.observe(commits, ends.ends, groups, now, known)
+        of_groups = {group_id: one.commits for group_id, one in known.items() if is_late and one.commits > log.commits}
         return PassResult(
             rows,
             _errors(ends, fetched.errors),
@@ -132,7 +134,7 @@ class LagPass:
             time.monotonic() - began,
             groups,
             _away(ends),
-            ends.answered_at,
+            KnownUntil(log.commits or None, of_groups, ends.answered_at),
         )
 
     def has_news(self, admin: Admin) -> bool:

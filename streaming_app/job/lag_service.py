@@ -195,15 +195,17 @@ class LagService(Service):
         self._result = result
         self._report_gaps(result)
         self._write(result)
-        answered_at = {str(one): datetime.fromtimestamp(at, timezone.utc) for one, at in result.answered_at.items()}
+        known = result.known.log_ends
+        answered_at = {str(one): datetime.fromtimestamp(at, timezone.utc) for one, at in known.items()}
         self._on_pass(None, answered_at)
 
     def _write(self, result: PassResult) -> None:
         now, rows = result.at, result.rows
-        compared: list[object] = [row[:-1] for row in rows]  # without observed_at
+        compared: list[object] = [row[:-2] for row in rows]  # without observed_at and known_until
         if compared != self._written or not 0 <= now - self._written_at < _UNCHANGED_SECONDS:
             self._store.replace_lag(rows)
             self._written, self._written_at = compared, now
+        self._store.replace_inputs(result.known)
         self._store.append_history(self._new_history(rows, now))
         if not 0 <= now - self._saved_at < max(_SAVE_SECONDS, _SAVE_SHARE * self._save_seconds):
             self._save_samples(now)

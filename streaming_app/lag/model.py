@@ -44,6 +44,10 @@ class LogEnds(NamedTuple):
     """When the leader was asked, by the job's clock."""
     start_at: float | None = None
     """When it was asked for the start, which is less often."""
+    leader: int | None = None
+    """The id of the broker that leads the partition, or did when it was last known."""
+    answered_at: float | None = None
+    """When that broker last answered."""
 
 
 NO_ENDS = LogEnds()
@@ -118,7 +122,9 @@ class LagRow(NamedTuple):
     catch_up_seconds: float | None
     commit_interval_seconds: float | None
     rewound_from: int | None
+    leader: int | None
     observed_at: float
+    known_until: float | None
 
     @property
     def is_unowned(self) -> bool:

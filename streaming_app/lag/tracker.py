@@ -136,7 +136,7 @@ class LagTracker:
         group_id, topic, partition = key
         subtopology_id, owner = _task(tasks, topic, partition)
         if commit.offset is None:
-            return _without_commit(key, ends, subtopology_id, owner, now)
+            return _without_commit(key, ends, subtopology_id, owner, now, read_until.commits)
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = CommitSeries()
@@ -210,7 +210,9 @@ class LagTracker:
             catch_up if status == CATCHING_UP else None,
             series.commit_interval,
             series.rewound_from,
+            ends.leader,
             now if ends.at is None else ends.at,
+            _known_until(read_until.commits, ends),
         )
 
     def _age(self, key: CommitKey, offset: int, lag: int, now: float) -> Age:
@@ -250,7 +252,14 @@ def _is_recreated(commit: Commit, ends: LogEnds) -> bool:
     return ends.end is not None and commit.offset is not None and commit.offset > ends.end
 
 
-def _without_commit(key: CommitKey, ends: LogEnds, subtopology_id: str | None, owner: Owner, now: float) -> LagRow:
+def _known_until(commits: float, ends: LogEnds) -> float | None:
+    """Return until when both the commits and the end of the log are known; None if one of them never was."""
+    return min(commits, ends.answered_at) if commits and ends.answered_at is not None else None
+
+
+def _without_commit(  # noqa: PLR0913, PLR0917 - what is known of it
+    key: CommitKey, ends: LogEnds, subtopology_id: str | None, owner: Owner, now: float, commits: float
+) -> LagRow:
     group_id, topic, partition = key
     return LagRow(
         group_id=group_id,
@@ -278,5 +287,7 @@ def _without_commit(key: CommitKey, ends: LogEnds, subtopology_id: str | None, o
         catch_up_seconds=None,
         commit_interval_seconds=None,
         rewound_from=None,
+        leader=ends.leader,
         observed_at=now if ends.at is None else ends.at,
+        known_until=_known_until(commits, ends),
     )

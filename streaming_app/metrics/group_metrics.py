@@ -127,6 +127,12 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         _of_copies(lambda copies: copies.standby_lag),
     ),
     Metric(
+        "streams_group_standby_lag_unknown_tasks",
+        "Standby tasks of which no client has reported a lag: what `streams_group_standby_lag_offsets` says is a lower "
+        "bound unless this is 0.",
+        _of_copies(lambda copies: copies.standbys_unknown),
+    ),
+    Metric(
         "streams_group_standby_tasks_behind",
         "Standby tasks that are further behind than `acceptable.recovery.lag`.",
         _of_copies(lambda copies: copies.standbys_behind),
@@ -140,6 +146,11 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "streams_group_warmup_lag_offsets",
         "The same as `streams_group_standby_lag_offsets` for warm-up tasks.",
         _of_copies(lambda copies: copies.warmup_lag),
+    ),
+    Metric(
+        "streams_group_warmup_lag_unknown_tasks",
+        "The same as `streams_group_standby_lag_unknown_tasks` for warm-up tasks.",
+        _of_copies(lambda copies: copies.warmups_unknown),
     ),
     Metric(
         "streams_group_description_status",

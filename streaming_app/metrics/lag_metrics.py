@@ -339,11 +339,16 @@ _COMPATIBLE: tuple[tuple[str, str, str, Callable[[Any], float | None]], ...] = (
         "Oldest lag of a partition, in seconds.",
         lambda one: one.lag_seconds,
     ),
-    ("group", "kafka_consumergroup_group_sum_lag", "Sum of the lag, in offsets.", lambda one: one.lag),
+    (
+        "group",
+        "kafka_consumergroup_group_sum_lag",
+        "Sum of the lag of the partitions of which it is known.",
+        lambda one: one.lag,
+    ),
     (
         "topic",
         "kafka_consumergroup_group_topic_sum_lag",
-        "Sum of the lag of a group in a topic, in offsets.",
+        "Sum of the lag of a group in a topic, of the partitions of which it is known.",
         lambda one: one.lag,
     ),
 )

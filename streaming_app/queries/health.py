@@ -10,6 +10,8 @@ from typing import Any
 from streaming_app.errors import WarehouseError
 from streaming_app.health.incidents import BY_EVIDENCE, CAUSES, Incident
 from streaming_app.health.verdict import UNKNOWN, VERDICTS, Verdict, trouble
+from streaming_app.lag.sums import totals_over_time
+from streaming_app.queries.lag import lag_history
 from streaming_app.tables.definitions import table
 from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -180,24 +182,21 @@ def _safe(text: str) -> str:
 def _chart(reader: WarehouseReader, one: Incident, group_id: str, end: datetime) -> str:
     """Return the lag around the incident as a line in SVG; the time of the incident is shaded."""
     first, last = one.opened_at - _AROUND, end + _AROUND
-    rows = reader.rows(
-        "SELECT observed_at, sum(lag) AS lag FROM lag_history "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(one.cluster)} AND group_id = {quote(group_id)} AND lag IS NOT NULL "
-        f"AND observed_at BETWEEN TIMESTAMP {quote(first.isoformat())} AND TIMESTAMP {quote(last.isoformat())} "
-        "GROUP BY observed_at ORDER BY observed_at"
-    )
-    if not rows:
+    totals = list(totals_over_time(lag_history(reader, one.cluster, group_id, first, last)))
+    if not totals:
         return "<p>There is no history of its lag for this time.</p>"
     width, height = _CHART
-    most = max(1, *(row["lag"] for row in rows))
+    most = max(1, *(total.lag for total in totals))
 
     def x(at: datetime) -> float:
         return round((at.astimezone(timezone.utc) - first) / (last - first) * width, 1)
 
-    points = " ".join(f"{x(row['observed_at'])},{round(height - row['lag'] / most * height, 1)}" for row in rows)
+    points = " ".join(f"{x(one.at)},{round(height - one.lag / most * height, 1)}" for one in totals)
+    partial = [total.at for total in totals if total.unknown]
+    unknown = f" From {utc(partial[0])} on the sum lacks partitions whose lag was not known." if partial else ""
     shaded = f'<rect x="{x(one.opened_at)}" y="0" width="{x(end) - x(one.opened_at)}" height="{height}" fill="#fdd"/>'
     line = f'<polyline points="{points}" fill="none" stroke="#036" stroke-width="1.5"/>'
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}">{shaded}{line}</svg>'
-        f"<p>At most {most:,} offsets, from {utc(first)} to {utc(last)}.</p>"
+        f"<p>At most {most:,} offsets, from {utc(first)} to {utc(last)}.{unknown}</p>"
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from streaming_app.errors import WarehouseError
+from streaming_app.lag.status import LEFT_OVER
 from streaming_app.lag.sums import KEYS, LagSum, lag_sums
 from streaming_app.tables.lag_tables import read_lag
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.text import ago
 
 Row = dict[str, Any]
 
@@ -35,6 +38,41 @@ _VERBOSE = {"TASK": "task_id", "MEMBER": "member_id", "PROCESS": "process_id", "
 _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at"
 
 
+MAX_PARTITIONS = 5_000
+"""Of one group, whose lag is read."""
+_MAX_SAMPLES = 50_000
+_POINTS = 250
+_IN_SUMS = f"topic NOT IN (SELECT topic FROM lag WHERE {{where}} AND status = '{LEFT_OVER}')"  # noqa: S608 - our own constant
+_WITHIN = f"""
+SELECT topic, partition, max(lag) AS lag, max(observed_at) AS observed_at FROM lag_history
+WHERE {{where}} AND {_IN_SUMS} AND observed_at > {{begin}} AND observed_at <= {{end}}
+GROUP BY topic, partition, date_bin(INTERVAL '{{seconds}} seconds', observed_at)
+ORDER BY observed_at LIMIT {_MAX_SAMPLES}
+"""  # noqa: S608 - as above
+_AT = f"""
+SELECT topic, partition, lag, lag_seconds, observed_at FROM (
+  SELECT *, row_number() OVER (PARTITION BY topic, partition ORDER BY observed_at DESC) AS number FROM lag_history
+  WHERE {{where}} AND {_IN_SUMS} AND observed_at <= {{at}}) AS ranked
+WHERE number = 1 LIMIT {MAX_PARTITIONS}
+"""  # noqa: S608 - as above
+
+
+def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[Row]:
+    """Return the newest sample of the lag of each partition of a group up to a time. Raises WarehouseError."""
+    return reader.rows(_AT.format(where=_where(cluster, [group_id]), at=time_literal(at)))
+
+
+def lag_history(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> list[Row]:
+    """Return samples of the lag of each partition of a group, oldest first: of a part of the time the largest.
+
+    What it was at `begin` is the first one. Raises WarehouseError.
+    """
+    before = [{**row, "observed_at": begin} for row in lag_at(reader, cluster, group_id, begin)]
+    seconds = max(1, round((end - begin).total_seconds() / _POINTS))
+    where, limits = _where(cluster, [group_id]), {"begin": time_literal(begin), "end": time_literal(end)}
+    return before + reader.rows(_WITHIN.format(where=where, seconds=seconds, **limits))
+
+
 def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: str) -> list[LagSum]:
     """Return the sums of these groups, or of all, the largest first.
 
@@ -50,11 +88,13 @@ def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str],
     return lag_sums(read_lag(warehouse, _where(cluster, group_ids)), by)
 
 
-def to_row(one: LagSum, by: str) -> Row:
+def to_row(one: LagSum, by: str, now: datetime) -> Row:
     """Return a sum as a row of text."""
     names = {_TITLES[name]: value for name, value in zip(KEYS[by], one.key, strict=True)}
+    known_until = _time(one)
+    known = {"KNOWN": ago(known_until, now) if known_until else None}
     if by == "partition":
-        return {**names, "LAG": one.lag, "LAG-SECONDS": _seconds(one), "STATUS": one.status}
+        return {**names, "LAG": one.lag, "LAG-SECONDS": _seconds(one), "STATUS": one.status, **known}
     worst = f"{one.worst[0]}-{one.worst[1]} {one.max_lag}" if one.worst and one.max_lag else None
     return {
         **names,
@@ -66,6 +106,7 @@ def to_row(one: LagSum, by: str) -> Row:
         "WITHOUT-COMMIT": one.partitions_without_commit,
         "UNKNOWN": one.unknown_partitions,
         "LARGEST": worst,
+        **known,
     }
 
 
@@ -82,6 +123,7 @@ def to_json(one: LagSum, by: str) -> Row:
         "partitions_without_commit": one.partitions_without_commit,
         "unknown_partitions": one.unknown_partitions,
         "lag_is_lower_bound": one.unknown_partitions > 0,
+        "known_until": _time(one),
         "max_lag": one.max_lag,
         "max_lag_topic": one.worst[0] if one.worst else None,
         "max_lag_partition": one.worst[1] if one.worst else None,
@@ -115,6 +157,10 @@ def _offset_row(one: Row, *, verbose: bool) -> Row:
     seconds = LagSum((), lag_seconds=one.get("lag_seconds"), is_lower_bound=bool(one.get("lag_seconds_is_lower_bound")))
     owner = {title: one.get(name) for title, name in _VERBOSE.items()}
     return {**row, **owner, "LAG-SECONDS": _seconds(seconds), "STATUS": one.get("status")}
+
+
+def _time(one: LagSum) -> datetime | None:
+    return None if one.known_until is None else datetime.fromtimestamp(one.known_until, timezone.utc)
 
 
 def _lag(one: LagSum) -> str | None:

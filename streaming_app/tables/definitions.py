@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -54,6 +55,10 @@ class Table:
     """Of a table that is only appended to: the column that holds the partition of the offsets topic."""
     sql: str | None = None
     """Of a view: its query, in the dialects of Spark and of DataFusion alike."""
+    computed: tuple[Column, ...] = ()
+    """Columns that are not stored: those that change although nothing of a row does, and would rewrite the table."""
+    read_as: str | None = None
+    """The query that adds them, in both dialects: over `{stored}`, and tables without such columns."""
 
     @property
     def is_view(self) -> bool:
@@ -86,7 +91,7 @@ def _table(data: dict[str, Any]) -> Table:
     return Table(
         name=data["name"],
         about=data["about"],
-        columns=tuple(Column(c["name"], _expand(c["type"]), c["about"]) for c in data["columns"]),
+        columns=_columns(data["columns"]),
         key=tuple(data.get("key", ())),
         view_of=data.get("view_of"),
         nested=data.get("nested", False),
@@ -94,7 +99,13 @@ def _table(data: dict[str, Any]) -> Table:
         expires_by=data.get("expires_by"),
         partition_column=data.get("partition_column"),
         sql=data.get("query"),
+        computed=_columns(data.get("computed", ())),
+        read_as=data.get("read_as"),
     )
+
+
+def _columns(data: Iterable[dict[str, str]]) -> tuple[Column, ...]:
+    return tuple(Column(one["name"], _expand(one["type"]), one["about"]) for one in data)
 
 
 def _expand(column_type: str) -> str:
@@ -129,6 +140,11 @@ def history_tables() -> tuple[Table, ...]:
 def _all() -> tuple[Table, ...]:
     names = (file.name.removesuffix(".toml") for file in schemas("tables").iterdir())
     return tuple(sorted((table(name) for name in names), key=lambda one: (one.order, one.name)))
+
+
+def read_sql(definition: Table, stored: str) -> str:
+    """Return the query of the rows of a table as they are read, with all columns; `stored` is what has its rows."""
+    return (definition.read_as or "SELECT * FROM {stored}").replace("{stored}", stored)
 
 
 def view_sql(view: Table, explode: str) -> str:

@@ -19,7 +19,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
 from streaming_app.tables.rust_table import RustTable, older_than
 
-TABLES = ("lag", "lag_history", "log_ends")
+TABLES = ("lag", "lag_history", "log_ends", "inputs")
 _GROUP_COLUMNS = (
     "group_id, group_type, state, state_since, member_count, deleted_at, subtopologies, members, assignments"
 )
@@ -39,6 +39,17 @@ class GroupVersion(NamedTuple):
     last_offset: int
     updated_at: datetime | None
     state: str
+
+
+class KnownUntil(NamedTuple):
+    """Until when the inputs of a pass are known. Times are seconds, by the job's clock; None: not yet."""
+
+    commits: float | None
+    """All commits."""
+    of_groups: Mapping[str, float]
+    """Those of groups whose coordinators were asked while the log was read late."""
+    log_ends: Mapping[int, float]
+    """By the id of the broker that leads the logs."""
 
 
 class LagTables:
@@ -113,6 +124,14 @@ class LagTables:
     def replace_lag(self, rows: Sequence[LagRow]) -> None:
         """Replace the rows of `lag`."""
         self._tables["lag"].replace(self._rows("lag", _columns(rows, LagRow._fields)))
+
+    def replace_inputs(self, known: KnownUntil) -> None:
+        """Replace the rows of `inputs`."""
+        rows: list[tuple[str, int | None, str | None, float | None]] = [("commits", None, None, known.commits)]
+        rows += [("commits", None, group_id, at) for group_id, at in known.of_groups.items()]
+        rows += [("log_ends", broker, None, at) for broker, at in known.log_ends.items()]
+        columns = zip(("input", "broker", "group_id", "known_until"), zip(*rows, strict=True), strict=True)
+        self._tables["inputs"].replace(self._rows("inputs", dict(columns)))
 
     def append_history(self, rows: Sequence[LagRow]) -> None:
         """Add rows to `lag_history`."""

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.arrow import to_arrow, to_python
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables, view_sql, views
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, read_sql, tables, view_sql, views
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
@@ -31,11 +31,13 @@ class WarehouseReader:
         location = Location.of(warehouse)
         self._builder = QueryBuilder()
         selected = {}
-        for definition in tables():
-            name = definition.name if cluster is None else f"{definition.name}_of_all_clusters"
+        own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
+        for definition in sorted(tables(), key=lambda one: bool(one.computed)):
+            is_selected = bool(own or definition.computed)
+            name = f"{definition.name}_of_all_clusters" if is_selected else definition.name
             self._builder.register(name, open_table(location / definition.name))
-            if cluster is not None:
-                selected[definition.name] = f"SELECT * FROM {name} WHERE cluster = {quote(cluster)}"  # noqa: S608 - quoted
+            if is_selected:
+                selected[definition.name] = f"SELECT * FROM ({read_sql(definition, name)}) AS one{own}"  # noqa: S608 - quoted
         try:
             for name, query in (selected | {view.name: view_sql(view, "unnest") for view in views()}).items():
                 self._builder.execute(f"CREATE VIEW {name} AS {query}").read_all()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import WarehouseError
-from streaming_app.tables.definitions import Table, tables, view_sql, views
+from streaming_app.tables.definitions import Table, read_sql, tables, view_sql, views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,13 +24,17 @@ def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
     require_delta(spark)
     if spark.conf.get(_SNAPSHOT_PARTITIONS, _DEFAULT) == _DEFAULT:
         spark.conf.set(_SNAPSHOT_PARTITIONS, _FEW)
-    for definition in tables():
+    for definition in sorted(tables(), key=lambda one: bool(one.computed)):
         location = f"{str(path).rstrip('/')}/{definition.name}"
+        select = read_sql(definition, f"delta.`{location}`")
         try:
-            rows = spark.sql(f"SELECT * FROM delta.`{location}`")  # noqa: S608 - a path
+            rows = spark.sql(select)
         except Exception as error:  # noqa: BLE001 - those of pyspark and py4j have no common base class
             raise _without_jar(error) or error from None
-        rows.createOrReplaceTempView(definition.name)
+        if definition.computed:
+            spark.sql(_create_view(definition, select, rows.columns))
+        else:
+            rows.createOrReplaceTempView(definition.name)
     for view in views():
         select = view_sql(view, "explode")
         spark.sql(_create_view(view, select, spark.sql(select).columns))
@@ -38,7 +42,7 @@ def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
 
 def _create_view(view: Table, select: str, names: Sequence[str]) -> str:
     """Return the statement that creates a view of a query with columns of these `names`, with a comment for each."""
-    abouts = {column.name: column.about for column in view.columns}
+    abouts = {column.name: column.about for column in (*view.columns, *view.computed)}
     columns = ", ".join(f"`{name}` COMMENT {_literal(abouts.get(name) or f'As in {view.view_of}.')}" for name in names)
     return f"CREATE OR REPLACE TEMPORARY VIEW {view.name} ({columns}) COMMENT {_literal(view.about)} AS {select}"
 

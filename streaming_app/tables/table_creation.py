@@ -35,7 +35,7 @@ _REPLACED = {  # as a whole, every half minute or so: old versions would soon be
     "delta.logRetentionDuration": "interval 30 minutes",
     "delta.deletedFileRetentionDuration": "interval 30 minutes",
 }
-_TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "lag", "log_ends", "task_copies"), _REPLACED)
+_TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "inputs", "lag", "log_ends", "task_copies"), _REPLACED)
 _MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
 _STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 

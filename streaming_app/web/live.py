@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 
+from streaming_app.job_status import inputs
 from streaming_app.text import utc_iso
 from streaming_app.web.snapshot import Snapshot
 from streaming_app.web.source import CHECK_SECONDS
@@ -104,5 +105,7 @@ class LiveUpdates:
 
 def message_of(snapshot: Snapshot) -> str:
     """Return what a viewer is told: the tag of the snapshot, and the times that every heartbeat changes."""
-    success = snapshot.heartbeat.facts.last_success_at if snapshot.heartbeat else None
-    return json.dumps({"tag": snapshot.tag, "success": utc_iso(success) if success else None})
+    facts = snapshot.heartbeat.facts if snapshot.heartbeat else None
+    success = facts.last_success_at if facts else None
+    known = {one.name: utc_iso(one.at) for one in inputs(facts) if one.at} if facts else {}
+    return json.dumps({"tag": snapshot.tag, "success": utc_iso(success) if success else None, "inputs": known})

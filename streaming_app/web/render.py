@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES, format_tasks
 from streaming_app.text import count, duration, utc, utc_iso
 from streaming_app.web import overview, timeline, window, words
@@ -61,6 +62,8 @@ class Renderer:
             "MAX_EVENTS": MAX_EVENTS,
             "SHOWN_MEMBERS": SHOWN_MEMBERS,
             "SHOWN_LAG": SHOWN_LAG,
+            "inputs": inputs,
+            "inputs_of_lag": inputs_of_lag,
         }
 
     def render(

@@ -19,6 +19,7 @@ from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
 from streaming_app.queries.health import read_verdicts
 from streaming_app.queries.history import GroupAt, group_at, read_events
+from streaming_app.queries.lag import MAX_PARTITIONS, lag_at, lag_history
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_alerts
@@ -46,9 +47,6 @@ _Result = TypeVar("_Result")
 MAX_EVENTS = 2_000
 """Of one group in a time, the newest; the page says so where there are more."""
 LISTED_EVENTS = 100
-_MAX_LAG_ROWS = 5_000
-_MAX_LAG_SAMPLES = 50_000
-_LAG_POINTS = 250
 MAX_AGE = timedelta(minutes=1)
 """Of tables that count as up to date."""
 _MAX_DETAILS = 256  # queries about single groups that are kept with a snapshot
@@ -75,22 +73,9 @@ SELECT coalesce(sum(CASE kind WHEN 'member_joined' THEN 1 ELSE -1 END), 0) AS jo
 WHERE {where} AND void IS NOT TRUE AND at > {end} AND kind IN ('member_joined', 'member_left')
 """
 _LAG_ROWS = f"""
-SELECT topic, partition, committed_offset, log_end_offset, lag, lag_seconds, status, subtopology_id, task_id,
-       observed_at
-FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {_MAX_LAG_ROWS}
-"""  # noqa: S608 - as above
-_IN_SUMS = f"topic NOT IN (SELECT topic FROM lag WHERE {{where}} AND status = '{LEFT_OVER}')"  # noqa: S608 - our own constant
-_LAG_HISTORY = f"""
-SELECT topic, partition, max(lag) AS lag, max(observed_at) AS observed_at FROM lag_history
-WHERE {{where}} AND {_IN_SUMS} AND observed_at >= {{begin}} AND observed_at <= {{end}}
-GROUP BY topic, partition, date_bin(INTERVAL '{{seconds}} seconds', observed_at)
-ORDER BY observed_at LIMIT {_MAX_LAG_SAMPLES}
-"""  # noqa: S608 - as above
-_LAG_AT = f"""
-SELECT topic, partition, lag, lag_seconds, observed_at FROM (
-  SELECT *, row_number() OVER (PARTITION BY topic, partition ORDER BY observed_at DESC) AS number FROM lag_history
-  WHERE {{where}} AND {_IN_SUMS} AND observed_at <= {{at}}) AS ranked
-WHERE number = 1 LIMIT {_MAX_LAG_ROWS}
+SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, status, subtopology_id,
+       task_id, leader, observed_at
+FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {MAX_PARTITIONS}
 """  # noqa: S608 - as above
 
 
@@ -184,13 +169,17 @@ class Snapshot:
 
         Raises WarehouseError.
         """
-        seconds = max(1, round((end - begin).total_seconds() / _LAG_POINTS))
-        limits = {"begin": time_literal(begin), "end": time_literal(end), "seconds": str(seconds)}
-        return self._detail("lag_history", group_id, _LAG_HISTORY, **limits)
+        key = f"lag from {time_literal(begin)} to {time_literal(end)}"
+        return self._lag(key, group_id, lambda reader: lag_history(reader, self.cluster, group_id, begin, end))
 
     def lag_at(self, group_id: str, at: datetime) -> list[Row]:
         """Return the newest sample of the lag of each partition up to a time. Raises WarehouseError."""
-        return self._detail("lag_at", group_id, _LAG_AT, at=time_literal(at))
+        key = f"lag at {time_literal(at)}"
+        return self._lag(key, group_id, lambda reader: lag_at(reader, self.cluster, group_id, at))
+
+    def _lag(self, key: str, group_id: str, read: Callable[[WarehouseReader], list[dict[str, Any]]]) -> list[Row]:
+        reader = self.reader
+        return [] if reader is None else self._kept((key, group_id), lambda: list[Row](read(reader)))
 
     def topology_diff(self, group_id: str) -> TopologyDiff | None:
         """Return what changed from the topology before the newest to the newest; None if only one is known."""
@@ -262,12 +251,10 @@ FROM assignments WHERE cluster = {cluster} GROUP BY group_id
 """
 _RANKS = " ".join(f"WHEN {quote(name)} THEN {rank}" for name, rank in RANK.items())
 _RANK = f"CASE status {_RANKS} ELSE {RANK[UNKNOWN]} END"  # a later release may have written others
-# There may be some. Of a log without records, of which there is no commit, there is none.
-_UNKNOWN_LAG = "(lag IS NULL AND NOT coalesce(committed_offset IS NULL AND log_end_offset = log_start_offset, false))"
 _LAG = f"""
 SELECT group_id, sum(lag) AS lag, max(lag_seconds) AS lag_seconds, count(*) AS partitions,
-       count(lag) AS known, sum(CASE WHEN {_UNKNOWN_LAG} THEN 1 ELSE 0 END) AS unknown_partitions,
-       bool_or(lag_seconds_is_lower_bound OR {_UNKNOWN_LAG}) AS is_lower_bound,
+       count(lag) AS known, sum(CASE WHEN is_unknown THEN 1 ELSE 0 END) AS unknown_partitions,
+       bool_or(lag_seconds_is_lower_bound OR is_unknown) AS is_lower_bound,
        min(CASE WHEN committed_offset IS NOT NULL THEN {_RANK} END) AS worst
 FROM lag WHERE cluster = {{cluster}} AND status <> '{LEFT_OVER}' GROUP BY group_id
 """  # noqa: S608 - our own constants

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, format_task
 from streaming_app.queries.history import GroupAt, MemberAt, parse_tasks
@@ -92,8 +92,8 @@ def with_copies(assignments: Iterable[Row], copies: Iterable[TaskCopy]) -> Itera
             yield {"member_id": member_id, "role": DORMANT, **task, **held}
 
 
-def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, int]) -> Matrix:
-    """Return the matrix of the members and assignments of a group; `lag` is in offsets, by task id."""
+def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, TaskLag]) -> Matrix:
+    """Return the matrix of the members and assignments of a group; `lag` is by task id."""
     processes: dict[str, list[Row]] = {}
     process_of: dict[str, str] = {}
     for member in members:
@@ -103,12 +103,14 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping
     rows = list(assignments)
     tasks = sorted({(row["subtopology_id"], row["partition"]) for row in rows}, key=task_order)
     columns = tasks[:MAX_COLUMNS]
-    largest = max(lag.values(), default=0)
+    largest = max((one.offsets for one in lag.values()), default=0)
     cells: dict[str, dict[tuple[str, int], list[Cell]]] = {}
     for row in rows:
         process = str(process_of.get(row["member_id"]) or row["member_id"])
         task = (row["subtopology_id"], row["partition"])
-        cells.setdefault(process, {}).setdefault(task, []).append(_cell(row, lag.get(format_task(task), 0), largest))
+        cells.setdefault(process, {}).setdefault(task, []).append(
+            _cell(row, lag.get(format_task(task), TaskLag()), largest)
+        )
     lines = [_process(name, those, cells.get(name, {})) for name, those in processes.items()]
     lines.sort(key=lambda line: (line.host, line.process_id))
     active = {(row["subtopology_id"], row["partition"]) for row in rows if row["role"] in _OWNS and row["current"]}
@@ -123,12 +125,22 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping
     )
 
 
-def lag_by_task(rows: Iterable[Row]) -> dict[str, int]:
-    """Return the lag in offsets by task id, for the partitions of which both are known."""
-    lag: dict[str, int] = {}
+class TaskLag(NamedTuple):
+    """The lag of the partitions that a task reads, in offsets."""
+
+    offsets: int = 0
+    is_partial: bool = False
+    """Of some of them it is not known."""
+
+
+def lag_by_task(rows: Iterable[Row]) -> dict[str, TaskLag]:
+    """Return the lag by task id, from rows of `lag` or samples of it."""
+    lag: dict[str, TaskLag] = {}
     for row in rows:
-        if row["task_id"] is not None and row["lag"] is not None:
-            lag[row["task_id"]] = lag.get(row["task_id"], 0) + row["lag"]
+        if row["task_id"] is not None:
+            known = lag.get(row["task_id"], TaskLag())
+            is_unknown = row.get("is_unknown", row["lag"] is None)
+            lag[row["task_id"]] = TaskLag(known.offsets + (row["lag"] or 0), known.is_partial or is_unknown)
     return lag
 
 
@@ -153,7 +165,7 @@ def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], 
     )
 
 
-def _cell(row: Row, lag: int, largest: int) -> Cell:
+def _cell(row: Row, lag: TaskLag, largest: int) -> Cell:
     if row["pending_revocation"] or (row["current"] and not row["target"]):
         movement = _GIVES
     elif row["current"] or row["role"] == DORMANT:
@@ -166,9 +178,9 @@ def _cell(row: Row, lag: int, largest: int) -> Cell:
     if row.get("behind") is not None:
         text += f", {count(row['behind'], 'offset')} behind"
     is_active = row["role"] in _OWNS and movement != _TAKES
-    level = -(-4 * lag // largest) if is_active and largest > 0 and lag > 0 else 0
-    if level:
-        text += f", lag {lag:,}"
+    level = -(-4 * lag.offsets // largest) if is_active and largest > 0 and lag.offsets > 0 else 0
+    if level or (is_active and lag.is_partial):
+        text += f", lag {'≥ ' if lag.is_partial else ''}{lag.offsets:,}"
     return Cell(_LETTERS.get(row["role"], "?"), row["role"], movement, row["current"], text, level)
 
 

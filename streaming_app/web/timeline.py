@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from streaming_app.lag.sums import Total, totals_over_time
 from streaming_app.text import duration, utc
 from streaming_app.web.window import Window
 from streaming_app.web.words import number
@@ -288,44 +289,30 @@ class LagLine:
     """The largest sum of offsets."""
     most_at: str
     newest: int
+    is_partial: bool
+    """At times the lag of some partitions was not known: then it is a lower bound."""
 
 
 def lag_line(samples: Iterable[Row], begin: datetime, end: datetime) -> LagLine | None:
     """Return the line of the samples from `begin` to `end`, oldest first; None for fewer than two points."""
-    totals = list(_totals(samples, begin, end))
+    totals = list(totals_over_time(one for one in samples if begin <= one["observed_at"] <= end))
     if len(totals) < 2:  # noqa: PLR2004 - a line
         return None
-    most_at, most = max(totals, key=lambda one: one[1])
+    most_at, most, _ = max(totals, key=lambda one: one.lag)
     length = end - begin
-    points = [(WIDTH * ((at - begin) / length), 1000 - 1000 * total / max(1, most)) for at, total in _thinned(totals)]
+    points = [
+        (WIDTH * ((at - begin) / length), 1000 - 1000 * total / max(1, most)) for at, total, _ in _thinned(totals)
+    ]
     steps = [
         f"{x:.1f},{previous:.0f} {x:.1f},{y:.0f}" for (x, y), (_, previous) in zip(points[1:], points, strict=False)
     ]
     text = " ".join([f"{points[0][0]:.1f},{points[0][1]:.0f}", *steps, f"{WIDTH},{points[-1][1]:.0f}"])
-    return LagLine(text, most, f"{number(most)} offsets at {utc(most_at)}", totals[-1][1])
+    is_partial = any(one.unknown for one in totals)
+    return LagLine(text, most, f"{number(most)} offsets at {utc(most_at)}", totals[-1].lag, is_partial)
 
 
-def _totals(samples: Iterable[Row], begin: datetime, end: datetime) -> Iterable[tuple[datetime, int]]:
-    """Yield the sum over the partitions after each time at which one of them has a sample."""
-    lag: dict[tuple[str, int], int] = {}
-    at: datetime | None = None
-    for sample in samples:
-        if not begin <= sample["observed_at"] <= end:
-            continue
-        if at is not None and sample["observed_at"] != at and lag:
-            yield at, sum(lag.values())
-        at = sample["observed_at"]
-        key = (sample["topic"], sample["partition"])
-        if sample["lag"] is None:
-            lag.pop(key, None)
-        else:
-            lag[key] = sample["lag"]
-    if at is not None and lag:
-        yield at, sum(lag.values())
-
-
-def _thinned(totals: Sequence[tuple[datetime, int]]) -> list[tuple[datetime, int]]:
+def _thinned(totals: Sequence[Total]) -> list[Total]:
     """Return at most about `_POINTS` of them: of each part of the time the one with the most lag, and the last."""
     size = -(-len(totals) // _POINTS)
-    kept = [max(totals[start : start + size], key=lambda one: one[1]) for start in range(0, len(totals), size)]
+    kept = [max(totals[start : start + size], key=lambda one: one.lag) for start in range(0, len(totals), size)]
     return kept if kept[-1] == totals[-1] else [*kept, totals[-1]]

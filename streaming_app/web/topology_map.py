@@ -13,7 +13,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 from streaming_app.text import count, duration
 from streaming_app.web.words import NOTHING, number, short_name
@@ -121,7 +122,7 @@ def topology_map(group_id: str, subtopologies: Iterable[Row], assignments: Itera
 
 
 def _add_subtopology(
-    graph: Graph, group_id: str, row: Row, tasks: list[Row], lag_by_topic: Mapping[str, tuple[int, float | None]]
+    graph: Graph, group_id: str, row: Row, tasks: list[Row], lag_by_topic: Mapping[str, _TopicLag]
 ) -> None:
     own = row["subtopology_id"]
     changelogs = [topic["name"] for topic in row["state_changelog_topics"] or ()]
@@ -158,7 +159,7 @@ def _topic(  # noqa: PLR0913 - what a topic is drawn from
     kind: str,
     name: str,
     group_id: str,
-    lag: Mapping[str, tuple[int, float | None]],
+    lag: Mapping[str, _TopicLag],
     *,
     internal: bool = False,
 ) -> Node:
@@ -203,17 +204,28 @@ def _hosts(tasks: Iterable[Row]) -> list[str]:
     return sorted({task["client_host"] for task in tasks if task.get("client_host")})
 
 
-def _lag_by_topic(rows: Iterable[Row]) -> dict[str, tuple[int, float | None]]:
-    lag: dict[str, tuple[int, float | None]] = {}
+class _TopicLag(NamedTuple):
+    offsets: int = 0
+    seconds: float = 0.0
+    is_partial: bool = False
+    """Of some partitions it is not known."""
+
+    def plus(self, other: _TopicLag) -> _TopicLag:
+        """Return the lag of both."""
+        seconds = max(self.seconds, other.seconds)
+        return _TopicLag(self.offsets + other.offsets, seconds, self.is_partial or other.is_partial)
+
+
+def _lag_by_topic(rows: Iterable[Row]) -> dict[str, _TopicLag]:
+    lag: dict[str, _TopicLag] = {}
     for row in rows:
-        if row["lag"] is not None:
-            offsets, seconds = lag.get(row["topic"], (0, None))
-            known = [one for one in (seconds, row["lag_seconds"]) if one is not None]
-            lag[row["topic"]] = (offsets + row["lag"], max(known, default=None))
+        if row["lag"] is not None or row["is_unknown"]:
+            own = _TopicLag(row["lag"] or 0, row["lag_seconds"] or 0.0, row["is_unknown"])
+            lag[row["topic"]] = lag.get(row["topic"], _TopicLag()).plus(own)
     return lag
 
 
-def _lag_line(lags: list[tuple[int, float | None]]) -> str:
-    seconds = [one for _, one in lags if one is not None]
-    text = f"lag {number(sum(offsets for offsets, _ in lags))}"
-    return f"{text} · {duration(max(seconds))}" if seconds and max(seconds) >= 1 else text
+def _lag_line(lags: Iterable[_TopicLag]) -> str:
+    lag = reduce(_TopicLag.plus, lags)
+    text = f"lag {'≥ ' if lag.is_partial else ''}{number(lag.offsets)}"
+    return f"{text} · {duration(lag.seconds)}" if lag.seconds >= 1 else text

@@ -15,8 +15,10 @@ from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
+from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import utc
 from tests.health.health_harness import NOW, ago
+from tests.lag.lag_harness import row
 from tests.rows import group_row
 from tests.warehouses import append
 
@@ -150,9 +152,16 @@ def test_options_before_a_subcommand_are_its_own_unless_it_has_them(
 def test_a_report_is_one_file_without_links_and_what_others_wrote_is_text_in_it(
     warehouse: Path, tmp_path: Path
 ) -> None:
+    samples = [(0, -7200, 400), (1, -7200, 40), (1, 60, 90), (1, 9000, None)]  # partition 0 rests meanwhile
+    common = {"group_id": "payments", "topic": "t", "status": "STALLED"}
+    LagTables(warehouse, "default").append_history(
+        [row(**common, partition=one, observed_at=ago(minutes=9).timestamp() + at, lag=lag) for one, at, lag in samples]
+    )
     file = tmp_path / "report.html"
     run(warehouse, "report", "--incident", incident_of(warehouse), "--output", str(file))
     text = file.read_text("utf-8")
     assert "&lt;b&gt;7 offsets wait" in text
+    assert "At most 490 offsets" in text
+    assert "lacks partitions whose lag was not known" in text
     assert [word for word in ("<b>", "src=", "href=", "http") if word in text] == []
     assert "No incident 'x'" in run(warehouse, "report", "--incident", "x", code=1)

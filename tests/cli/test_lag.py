@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
-from streaming_app.tables.lag_tables import LagTables
+from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from tests.lag.lag_harness import row
 from tests.warehouses import append, make_warehouse
 
@@ -21,7 +22,7 @@ ROWS = [
     row(partition=2, task_id="0_2", subtopology_id="0", lag=70, lag_seconds=80.0, status="UNOWNED"),
     row(partition=3, task_id="0_3", committed_offset=None, lag=None, lag_seconds=None, status="UNKNOWN", **ALICE),
     row(topic="old", lag=9999, lag_seconds=1e6, status="LEFT_OVER"),
-    row(group_id="plain", topic="clicks", lag=7, lag_seconds=1.0),
+    row(group_id="plain", topic="clicks", lag=7, lag_seconds=1.0, leader=2),
 ]
 
 
@@ -29,6 +30,8 @@ ROWS = [
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
     LagTables(path, "default").replace_lag(ROWS)
+    two_hours_ago = time.time() - 2 * 3600 - 60
+    LagTables(path, "default").replace_inputs(KnownUntil(two_hours_ago + 30, {}, {2: two_hours_ago}))
     LagTables(path, "other").replace_lag([row(group_id="elsewhere", lag=1)])
     commit = {"group_id": "only-committed", "topic": "t", "partition": 0, "committed_offset": 5, "last_offset": 1}
     append(path, "offset_commits", commit)
@@ -46,10 +49,12 @@ def lines(warehouse: Path, *arguments: str) -> list[list[str]]:
 
 
 def test_groups_are_listed_with_the_largest_lag_first(warehouse: Path) -> None:
-    assert lines(warehouse, "lag") == [
-        ["GROUP", "LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK", "WITHOUT-COMMIT", "UNKNOWN", "LARGEST"],
-        ["payments", ">=580", ">=90", "UNOWNED", "4", "2", "1", "1", "orders-1", "500"],
-        ["plain", "7", "1", "OK", "1", "0", "0", "0", "clicks-0", "7"],
+    head, *groups = lines(warehouse, "lag")
+    assert head[1:5] == ["LAG", "LAG-SECONDS", "STATUS", "PARTITIONS"]
+    assert head[5:] == ["NOT-OK", "WITHOUT-COMMIT", "UNKNOWN", "LARGEST", "KNOWN"]
+    assert groups == [
+        ["payments", ">=580", ">=90", "UNOWNED", "4", "2", "1", "1", "orders-1", "500", "-"],
+        ["plain", "7", "1", "OK", "1", "0", "0", "0", "clicks-0", "7", "2", "h", "ago"],
     ]
 
 
@@ -89,6 +94,7 @@ def test_a_sum_that_lacks_the_lag_of_some_partitions_says_so_in_json_and_in_sql(
     in_sql = json.loads(run(warehouse, "sql", "--cluster", "default", query, "--format", "json").stdout)
     tasks = "SELECT task_id, lag, unknown_partitions FROM task_lag WHERE group_id = 'payments' ORDER BY task_id"
 
+    assert [bool(one["known_until"]) for one in found] == [False, True]
     assert [(one["group_id"], one["unknown_partitions"], one["lag_is_lower_bound"]) for one in found] == [
         ("payments", 1, True),
         ("plain", 0, False),
@@ -133,6 +139,7 @@ def test_offsets_as_json_have_every_column(warehouse: Path) -> None:
 
     assert {one["group_id"] for one in found} == {"payments", "plain", "only-committed"}
     assert found[0]["observed_at"] == "1970-01-12T13:46:40.000Z"
+    assert [one["group_id"] for one in found if one.get("known_until")] == ["plain"]
 
 
 @pytest.mark.parametrize("arguments", [["lag"], ["describe", "--offsets"]], ids=" ".join)

@@ -124,8 +124,14 @@ def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_la
     try:
         assert wait_until(rig.has_lag, 30), rig.lines
         with killed(three_brokers, victim), connection(others(three_brokers, victim)) as admin:
+            killed_at = time.time()
+            rig.service._next_at = 0.0
             assert wait_until(lambda: -1 in leaders(admin, rig.topic), 30)
             assert wait_until(lambda: {key for key, lag in rig.lags().items() if lag is None} == led, 30)
+            at = time.time()
+            assert wait_until(lambda: rig.service.result is not None and rig.service.result.at > at, 60)
+            known = {(row.topic, row.partition): row.known_until for row in rig.service.result.rows}
+            assert all((known[key] < killed_at) == (key in led) for key in rig.keys)
         back_at = time.monotonic()
         assert wait_until(rig.has_lag, 60), rig.lines
         seconds = time.monotonic() - back_at

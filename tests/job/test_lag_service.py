@@ -20,7 +20,7 @@ from streaming_app.kafka.connection import Admin
 from streaming_app.lag.model import Commit, LagRow, LogEnds
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health
-from streaming_app.tables.lag_tables import LagTables
+from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.reader import WarehouseReader
 from tests.lag.lag_harness import row
 from tests.waiting import wait_until
@@ -34,6 +34,7 @@ class Passes:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.now, self.lines = make_warehouse(path), time.time(), list[str]()
+        self.known: KnownUntil | None = None
         self.outcome: Outcome = self.result([])
         monkeypatch.setattr(LagPass, "run", lambda one, _admin: self._outcome(one))
         self.service = self.start(LagSettings())
@@ -59,7 +60,9 @@ class Passes:
         return self.service
 
     def result(self, rows: list[LagRow], **errors: set[str]) -> PassResult:
-        return PassResult(rows, errors, self.now, len(rows), 2, 0.1, answered_at={2: self.now})
+        return PassResult(
+            rows, errors, self.now, len(rows), 2, 0.1, known=self.known or KnownUntil(self.now - 3, {}, {2: self.now})
+        )
 
     def run(self, rows: list[LagRow], seconds: float = 30.0, **errors: set[str]) -> None:
         self.now += seconds
@@ -99,6 +102,29 @@ def test_the_rows_are_written_only_when_they_change_and_every_five_minutes(passe
     passes.run([row(lag=11)], 301)
 
     assert (changed, passes.version("lag")) == (written + 1, written + 2)
+
+
+def test_rows_say_until_when_they_are_known_without_being_written_again(passes: Passes) -> None:
+    rows = [row(leader=2, lag=10), row(partition=1, leader=3, lag=None), row(group_id="asked", leader=2)]
+    query = "SELECT group_id, partition, CAST(date_part('epoch', known_until) AS BIGINT) AS at FROM lag ORDER BY 1, 2"
+
+    def known() -> list[tuple[object, ...]]:
+        return [tuple(one.values()) for one in passes.query(query)]
+
+    read_until = int(passes.now)
+    passes.known = KnownUntil(read_until, {}, {2: read_until + 1})
+    passes.run(rows)
+    assert known() == [("asked", 0, read_until), ("payments", 0, read_until), ("payments", 1, None)]
+    written = passes.version("lag")
+    passes.known = KnownUntil(read_until, {"asked": read_until + 99}, {2: read_until + 98, 3: read_until - 50})
+    passes.run(rows)
+
+    assert known() == [("asked", 0, read_until + 98), ("payments", 0, read_until), ("payments", 1, read_until - 50)]
+    assert passes.version("lag") == written
+    sums = passes.query("SELECT CAST(date_part('epoch', known_until) AS BIGINT) AS at FROM group_lag ORDER BY group_id")
+    assert [one["at"] for one in sums] == [read_until + 98, read_until - 50]
+    of_cluster = WarehouseReader(passes.path, "default").rows("SELECT count(known_until) AS n FROM lag")
+    assert of_cluster == [{"n": 3}]
 
 
 def test_the_rows_of_another_cluster_stay(passes: Passes) -> None:

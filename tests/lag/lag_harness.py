@@ -44,7 +44,7 @@ class MiniCluster:
 
     def rows(self) -> list[LagRow]:
         commits = {} if self.commit is None else {(GROUP, TOPIC, 0): self.commit}
-        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id, self.now, self.now)}
+        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id, self.now, self.now, 1, self.now)}
         until = ReadUntil(self.commits_until or self.now, self.members_until or self.now)
         return self.tracker.observe(commits, ends, {GROUP: self.tasks}, self.now, {GROUP: until})
 

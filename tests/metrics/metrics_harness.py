@@ -108,6 +108,6 @@ def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
         "sinks": lambda: (SinkStatus("pager", sent=5, failed=2, waiting=1, last_success_at=NOW), SinkStatus("mail")),
     }
     values["disks"] = lambda: (DiskSpace("/data", 1 << 30, 20 << 30),)
-    values["copies"] = lambda: {"a": CopiesSum(3, 60, 1, 2, 5_000), "b": CopiesSum(0, None, 0, 0, None)}
+    values["copies"] = lambda: {"a": CopiesSum(3, 60, 1, 2, 5_000, 1), "b": CopiesSum(0, None, 0, 0, None)}
     values["verdicts"] = lambda: {"a": Verdict("Down", SINCE, SINCE, "no members", "critical")}
     return MetricSources("prod", FixedGroups(*groups, rebalances={"a": 6}), **(values | fields))

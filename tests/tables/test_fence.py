@@ -22,7 +22,7 @@ from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.definitions import Table, table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.lag_tables import LagTables
+from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import COMMITS, NewestTables
 from streaming_app.tables.reader import WarehouseReader
@@ -74,6 +74,7 @@ WRITES: Mapping[str, Write] = {
     "alerts": lambda path, fence: AlertsTable(path, CLUSTER, fence).save([ALERT]),
     "lag": lambda path, fence: LagTables(path, CLUSTER, fence).replace_lag([row()]),
     "lag_history": lambda path, fence: LagTables(path, CLUSTER, fence).append_history([row()]),
+    "inputs": lambda path, fence: LagTables(path, CLUSTER, fence).replace_inputs(KnownUntil(1.0, {}, {})),
     "log_ends": lambda path, fence: LagTables(path, CLUSTER, fence).replace_samples({("t", 0): EndSamples()}, {}),
     "task_copies": lambda path, fence: TaskCopiesTable(path, CLUSTER, fence).replace([COPY]),
     "void": lambda path, fence: void_history(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_app.groups.topology import topology_hash
-from streaming_app.job_status import JobStatus
+from streaming_app.job_status import JobStatus, OffsetsStatus
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED
 from tests.rows import Row, group_row, member_row, subtopology_row, task_row
@@ -49,6 +49,8 @@ def replace_group(path: Path, row: Row) -> None:
 def beat(path: Path, now: datetime, **facts: Any) -> None:
     """Write a heartbeat of a job that has caught up."""
     status = {"caught_up": True, "caught_up_at": now, "last_success_at": now, **facts}
+    offsets = OffsetsStatus(caught_up_at=now - timedelta(minutes=2))
+    status = {"offsets": offsets, "log_ends_at": {"2": now - timedelta(seconds=20)}, **status}
     job = JobStatus(**{"started_at": now - timedelta(days=3), **status})
     write_heartbeat(path, at=now, every_seconds=600.0, facts=job, records_seen=12_345, last_batch_seconds=0.7)
 
@@ -311,6 +313,7 @@ def _lag(now: datetime) -> Iterator[Row]:
         ends = {"committed_offset": committed, "log_end_offset": None if lag is None else committed + lag}
         seconds = {"lag_seconds": None if lag is None else lag / 40, "lag_seconds_is_lower_bound": False}
         common = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": number, "observed_at": now}
+        common["leader"] = 2
         return {**common, **ends, **seconds, "lag": lag, "status": status, **columns}
 
     for number, lag in enumerate((18_240, 2_112, 0, 9_001)):

@@ -117,6 +117,8 @@ def test_the_lag_is_shown_where_the_tables_hold_it(client: TestClient) -> None:
     text = client.get(f"/group?id={RICH}&range=6h").text
     assert "lag4" in text
     assert 'class="lag-line"' in text
+    assert 'data-inputs="commits|log ends of broker 2"' in text
+    assert "commits is its oldest input" in text
     lines = {node["title"]: node["lines"] for node in client.get(f"/graph?id={RICH}").json()["nodes"]}
     assert lines["orders"] == ["lag 29,353 · 7 min 36 s"]
 

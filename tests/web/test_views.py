@@ -14,7 +14,7 @@ from streaming_app.queries.history import group_at, parse_tasks
 from streaming_app.web.descriptions import described_of, description_graph, node_rows
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
-from streaming_app.web.task_matrix import instant_view, task_matrix, task_order, with_copies
+from streaming_app.web.task_matrix import TaskLag, instant_view, task_matrix, task_order, with_copies
 from streaming_app.web.timeline import Events, lag_line, timeline
 from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
 from streaming_app.web.window import Window, parse_window
@@ -162,7 +162,7 @@ def test_the_matrix_shows_what_each_process_has_takes_and_gives() -> None:
         task(ids[0], "2_0", "standby"),
         task("member that left", "2_0", "warmup"),
     ]
-    matrix = task_matrix(members, assignments, {"0_0": 10, "10_0": 1_000})
+    matrix = task_matrix(members, assignments, {"0_0": TaskLag(10), "10_0": TaskLag(1_000, is_partial=True)})
     assert matrix.columns == [("0", 0), ("0", 1), ("2", 0), ("10", 0)]
     assert matrix.subtopologies == [("0", 2), ("2", 1), ("10", 1)]
     by_host = {process.host: process for process in matrix.processes}
@@ -172,6 +172,10 @@ def test_the_matrix_shows_what_each_process_has_takes_and_gives() -> None:
     assert [cell.movement for cell in second.cells["0", 1]] == ["takes"]
     assert second.cells["10", 0][0].lag_level == 4
     assert first.cells["0", 0][0].lag_level == 1
+    assert [one.cells[key][0].text[-8:] for one, key in ((second, ("10", 0)), (first, ("0", 0)))] == [
+        " ≥ 1,000",
+        ", lag 10",
+    ]
     assert matrix.unowned == ["0_1", "2_0"]
 
 
@@ -394,13 +398,13 @@ def test_a_source_that_is_its_own_changelog_is_one_topic() -> None:
 def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     row = rich_group(NOW)
     lag = [
-        {"topic": "orders", "lag": 1_200, "lag_seconds": 75.0},
-        {"topic": "orders", "lag": None, "lag_seconds": None},
+        {"topic": "orders", "lag": 1_200, "lag_seconds": 75.0, "is_unknown": False},
+        {"topic": "orders", "lag": None, "lag_seconds": None, "is_unknown": True},
     ]
     more = [{**lag[0], "lag": 9_999}, lag[1]]
     graphs = [topology_map(row["group_id"], row["subtopologies"], hosts_of(row), rows) for rows in (lag, more)]
     orders = next(node for node in graphs[0].nodes if node.title == "orders")
-    assert orders.lines == ["lag 1,200 · 1 min 15 s"]
+    assert orders.lines == ["lag ≥ 1,200 · 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key
     assert graphs[0].to_json() != graphs[1].to_json()
 
@@ -413,7 +417,7 @@ def test_the_line_of_the_lag_adds_the_last_samples_of_all_partitions() -> None:
     samples = [sample(0, 0, 10), sample(0, 1, 30), sample(5, 0, 60), sample(10, 1, None)]
     line = lag_line(samples, NOW, NOW + timedelta(minutes=20))
     assert line is not None
-    assert (line.most, line.newest) == (90, 60)
+    assert (line.most, line.newest, line.is_partial) == (90, 60, True)
     assert line.points == "0.0,556 250.0,556 250.0,0 500.0,0 500.0,333 1000,333"
     assert lag_line(samples[:2], NOW, NOW + timedelta(minutes=20)) is None
     assert lag_line([], NOW, NOW + timedelta(minutes=20)) is None
@@ -423,7 +427,7 @@ def test_the_line_of_many_samples_is_short_and_keeps_the_peak() -> None:
     samples = [sample(number / 100, 0, 7 if number != 3_333 else 5_000) for number in range(10_000)]
     line = lag_line(samples, NOW, NOW + timedelta(minutes=100))
     assert line is not None
-    assert (line.most, line.newest) == (5_000, 7)
+    assert (line.most, line.newest, line.is_partial) == (5_000, 7, False)
     assert len(line.points) < 8_000
 
 

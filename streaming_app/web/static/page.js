@@ -177,10 +177,15 @@ function listen() {
   stream = events;
   streamUrl = url;
   events.onmessage = (event) => {
-    const { tag, success } = JSON.parse(event.data);
+    const { tag, success, inputs } = JSON.parse(event.data);
     connection("");
     const time = document.querySelector("#success time");
     if (success && time) time.dateTime = success;
+    for (const element of document.querySelectorAll("[data-inputs]")) {
+      const times = element.dataset.inputs.split("|").map((name) => inputs[name]);
+      const shown = element.querySelector("time");
+      if (shown && times.every(Boolean)) shown.dateTime = times.sort()[0];
+    }
     if (tag && tag !== document.getElementById("page").dataset.tag) refresh();
   };
   events.onopen = () => {

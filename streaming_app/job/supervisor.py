@@ -154,6 +154,7 @@ class _Run:
         self._supervisor, self._once, self._calls = supervisor, supervisor.once, calls
         self._topic = _TopicState(supervisor.report, supervisor.health)
         self._has_started = False
+        self._was_cut = False  # at the failure before
 
     def until_done(self) -> None:
         failures = 0
@@ -166,10 +167,11 @@ class _Run:
                 continue
             if failure is None:
                 return
+            self._was_cut = self._was_cut and self._health.totals.batches == batches
             self._health.failed(failure)
             if time.monotonic() - began > _HEALTHY_SECONDS or self._health.totals.batches > batches:
                 failures = 0
-            if self._wait_for_topic():  # the failure was of the brokers
+            if self._wait_for_topic(failure):  # the failure was of the brokers
                 continue
             failures += 1
             if failures >= (1 if self._once else _MAX_FAILURES):
@@ -252,8 +254,11 @@ class _Run:
         self._topic.found()
         return True
 
-    def _wait_for_topic(self) -> bool:
-        """Wait until the topic can be read; return whether it could not at first. With `--once` it raises then."""
+    def _wait_for_topic(self, failure: str) -> bool:
+        """Wait until the topic can be read; return whether the stream may have failed because it could not.
+
+        With `--once` it raises then.
+        """
         waited = False
         while True:
             check = self._calls.submit(self._stream.check)
@@ -262,9 +267,10 @@ class _Run:
                 if self._evaluate(check):
                     return waited
             except LogTruncatedError as change:  # why Spark could not read on, and no reason to give up
-                self._supervisor.report(f"{change}: the stream starts again")
+                self._supervisor.report(f"{change}: the stream failed ({failure}), and starts again")
                 self._sleep(_POLL_SECONDS)
-                return True
+                is_first, self._was_cut = not self._was_cut, True
+                return waited or is_first  # a start compares positions and log: what fails after it is something else
             except StreamChangedError:  # it is started again anyway
                 return waited
             if self._once and self._topic.error:

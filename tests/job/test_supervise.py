@@ -15,7 +15,7 @@ import pytest
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.job import supervisor
-from streaming_app.job.stream_query import StreamChangedError
+from streaming_app.job.stream_query import LogTruncatedError, StreamChangedError
 from streaming_app.job.supervisor import Supervisor
 from streaming_app.stream.health import Batch, Health
 from tests.waiting import wait_until
@@ -206,6 +206,19 @@ def test_a_change_that_the_check_finds_starts_the_stream_again(job: SupervisorHa
     assert not job.queries[0].isActive
     assert "The topic now has 4 partitions: the stream starts again" in job.lines
     assert job.health.totals.restarts == 0
+
+
+def test_a_start_that_fails_after_the_log_was_cut_says_why_and_is_not_repeated_for_ever(
+    job: SupervisorHarness,
+) -> None:
+    cut = LogTruncatedError("Records of __consumer_offsets-0 are gone")
+    job.starts, job.checks = [RuntimeError("No space left")] * 9, [cut] * 9
+    job.begin()
+    assert job.has_ended(), job.lines
+    assert (
+        job.lines[0] == "Records of __consumer_offsets-0 are gone: the stream failed (No space left), and starts again"
+    )
+    assert "No space left" in str(job.error)
 
 
 def test_a_gap_that_is_too_long_starts_the_stream_again(job: SupervisorHarness) -> None:

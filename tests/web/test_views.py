@@ -106,7 +106,7 @@ def test_a_copy_that_restores_and_state_that_is_left_are_in_the_matrix() -> None
         TaskCopy("g", second, None, None, "standby", "0", 0, lag=1),
     ]
     rows = list(with_copies([task(first, "0_0"), task(second, "0_0", "standby")], copies))
-    matrix = task_matrix(members, rows, {"0_0": 10})
+    matrix = task_matrix(members, rows, {"0_0": TaskLag(10)})
     cells = {process.host: process.cells for process in matrix.processes}
     (restored,), (left,) = cells["10.4.0.11"]["0", 0], cells["10.4.0.12"]["0", 1]
     assert (restored.letter, restored.lag_level, restored.text.endswith("25 offsets behind, lag 10")) == ("R", 4, True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -144,19 +145,22 @@ class Bed(Startable):
             return False
 
     @contextmanager
-    def memory(self) -> Iterator[Callable[[], float]]:
-        """Give a function that returns the most bytes of the job and its processes since the block began."""
-        most, end = [0], threading.Event()
+    def memory(self) -> Iterator[Counter[str]]:
+        """Give the most bytes since the block began, in `sum` and of each kind of process of the job by itself."""
+        most: Counter[str] = Counter()
+        end = threading.Event()
 
         def sample() -> None:
             while not end.wait(_SAMPLE_SECONDS):
                 if pid := self.job.pid:
-                    most[0] = max(most[0], sum(proportional_by_process(pid).values()))
+                    now = proportional_by_process(pid)
+                    now["sum"] = sum(now.values())
+                    most.update({name: size - most[name] for name, size in now.items() if size > most[name]})
 
         thread = threading.Thread(target=sample, daemon=True)
         thread.start()
         try:
-            yield lambda: most[0]
+            yield most
         finally:
             end.set()
             thread.join()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.bench.memory import format_megabytes
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.bed import STUCK_FOR_SECONDS, Bed, Probe
 from tests.waiting import wait_until
@@ -24,10 +26,10 @@ HEADER = (
 
 
 class Measured(NamedTuple):
-    """Probes, and the most bytes of the job meanwhile."""
+    """Probes, and the most bytes of the job meanwhile, in `sum` and by kind of process."""
 
     probes: Sequence[Probe]
-    memory: float
+    memory: Counter[str]
 
     def worst(self, what: str) -> float | None:
         """Return the longest `row` or `alert`; None if one never came."""
@@ -53,7 +55,7 @@ class Result:
     @property
     def memory(self) -> float:
         """The most memory relative to that without an attack."""
-        return self.attacked.memory / max(1.0, self.calm.memory)
+        return self.attacked.memory["sum"] / max(1.0, self.calm.memory["sum"])
 
     @property
     def is_withstood(self) -> bool:
@@ -76,11 +78,12 @@ class Result:
             "yes" if self.is_withstood else "**no**",
             "yes" if self.is_alive else "**no**",
             *(f"{_seconds(calm.worst(one))}, {_seconds(attacked.worst(one))}" for one in ("row", "alert")),
-            f"{calm.memory / 1e6:,.0f} MB, x {self.memory:.2f}",
+            f"{calm.memory['sum'] / 1e6:,.0f} MB, x {self.memory:.2f}",
             _seconds(self.caught_up_seconds),
             f"{len(self.without_series)}",
         ]
-        return f"| {' | '.join(cells)} |" + "".join(f"\n  {error}" for error in self.errors)
+        memory = f"memory: {format_megabytes(calm.memory)}; attacked: {format_megabytes(attacked.memory)}"
+        return f"| {' | '.join(cells)} |" + "".join(f"\n  {line}" for line in (memory, *self.errors))
 
 
 def run_attack(name: str, directory: Path, *, probes: int) -> Result:
@@ -90,7 +93,7 @@ def run_attack(name: str, directory: Path, *, probes: int) -> Result:
         bed.probe()  # what is slow only once
         with bed.memory() as memory:
             calm_probes = [bed.probe() for _ in range(_CALM_PROBES)]
-            calm = Measured(calm_probes, memory())
+            calm = Measured(calm_probes, Counter(memory))
         return play(bed, name, calm, probes)
 
 
@@ -116,7 +119,7 @@ def play(bed: Bed, name: str, calm: Measured, probes: int) -> Result:
         caught_up = wait_until(lambda: not bed.is_alive or bed.is_caught_up(), _SETTLE_SECONDS, interval=0.5)
         took = time.monotonic() - ended if caught_up and bed.is_alive else None
         lost = bed.without_series() if bed.is_alive else bed.honest
-        return Result(name, calm, Measured(found, memory()), bed.is_alive, took, lost, errors)
+        return Result(name, calm, Measured(found, Counter(memory)), bed.is_alive, took, lost, errors)
 
 
 def _seconds(seconds: float | None) -> str:

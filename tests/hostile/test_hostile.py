@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -30,7 +31,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 @pytest.mark.parametrize("name", FAST)
 def test_an_attack_changes_nothing_for_the_others(bed: Bed, name: str) -> None:
     bed.ending.clear()
-    result = play(bed, name, Measured([], 0), probes=1)
+    result = play(bed, name, Measured([], Counter()), probes=1)
     assert result.is_alive, bed.job.output[-3000:]
     (probe,) = result.attacked.probes
     assert None not in probe  # in time is what the campaign asks: this machine may do other things, too

@@ -211,12 +211,12 @@ def test_a_change_that_the_check_finds_starts_the_stream_again(job: SupervisorHa
 def test_a_start_that_fails_after_the_log_was_cut_says_why_and_is_not_repeated_for_ever(
     job: SupervisorHarness,
 ) -> None:
-    cut = LogTruncatedError("Records of __consumer_offsets-0 are gone")
+    cut = LogTruncatedError("Records are gone")
     job.starts, job.checks = [RuntimeError("No space left")] * 9, [cut] * 9
     job.begin()
     assert job.has_ended(), job.lines
     assert (
-        job.lines[0] == "Records of __consumer_offsets-0 are gone: the stream failed (No space left), and starts again"
+        job.lines[0] == "Records are gone: the stream failed (No space left), and starts again"
     )
     assert "No space left" in str(job.error)
 

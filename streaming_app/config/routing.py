@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from streaming_app.alerts.alert import CRITICAL, INFO, WARNING
 from streaming_app.alerts.routes import Route, Routes
 from streaming_app.config.key_path import closest_name
 from streaming_app.section import Pattern, Section
@@ -25,7 +24,7 @@ class RouteSettings(Section):
 
     groups: Pattern | None = None
     """Groups whose whole id matches; None: every alert, also those about the job and the cluster."""
-    severity: Annotated[tuple[Literal[CRITICAL, WARNING, INFO], ...], BeforeValidator(as_list)] = ()
+    severity: Annotated[tuple[Literal["critical", "warning", "info"], ...], BeforeValidator(as_list)] = ()
     """Only alerts of these severities; default of any."""
     team: _Name | None = None
     """Who owns these groups."""

@@ -101,8 +101,10 @@ def _row_key(one: Table) -> str:
 
 
 def _table_section(one: Table, level: int = 2) -> str:
+    types = {column.name: column.type for column in table(one.view_of).columns} if one.view_of else {}
+    kept = ("cluster", "group_id", *one.also) if one.view_of else ()
     rows = [
-        *((name, "string", f"As in `{one.view_of}`.") for name in ("cluster", "group_id") if one.view_of),
+        *((name, types[name], f"As in `{one.view_of}`.") for name in kept),
         *((column.name, column.type, column.about) for column in (*one.columns, *one.computed)),
     ]
     lines = [

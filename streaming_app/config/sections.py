@@ -96,6 +96,15 @@ class BrokerFactsSettings(Section):
     """Time between two passes."""
 
 
+class DescriptionsSettings(Section):
+    """The section `descriptions`."""
+
+    enabled: bool = True
+    """Whether the running job fetches the stored topology descriptions; never with `--once`."""
+    interval: PositiveDuration = 60.0
+    """Time between two passes, each of at most 60 groups."""
+
+
 _Count = Annotated[int, Field(ge=1)]
 
 

@@ -23,6 +23,7 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.routing import RouteSettings, check_names
 from streaming_app.config.sections import (
     BrokerFactsSettings,
+    DescriptionsSettings,
     GroupBudgetSettings,
     LagSettings,
     MetricsSettings,
@@ -136,6 +137,7 @@ class Settings(Section):
     offsets: OffsetsSettings = OffsetsSettings()
     task_copies: TaskCopiesSettings = TaskCopiesSettings()
     broker_facts: BrokerFactsSettings = BrokerFactsSettings()
+    descriptions: DescriptionsSettings = DescriptionsSettings()
     page: PageSettings = PageSettings()
 
     @field_validator("routes")

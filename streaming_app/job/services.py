@@ -21,6 +21,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.broker_facts import make_broker_facts
+from streaming_app.job.descriptions import make_descriptions
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
@@ -58,6 +59,7 @@ _ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
 LAG, COPIES, FACTS, PAGE, WATCHDOG = "lag", "task copies", "broker facts", "page", "watchdog"
+DESCRIPTIONS = "descriptions"
 SELF_CHECK, SET_ASIDE, CLASS_ARCHIVE = "self-check", "groups set aside", "class archive"
 
 
@@ -73,6 +75,7 @@ _SERVICES = {
     LAG: _Wanted(lambda config: config.lag.enabled),  # with `once` there is one pass at the end
     COPIES: _Wanted(lambda config: config.task_copies.enabled),
     FACTS: _Wanted(lambda config: config.broker_facts.enabled and config.topic == TOPIC),
+    DESCRIPTIONS: _Wanted(lambda config: config.descriptions.enabled and config.topic == TOPIC),
     PAGE: _Wanted(lambda config: config.page.listen is not None),
     WATCHDOG: _Wanted(lambda config: bool(config.sinks)),  # with `once` there is one heartbeat at the end
     # The groups of a topic that is a copy are those of other brokers.
@@ -239,6 +242,9 @@ def background_services(
             lag if LAG in wanted else None,
             copies,
             facts,
+            make_descriptions(config, properties, group_cache.groups, may_ask, report, fence)
+            if DESCRIPTIONS in wanted
+            else None,
             *(watchdogs if WATCHDOG in wanted else ()),
         )
         for service in _beside_the_stream(config, wanted, pollers, report):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
 
 from streaming_app.errors import WarehouseError
-from streaming_app.groups.topology import Change, changes_between, topology_hash
+from streaming_app.groups.description_graph import TOPIC
+from streaming_app.groups.topology import ADDED, REMOVED, Change, changes_between, topology_hash
 from streaming_app.queries import output
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import utc
+
+_OLDEST = datetime.min.replace(tzinfo=timezone.utc)
+Nodes = frozenset[tuple[str, str | None, str]]
+"""The kind, the subtopology and the name of each node of a description, without its topics, which topologies have."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,22 @@ class TopologyDiff:
     group_id: str
     before: KnownTopology
     after: KnownTopology
+    nodes_before: Nodes | None = None
+    """The processors and stores of the description that was stored of it; None if none is known."""
+    nodes_after: Nodes | None = None
 
     @property
     def changes(self) -> list[Change]:
         """What was added, removed and changed."""
-        return changes_between(self.before.subtopologies, self.after.subtopologies)
+        changes = changes_between(self.before.subtopologies, self.after.subtopologies)
+        if self.nodes_before is None or self.nodes_after is None:
+            return changes
+        for change, nodes in (
+            (ADDED, self.nodes_after - self.nodes_before),
+            (REMOVED, self.nodes_before - self.nodes_after),
+        ):
+            changes += [Change(change, kind, part or "", name) for kind, part, name in sorted(nodes, key=str)]
+        return changes
 
     def to_json(self) -> dict[str, Any]:
         """Return what `diff --json` prints."""
@@ -54,17 +70,21 @@ class TopologyDiff:
             "from": self.before.to_json(),
             "to": self.after.to_json(),
             "changes": changes,
+            "descriptions_compared": None not in (self.nodes_before, self.nodes_after),
         }
 
     def to_text(self) -> Iterator[str]:
         """Yield the lines that `diff` prints."""
         changes = self.changes
-        if not changes:
+        if changes:
+            yield f"from  {self.before}"
+            yield f"to    {self.after}"
+            yield output.columns([_row(change) for change in changes])
+        else:
             yield f"no difference: topology {self.after}"
-            return
-        yield f"from  {self.before}"
-        yield f"to    {self.after}"
-        yield output.columns([_row(change) for change in changes])
+        if (self.nodes_before is None) != (self.nodes_after is None):
+            which = "earlier" if self.nodes_before is None else "newest"
+            yield f"Processors and stores are not compared: no description of the {which} one is known."
 
 
 def diff_topologies(
@@ -77,6 +97,7 @@ def diff_topologies(
     known = _known_topologies(warehouse, cluster, group_id)
     if not known:
         raise WarehouseError(f"Group {group_id!r} has no topology in the log yet")
+    descriptions = _known_descriptions(warehouse, cluster, group_id)
     *earlier, newest = known
     if since is not None:
         earlier = [one for one in known if one.first_seen_at is None or one.first_seen_at <= since]
@@ -85,10 +106,47 @@ def diff_topologies(
             raise WarehouseError(
                 f"No topology of group {group_id!r} is known at {_format(since)}: the first is of {begin}"
             )
+    elif not earlier and len(descriptions) > 1:  # the same topics, with other processors
+        earlier, since = [newest], descriptions[-2].stored_at
     if not earlier:
         begin = _format(newest.first_seen_at)
         raise WarehouseError(f"Group {group_id!r} has had one topology only, since {begin}: none is earlier")
-    return TopologyDiff(group_id, earlier[-1], newest)
+    before = [one for one in descriptions if _is_stored_by(one, since, newest)]
+    after = [
+        one for one in descriptions if not newest.first_seen_at or (one.stored_at or _OLDEST) >= newest.first_seen_at
+    ]
+    return TopologyDiff(group_id, earlier[-1], newest, *(some[-1].nodes if some else None for some in (before, after)))
+
+
+class _Description(NamedTuple):
+    stored_at: datetime | None
+    nodes: Nodes
+
+
+def _is_stored_by(one: _Description, since: datetime | None, newest: KnownTopology) -> bool:
+    """Return whether a description was stored by the time `since`, or, without one, before the newest topology."""
+    stored_at = one.stored_at or _OLDEST
+    return stored_at <= since if since else newest.first_seen_at is not None and stored_at < newest.first_seen_at
+
+
+def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[_Description]:
+    """Return the stored descriptions of a group that were fetched, oldest first."""
+    rows = warehouse.rows(
+        "SELECT stored_at, description_nodes FROM descriptions "  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} AND content_hash IS NOT NULL "
+        "ORDER BY stored_at NULLS FIRST, fetched_at"
+    )
+    return [
+        _Description(
+            row["stored_at"],
+            frozenset(
+                (node["kind"], node["subtopology_id"], node["node"])
+                for node in row["description_nodes"] or ()
+                if node["kind"] != TOPIC
+            ),
+        )
+        for row in rows
+    ]
 
 
 def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[KnownTopology]:

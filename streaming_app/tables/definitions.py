@@ -47,6 +47,8 @@ class Table:
     key: tuple[str, ...]
     view_of: str | None
     nested: bool
+    also: tuple[str, ...] = ()
+    """Of a view over a nested column: further columns of its table that it has."""
     order: int = 0
     """Place in the documentation."""
     expires_by: str | None = None
@@ -95,6 +97,7 @@ def _table(data: dict[str, Any]) -> Table:
         key=tuple(data.get("key", ())),
         view_of=data.get("view_of"),
         nested=data.get("nested", False),
+        also=tuple(data.get("also", ())),
         order=data.get("order", 0),
         expires_by=data.get("expires_by"),
         partition_column=data.get("partition_column"),
@@ -154,6 +157,7 @@ def view_sql(view: Table, explode: str) -> str:
     """
     if view.sql:
         return view.sql
+    kept = ", ".join(("cluster", "group_id", *view.also))
     fields = ", ".join(f"item['{column.name}'] AS {column.name}" for column in view.columns)
-    nested = f"SELECT cluster, group_id, {explode}({view.name}) AS item FROM {view.view_of}"  # noqa: S608 - our own names
-    return f"SELECT cluster, group_id, {fields} FROM ({nested}) AS nested"  # noqa: S608 - as above
+    nested = f"SELECT {kept}, {explode}({view.name}) AS item FROM {view.view_of}"  # noqa: S608 - our own names
+    return f"SELECT {kept}, {fields} FROM ({nested}) AS nested"  # noqa: S608 - as above

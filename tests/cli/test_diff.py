@@ -142,3 +142,42 @@ def test_names_of_topics_cannot_break_a_line(tables: Tables) -> None:
     assert result.exit_code == 0
     assert effective_characters(result.output) == set()
     assert all(line.startswith(("from", "to", "CHANGE", "added", "removed")) for line in result.output.splitlines())
+
+
+def description(group_id: str, days: int, *nodes: tuple[str, str]) -> dict[str, Any]:
+    """Return a row of a description that was stored so many days after `AT`."""
+    return {
+        "group_id": group_id,
+        "topology_epoch": 0,
+        "content_hash": str(nodes),
+        "stored_at": AT + timedelta(days=days),
+        "description_nodes": [{"kind": kind, "node": name, "subtopology_id": "0"} for kind, name in nodes],
+    }
+
+
+def test_processors_and_stores_of_the_stored_descriptions_are_compared(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.write("payments", (0, FIRST), (9, SECOND))
+    append(tables.path, "descriptions", description("payments", 1, ("processor", "map"), ("topic", "orders")))
+    append(tables.path, "descriptions", description("payments", 9, ("processor", "map"), ("store", "totals")))
+    rows = [row.split()[:4] for row in tables.diff("--group", "payments").output.splitlines()[3:]]
+    assert ["added", "store", "0", "totals"] in rows
+    assert not [row for row in rows if "orders" in row or "map" in row]
+    assert json.loads(tables.diff("--group", "payments", "--json").output)["descriptions_compared"]
+
+
+def test_other_processors_on_the_same_topics_are_a_difference(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.write("payments", (0, FIRST))
+    for days, name in ((1, "map"), (2, "filter")):
+        append(tables.path, "descriptions", description("payments", days, ("processor", name)))
+    rows = [row.split()[:4] for row in tables.diff("--group", "payments").output.splitlines()[3:]]
+    assert rows == [["added", "processor", "0", "filter"], ["removed", "processor", "0", "map"]]
+
+
+def test_where_only_one_description_is_known_a_line_says_what_is_not_compared(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.write("payments", (0, FIRST), (9, SECOND))
+    append(tables.path, "descriptions", description("payments", 9, ("processor", "map")))
+    last = tables.diff("--group", "payments").output.splitlines()[-1]
+    assert last == "Processors and stores are not compared: no description of the earlier one is known."

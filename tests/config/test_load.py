@@ -82,6 +82,8 @@ KEYS = [
     Key(("task_copies", "interval"), 1.0, "2.0"),
     Key(("broker_facts", "enabled"), json.loads("false"), "true"),
     Key(("broker_facts", "interval"), 1.0, "2.0"),
+    Key(("descriptions", "enabled"), json.loads("false"), "true"),
+    Key(("descriptions", "interval"), 1.0, "2.0"),
     Key(("page", "listen"), "file:1", "variable:2"),
     Key(("page", "base_path"), "/file", "/variable"),
     Key(("page", "allowed_hosts"), ["file"], '["variable"]'),

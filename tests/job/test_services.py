@@ -21,7 +21,8 @@ from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.waiting import wait_until
 from tests.warehouses import local_files, make_warehouse
 
-ALL = {"lag", "task copies", "broker facts", "page", "self-check", "groups set aside", "class archive"}
+OF_BROKERS = {"task copies", "broker facts", "descriptions"}
+ALL = {"lag", *OF_BROKERS, "page", "self-check", "groups set aside", "class archive"}
 
 
 def config(warehouse: Path, **settings: Any) -> JobConfig:
@@ -39,12 +40,16 @@ def config(warehouse: Path, **settings: Any) -> JobConfig:
         ({"task_copies": {"enabled": False}}, ALL - {"task copies"}),
         ({"self_check": {"enabled": False}}, ALL - {"self-check"}),
         ({"broker_facts": {"enabled": False}}, ALL - {"broker facts"}),
+        ({"descriptions": {"enabled": False}}, ALL - {"descriptions"}),
         (
             {"topic": "copy-of-another-cluster"},
-            ALL - {"self-check", "broker facts"},
+            ALL - {"self-check", "broker facts", "descriptions"},
         ),  # these brokers do not have its groups
     ],
-    ids=["default", "once", "no page", "no lag", "no copies", "no self-check", "no broker facts", "another topic"],
+    ids=[
+        *("default", "once", "no page", "no lag", "no copies", "no self-check", "no broker facts", "no descriptions"),
+        "another topic",
+    ],
 )
 def test_a_job_has_the_services_that_it_asks_for_and_with_once_none_that_would_begin_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], wanted: set[str]

@@ -1,0 +1,109 @@
+"""A stored topology description (KIP-1331) as nodes and edges, and a hash over them. Pure.
+
+The description is what StreamsGroupDescribe returns, in snake_case. Its tenant chooses every name in it, and how many
+there are: no more than `MAX_NODES` of it are kept, and no more than `MAX_CHARACTERS` of names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+SOURCE, PROCESSOR, SINK, STORE, TOPIC = "source", "processor", "sink", "store", "topic"
+MAX_NODES = 2_000
+"""Sources, processors and sinks of a description that are kept; Kafka Streams applications have tens to hundreds."""
+MAX_CHARACTERS = 2_000_000
+"""Characters that the edges of what is kept may have, with a few for each edge."""
+_EDGE_CHARACTERS = 16
+_KINDS = {1: SOURCE, 2: PROCESSOR, 3: SINK}
+_HASH_CHARACTERS = 16  # as of a topology: what is compared are the few descriptions of one group
+_GLOBAL = None  # the subtopology of a global store, which has none
+
+
+class Node(NamedTuple):
+    """A row of `description_nodes`."""
+
+    node: str
+    kind: str
+    subtopology_id: str | None = None
+
+
+class Edge(NamedTuple):
+    """A row of `description_edges`."""
+
+    from_node: str
+    from_kind: str
+    to_node: str
+    to_kind: str
+    subtopology_id: str | None = None
+
+
+class DescriptionGraph(NamedTuple):
+    """What is in a description, sorted."""
+
+    nodes: Sequence[Node]
+    edges: Sequence[Edge]
+    node_count: int
+    """Sources, processors and sinks, also of those that are left out."""
+    truncated: bool
+    """Whether some are left out."""
+    content_hash: str
+    """Over all of it: two descriptions have the same if and only if they say the same, in whatever order."""
+
+
+def graph_of(description: Mapping[str, Any]) -> DescriptionGraph:
+    """Return the nodes and edges of a description; of one that is too large, those of the first names."""
+    every = sorted(_nodes_of(description), key=lambda one: (one[0] or "", one[1]["name"]))
+    content = json.dumps(sorted(json.dumps([part, node], sort_keys=True) for part, node in every))
+    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARACTERS]
+    kept = every[: _fitting(every)]
+    kinds = {(part, node["name"]): _KINDS.get(node["node_type"], PROCESSOR) for part, node in kept}
+    edges = {edge for part, node in kept for edge in _edges_of(part, node, kinds)}
+    nodes = {Node(name, kind, part) for (part, name), kind in kinds.items()}
+    nodes |= {one for edge in edges for one in _ends(edge) if one.kind in {STORE, TOPIC}}
+    return DescriptionGraph(_sorted(nodes), _sorted(edges), len(every), len(kept) < len(every), digest)
+
+
+def _fitting(nodes: Sequence[tuple[str | None, Mapping[str, Any]]]) -> int:
+    """Return how many of the nodes are kept, from the first one on."""
+    left = MAX_CHARACTERS
+    for number, (_, node) in enumerate(nodes[:MAX_NODES]):
+        own = len(node["name"]) + _EDGE_CHARACTERS
+        ends = (*(node["source_topics"] or ()), *(node["stores"] or ()), *(node["successors"] or ()))
+        left -= own + sum(len(name) + own for name in (*ends, node["sink_topic"] or ""))
+        if left < 0:
+            return number
+    return min(len(nodes), MAX_NODES)
+
+
+def _nodes_of(description: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
+    """Yield the sources, processors and sinks with their subtopologies."""
+    for part in description.get("subtopologies") or ():
+        yield from ((part["subtopology_id"], node) for node in part["nodes"])
+    for store in description.get("global_stores") or ():
+        yield from ((_GLOBAL, store[role]) for role in ("source", "processor"))
+
+
+def _edges_of(part: str | None, node: Mapping[str, Any], kinds: Mapping[tuple[str | None, str], str]) -> Iterator[Edge]:
+    name = node["name"]
+    kind = kinds[part, name]
+    for topic in node["source_topics"] or ():
+        yield Edge(topic, TOPIC, name, kind, part)
+    if node["sink_topic"]:
+        yield Edge(name, kind, node["sink_topic"], TOPIC, part)
+    for store in node["stores"] or ():
+        yield Edge(name, kind, store, STORE, part)
+    for successor in node["successors"] or ():
+        if (part, successor) in kinds:
+            yield Edge(name, kind, successor, kinds[part, successor], part)
+
+
+def _ends(edge: Edge) -> Iterator[Node]:
+    for name, kind in ((edge.from_node, edge.from_kind), (edge.to_node, edge.to_kind)):
+        yield Node(name, kind, None if kind == TOPIC else edge.subtopology_id)
+
+
+def _sorted(rows: Iterable[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: tuple(value or "" for value in row))

@@ -1,0 +1,254 @@
+"""The service that fetches the stored topology descriptions (KIP-1331), and keeps the table `descriptions`.
+
+Theory of operation
+-------------------
+The log says when a description was stored, and the brokers' plugin has it. So a group is asked for once each time the
+log says so, one group a request and not more than `_MOST` a pass, as each request is a call of the plugin. Once a day
+it is asked for again: a plugin can lose a description, or fail to return it, and the log does not show that. Then what
+was fetched stays, with the status that the broker gave; the group is asked for again after an hour.
+
+The rows of the groups of a pass are replaced in one commit, so a job that dies leaves the old rows or the new ones, and
+asks again. Rows that were not confirmed for as long as the retention are removed: those of descriptions that were
+replaced, and of groups that are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from streaming_app.groups.description_graph import graph_of
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology
+from streaming_app.job.service import Service, describes_requests
+from streaming_app.kafka import AUTHORIZATION_CODES
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.protocol import Fields, GroupError
+from streaming_app.report import Report, ReportOnce
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.rust_table import RustTable, older_than
+from streaming_app.text import count
+
+if TYPE_CHECKING:
+    from streaming_app.config.settings import JobConfig
+    from streaming_app.tables.fence import Fence
+
+NAME = "descriptions"
+_NEEDS = "topology descriptions need Describe on the groups and on their topics"
+_MOST = 60
+"""Groups that are asked for in a pass."""
+_MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they are in memory until they are written
+_MOST_STEPS = 2_000_000  # nodes times edges of a description that is printed, which takes a second
+_CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
+_STORED = "CURRENT"
+_DEAD = "Dead"
+_AVAILABLE = STATUSES[AVAILABLE][0]
+
+
+class _Asked(NamedTuple):
+    """When and about what a group was last asked for, and what the broker said."""
+
+    topology_epoch: int | None
+    stored_at: datetime | None
+    asked_at: datetime
+    status: str | None
+    """None: nothing that is stored, as the group may not be described, is gone, or its broker is older."""
+
+
+class DescriptionsService(Service):
+    """Fetches from `start` to `close`."""
+
+    def __init__(  # noqa: PLR0913 - each is one thing it needs
+        self,
+        interval: float,
+        connect: Callable[[], AbstractContextManager[StreamsGroupClient]],
+        groups: Callable[[], Mapping[str, GroupSnapshot]],
+        warehouse: Location,
+        cluster: str,
+        *,
+        retention_days: float,
+        may_ask: Callable[[], bool],
+        report: Report,
+        describe_error: Callable[[Exception], str] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        fence: Fence | None = None,
+    ) -> None:
+        """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
+        super().__init__(
+            NAME, report, interval=interval, after=self.poll_seconds, describe_error=describe_error, may_tick=may_ask
+        )
+        self._connect, self._groups, self._warehouse, self._now = connect, groups, warehouse, now
+        self._retention_days = retention_days
+        self._table = RustTable(warehouse / NAME, cluster, fence)
+        self._asked: dict[str, _Asked] | None = None
+        self._report_denial = ReportOnce(report)
+
+    def tick(self) -> None:
+        """Make one pass. Raises the errors of tables, and those of brokers that do not answer."""
+        if self._asked is None:
+            self._asked = self._read_asked()
+        asked, now = self._asked, self._now()
+        groups = {
+            group.group_id: group
+            for group in self._groups().values()
+            if group.description_status == _STORED and group.state != _DEAD
+        }
+        for group_id in asked.keys() - groups.keys():
+            del asked[group_id]
+        due = sorted((one for one in groups.values() if _is_due(one, asked.get(one.group_id), now)), key=_order(asked))
+        if due:
+            found, failure = self._fetch(due[:_MOST], now)
+            self._write(found)
+            if failure:
+                raise failure
+        self._table.maintain(older_than("asked_at", self._retention_days))
+
+    def _fetch(self, due: list[GroupSnapshot], now: datetime) -> tuple[dict[str, dict[str, Any]], Exception | None]:
+        """Return what is new of each group, and the error if a broker did not answer; note what was asked."""
+        found: dict[str, dict[str, Any]] = {}
+        denied, characters = 0, 0
+        with self._connect() as client:
+            for group in due:
+                if self.stopping.is_set() or characters > _MOST_CHARACTERS:
+                    break
+                try:
+                    (answer,) = client.describe([group.group_id], include_topology_description=True)
+                except GroupError as error:
+                    if error.code not in AUTHORIZATION_CODES:
+                        return found, error
+                    answer = {"error_code": error.code}
+                except Exception as error:  # noqa: BLE001 - what kafka-python raises; what was fetched is kept
+                    return found, error
+                denied += answer["error_code"] in AUTHORIZATION_CODES
+                row = _row(group, answer, now)
+                self._note(group, now, row["status"] if row else None)
+                if row:
+                    found[group.group_id] = row
+                    characters += len(row.get("text") or "")
+        if denied:
+            groups = count(denied, "stored description", "stored descriptions")
+            self._report_denial(f"{NAME}: {groups} may not be read: {_NEEDS}")
+        return found, None
+
+    def _note(self, group: GroupSnapshot, now: datetime, status: str | None) -> None:
+        assert self._asked is not None  # noqa: S101 - read before the first request
+        self._asked[group.group_id] = _Asked(group.topology_epoch, _stored_at(group), now, status)
+
+    def _write(self, found: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace the rows of these groups by what is known of them now, in one commit."""
+        if not found or self.stopping.is_set():
+            return
+        condition = f"group_id IN ({', '.join(map(quote, sorted(found)))})"
+        stored: dict[str, list[dict[str, Any]]] = {group_id: [] for group_id in found}
+        for row in self._rows("*", condition):
+            stored[row["group_id"]].append(row)
+        rows = [
+            {**row, "cluster": self._table.cluster, "group_id": group_id}
+            for group_id, new in found.items()
+            for row in _merged(stored[group_id], new)
+        ]
+        self._table.replace(pa.Table.from_pylist(rows, self._table.schema()), condition)
+
+    def _read_asked(self) -> dict[str, _Asked]:
+        columns = "group_id, topology_epoch, stored_at, asked_at, status"
+        return {
+            row["group_id"]: _Asked(row["topology_epoch"], row["stored_at"], row["asked_at"], row["status"])
+            for row in self._rows(columns, "is_newest")
+        }
+
+    def _rows(self, columns: str, condition: str) -> list[dict[str, Any]]:
+        query = f"SELECT {columns} FROM {NAME} WHERE {self._table.own_rows} AND {condition}"  # noqa: S608 - quoted
+        return WarehouseReader(self._warehouse).rows(query)
+
+
+def _stored_at(group: GroupSnapshot) -> datetime | None:
+    """Return when the log says that the description was stored, or that another one was pushed in its place."""
+    times = (group.description_since, group.last_unsolicited_push_at)
+    return max((time for time in times if time is not None), default=None)
+
+
+def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
+    if asked is None or (asked.topology_epoch, asked.stored_at) != (group.topology_epoch, _stored_at(group)):
+        return True
+    return now - asked.asked_at >= (_CONFIRMED if asked.status == _AVAILABLE else _RETRIED)
+
+
+def _order(asked: Mapping[str, _Asked]) -> Callable[[GroupSnapshot], tuple[bool, datetime, str]]:
+    """Return the key of the order in which groups are asked for: new ones first, then those asked for longest ago."""
+    long_ago = datetime.min.replace(tzinfo=timezone.utc)
+
+    def key(group: GroupSnapshot) -> tuple[bool, datetime, str]:
+        known = asked.get(group.group_id)
+        return known is not None, known.asked_at if known else group.first_seen_at or long_ago, group.group_id
+
+    return key
+
+
+def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] | None:
+    """Return what a broker's answer says of the description; None if it says nothing of one."""
+    status, _ = STATUSES.get(answer.get("topology_description_status", 0), (None, ""))
+    if answer["error_code"] or status in {None, STATUSES[0][0]}:
+        return None
+    topology = answer.get("topology")
+    row = {
+        "topology_epoch": topology["epoch"] if topology else group.topology_epoch,
+        "content_hash": None,
+        "status": status,
+        "asked_at": now,
+        "stored_at": _stored_at(group),
+        "is_newest": True,
+    }
+    description = answer.get("topology_description")
+    if status != _AVAILABLE or description is None:
+        return row
+    graph = graph_of(description)
+    is_printed = not graph.truncated and len(graph.nodes) * len(graph.edges) <= _MOST_STEPS
+    return row | {
+        "content_hash": graph.content_hash,
+        "text": describe_topology(description) if is_printed else None,
+        "node_count": graph.node_count,
+        "truncated": graph.truncated,
+        "fetched_at": now,
+        "description_nodes": [one._asdict() for one in graph.nodes],
+        "description_edges": [one._asdict() for one in graph.edges],
+    }
+
+
+def _merged(stored: list[dict[str, Any]], new: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a group once `new` is known: earlier descriptions stay, and one that the plugin lost does."""
+    newest = next((row for row in stored if row["is_newest"]), None)
+    if new["content_hash"] is None and newest and newest["topology_epoch"] == new["topology_epoch"]:
+        new = {**newest, **{name: new[name] for name in ("status", "asked_at", "stored_at")}}
+    yield new
+    same = new["topology_epoch"], new["content_hash"]
+    for row in stored:
+        if row["content_hash"] is not None and (row["topology_epoch"], row["content_hash"]) != same:
+            yield {**row, "is_newest": False}
+
+
+def make_descriptions(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+    config: JobConfig,
+    properties: Mapping[str, str],
+    groups: Callable[[], Mapping[str, GroupSnapshot]],
+    may_ask: Callable[[], bool],
+    report: Report,
+    fence: Fence | None = None,
+) -> DescriptionsService:
+    """Return the service of a job, whose term is that of `fence`; `properties` are Kafka client properties."""
+    return DescriptionsService(
+        config.descriptions.interval,
+        lambda: StreamsGroupClient.of(properties),
+        groups,
+        config.warehouse,
+        config.cluster,
+        retention_days=config.retention_days,
+        fence=fence,
+        may_ask=may_ask,
+        report=report,
+        describe_error=describes_requests(properties, _NEEDS),
+    )

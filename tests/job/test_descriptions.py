@@ -1,0 +1,187 @@
+"""The service that fetches stored descriptions: what it keeps, asks again, and leaves, with a real broker and table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job.descriptions import DescriptionsService
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
+from tests.alerts.healthy_group import healthy_group
+from tests.warehouses import make_warehouse
+
+pytestmark = pytest.mark.broker
+NOW = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+class Rig:
+    """A service of the groups that the test names, whose clock the test moves and whose requests are counted."""
+
+    def __init__(self, directory: Path, server: str) -> None:
+        self.warehouse, self.server, self.now = make_warehouse(directory), server, NOW
+        self.groups: dict[str, GroupSnapshot] = {}
+        self.asked: list[str] = []
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.lines: list[str] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.service = DescriptionsService(
+            60,
+            self._connect,
+            lambda: self.groups,
+            Location.of(self.warehouse),
+            "default",
+            retention_days=30,
+            may_ask=lambda: True,
+            report=self.lines.append,
+            now=lambda: self.now,
+        )
+
+    def _connect(self) -> StreamsGroupClient:
+        client = StreamsGroupClient(self.server)
+        describe = client.describe
+
+        def counted(group_ids: list[str], **named: Any) -> list[dict[str, Any]]:
+            self.asked += group_ids
+            return [self.answers.get(one) or describe([one], **named)[0] for one in group_ids]
+
+        client.describe = counted  # type: ignore[method-assign, assignment]
+        return client
+
+    def knows(self, group_id: str, **fields: Any) -> None:
+        stored = {"description_status": "CURRENT", "description_since": NOW, "last_unsolicited_push_at": None}
+        self.groups[group_id] = replace(healthy_group(NOW), group_id=group_id, **{**stored, **fields})
+
+    def rows(self, table: str = "descriptions") -> list[dict[str, Any]]:
+        return WarehouseReader(self.warehouse).rows(f"SELECT * FROM {table} ORDER BY group_id, is_newest")
+
+
+@pytest.fixture
+def rig(broker: Broker, tmp_path: Path) -> Rig:
+    return Rig(tmp_path, broker.bootstrap_server)
+
+
+@pytest.fixture
+def described(client: StreamsGroupClient, unique: Callable[[str], str]) -> SimulatedMember:
+    """The member of a group whose description the broker stores."""
+    topic = unique("orders")
+    client.create_topic(topic)
+    member = SimulatedMember(client, unique("described"), topology(subtopology("0", source_topics=[topic])))
+    member.join()
+    settle([member])
+    member.push_description()
+    return member
+
+
+def test_what_the_plugin_stores_is_kept_as_text_nodes_and_edges_and_asked_for_once(
+    rig: Rig, described: SimulatedMember
+) -> None:
+    rig.knows(described.group_id)
+    rig.knows("never-stored", description_status="NEVER_STORED")
+    rig.service.tick()
+    (row,) = rig.rows()
+    assert row["text"].startswith("Topologies:\n   Sub-topology: 0\n    Source: KSTREAM-SOURCE-0")
+    assert (row["status"], row["topology_epoch"], row["node_count"]) == ("AVAILABLE", 0, 2)
+    assert (row["stored_at"], row["fetched_at"], row["is_newest"], row["truncated"]) == (NOW, NOW, True, False)
+    (topic,) = described.topology["subtopologies"][0]["source_topics"]
+    assert {(one["kind"], one["node"], one["subtopology_id"]) for one in rig.rows("description_nodes")} == {
+        ("topic", topic, None),
+        ("source", "KSTREAM-SOURCE-0", "0"),
+        ("processor", "KSTREAM-PROCESSOR-0", "0"),
+    }
+    assert {(one["from_node"], one["to_node"], one["content_hash"]) for one in rig.rows("description_edges")} == {
+        (topic, "KSTREAM-SOURCE-0", row["content_hash"]),
+        ("KSTREAM-SOURCE-0", "KSTREAM-PROCESSOR-0", row["content_hash"]),
+    }
+    rig.now += DAY - HOUR
+    rig.service.tick()
+    rig.restart()
+    rig.service.tick()
+    assert rig.asked == [described.group_id]
+    rig.now += HOUR
+    rig.service.tick()
+    assert rig.asked == [described.group_id] * 2
+    assert [one["asked_at"] for one in rig.rows()] == [rig.now]
+
+
+def test_another_description_that_is_pushed_for_the_same_epoch_is_a_row_of_its_own(
+    rig: Rig, described: SimulatedMember
+) -> None:
+    rig.knows(described.group_id)
+    rig.service.tick()
+    changed = build_description(described.topology)
+    changed["subtopologies"][0]["nodes"][1]["stores"] = ["totals"]
+    described.push_description(description=changed)
+    rig.knows(described.group_id, last_unsolicited_push_at=NOW + HOUR)
+    rig.now += HOUR
+    rig.service.tick()
+    before, after = rig.rows()
+    assert (before["is_newest"], after["is_newest"]) == (False, True)
+    assert "[totals]" not in before["text"]
+    assert "[totals]" in after["text"]
+    nodes = WarehouseReader(rig.warehouse).rows("SELECT node FROM description_nodes WHERE is_newest AND kind = 'store'")
+    assert nodes == [{"node": "totals"}]
+
+
+def test_a_description_that_the_plugin_has_lost_stays_with_that_status_and_is_asked_for_every_hour(
+    rig: Rig, described: SimulatedMember
+) -> None:
+    rig.knows(described.group_id)
+    rig.service.tick()
+    rig.answers = {described.group_id: {"error_code": 0, "topology": None, "topology_description_status": 1}}
+    for hours in (24, 24.5, 25):
+        rig.now = NOW + timedelta(hours=hours)
+        rig.service.tick()
+    assert len(rig.asked) == 3
+    (row,) = rig.rows()
+    assert (row["status"], row["fetched_at"], row["text"][:10]) == ("NOT_STORED", NOW, "Topologies")
+    rig.answers = {}
+    rig.now += HOUR
+    rig.service.tick()
+    assert [one["status"] for one in rig.rows()] == ["AVAILABLE"]
+
+
+def test_one_that_was_never_fetched_has_a_row_that_says_so_until_it_is(rig: Rig, described: SimulatedMember) -> None:
+    rig.knows(described.group_id)
+    rig.answers = {described.group_id: {"error_code": 0, "topology": None, "topology_description_status": 2}}
+    rig.service.tick()
+    assert [(one["status"], one["text"], one["fetched_at"]) for one in rig.rows()] == [("ERROR", None, None)]
+    rig.answers = {}
+    rig.now += HOUR
+    rig.service.tick()
+    assert [(one["status"], one["is_newest"]) for one in rig.rows()] == [("AVAILABLE", True)]
+
+
+def test_what_may_not_be_read_is_said_once_and_keeps_no_other_group_waiting(
+    rig: Rig, described: SimulatedMember
+) -> None:
+    rig.knows("a-denied")
+    rig.knows(described.group_id)
+    rig.answers = {"a-denied": {"error_code": 30}}
+    for _ in range(2):
+        rig.service.tick()
+        rig.now += HOUR
+    assert [one["group_id"] for one in rig.rows()] == [described.group_id]
+    (line,) = rig.lines
+    assert "1 stored description may not be read" in line
+
+
+def test_rows_that_nothing_confirms_any_more_are_removed_after_the_retention(
+    rig: Rig, described: SimulatedMember
+) -> None:
+    rig.knows(described.group_id)
+    rig.now = datetime.now(timezone.utc) - timedelta(days=31)
+    rig.service.tick()
+    assert rig.rows() == []

@@ -6,23 +6,25 @@ import difflib
 import getpass
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.options import config_sections, handle_errors, instant, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows, json_option
 from streaming_app.cli.warehouse import max_age_option, report_staleness
 from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
 
 if TYPE_CHECKING:
-    from streaming_app.notify.silences import Silence
+    from streaming_app.config.routing import NamedIntervals, SilenceSettings
+    from streaming_app.notify.silences import RecurringSilence, Silence
 
 
 @click.command()
+@config_sections("silences", "time_intervals")
 @warehouse_options
 @click.option(
     "--check",
@@ -44,6 +46,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     pending: bool,
     resolved: bool,
     as_json: bool,
+    silences: Sequence[SilenceSettings] | None,
+    time_intervals: Sequence[NamedIntervals] | None,
 ) -> None:
     """Show the alerts that fire now."""
     from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
@@ -57,9 +61,9 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     reader = WarehouseReader(warehouse)
     check_cluster(reader, warehouse, cluster)
     found = sorted(read_alerts(reader, condition), key=lambda alert: alert.urgency)
-    silences = ActiveSilences(warehouse, cluster, echo_error)
-    silences.refresh()
-    by = {alert.fingerprint: silences.find(alert) for alert in found if alert.state != RESOLVED}
+    active = ActiveSilences(warehouse, cluster, echo_error, recurring=_recurring(silences, time_intervals))
+    active.refresh()
+    by = {alert.fingerprint: active.find(alert) for alert in found if alert.state != RESOLVED}
     silenced = {name: {"silence": one.id, "until": one.ends_at} for name, one in by.items() if one}
     if as_json:
         echo_json([to_json(one) | {"silenced": silenced.get(one.fingerprint)} for one in found])
@@ -96,6 +100,14 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
             raise SystemExit(1)
 
 
+def _recurring(
+    silences: Sequence[SilenceSettings] | None, time_intervals: Sequence[NamedIntervals] | None
+) -> Sequence[RecurringSilence]:
+    from streaming_app.config.routing import make_silences  # noqa: PLC0415 - not loaded by --help
+
+    return make_silences(silences or (), time_intervals or ())
+
+
 def _format_silence(silenced: Mapping[str, Any] | None) -> str | None:
     return f"until {utc(silenced['until'])} ({silenced['silence']})" if silenced else None
 
@@ -119,44 +131,64 @@ def silence() -> None:
 @click.option("--group", metavar="REGEX", required=True, help="Groups whose whole id matches.")
 @click.option("--rule", metavar="NAME", help="Only this rule; required to silence an alert about the job.")
 @click.option("--for", "duration", metavar="DURATION", help="How long, such as 90s, 2h or 1d; at most 30d.")
+@click.option(
+    "--starts-at", type=instant(), metavar="TIME", help="When it starts, such as 2026-12-24T22:00Z; default is now."
+)
 @click.option("--comment", metavar="TEXT", required=True, help="Why; people see it in the list.")
 @handle_errors
 def add(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location, cluster: str, group: str, rule: str | None, duration: str | None, comment: str
+    warehouse: Location,
+    cluster: str,
+    group: str,
+    rule: str | None,
+    duration: str | None,
+    starts_at: datetime | None,
+    comment: str,
 ) -> None:
-    """Silence the alerts of some groups from now on. An alert that still fires at the end is then sent."""
+    """Silence the alerts of some groups for a while. An alert that still fires at the end is then sent."""
     from streaming_app.notify.silences import SilenceStore, new_silence  # noqa: PLC0415 - not loaded by --help
 
     if duration is None:
         raise _RefusedSilence("Give --for, such as --for 2h: every silence ends, after 30d at the latest.")
     _check_rule(rule)
-    now = datetime.now(timezone.utc)
+    times = {"now": datetime.now(timezone.utc), "starts_at": starts_at}
     try:
-        new = new_silence(group=group, rule=rule, duration=duration, comment=comment, created_by=_user(), now=now)
+        new = new_silence(group=group, rule=rule, duration=duration, comment=comment, created_by=_user(), **times)
     except ValueError as error:
         raise _RefusedSilence(escape(" ".join(str(error).split()))) from None
     SilenceStore(warehouse, cluster).add(new)
-    echo(f"{new.id} until {utc(new.ends_at)}: {_matches(warehouse, cluster, new)}")
+    begin = f"from {utc(new.starts_at)} " if new.is_planned else ""
+    echo(f"{new.id} {begin}until {utc(new.ends_at)}: {_matches(warehouse, cluster, new)}")
 
 
 @silence.command("list")
+@config_sections("silences", "time_intervals")
 @warehouse_options
 @click.option("--all", "with_ended", is_flag=True, help="Also those that ended in the last 30 days.")
 @json_option
 @handle_errors
-def list_silences(warehouse: Location, cluster: str, with_ended: bool, as_json: bool) -> None:
-    """List the silences, the first to end first."""
+def list_silences(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location,
+    cluster: str,
+    with_ended: bool,
+    as_json: bool,
+    silences: Sequence[SilenceSettings] | None,
+    time_intervals: Sequence[NamedIntervals] | None,
+) -> None:
+    """List the silences, the first to end first, and those of the configuration that are active now."""
     from streaming_app.notify.silences import SilenceStore  # noqa: PLC0415 - not loaded by --help
 
     now = datetime.now(timezone.utc)
     found = [one for one in SilenceStore(warehouse, cluster).all() if with_ended or now < one.ends_at]
+    found += filter(None, (one.at(now) for one in _recurring(silences, time_intervals)))
     if as_json:
         echo_json([one.model_dump(mode="json") for one in found])
     elif found:
         rows = [
             {
                 "ID": one.id,
-                "STATE": "active" if now < one.ends_at else "ended",
+                "STATE": "ended" if one.ends_at <= now else "pending" if now < one.starts_at else "active",
+                "STARTS": one.starts_at,
                 "ENDS": one.ends_at,
                 "GROUP": one.group.pattern,
                 "RULE": one.rule,

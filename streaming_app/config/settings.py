@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.routing import RouteSettings, check_names
+from streaming_app.config.routing import NamedIntervals, RouteSettings, SilenceSettings, check_names
 from streaming_app.config.sections import (
     BrokerFactsSettings,
     DescriptionsSettings,
@@ -92,11 +92,18 @@ SinkSettings = Annotated[
 """The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
 
 
-def _check_unique_names(sinks: Sequence[SinkSettings]) -> Sequence[SinkSettings]:
-    names = [sink.name for sink in sinks]
+class _Named(Protocol):
+    name: str
+
+
+_SomeNamed = TypeVar("_SomeNamed", bound=Sequence[_Named])
+
+
+def _check_unique_names(named: _SomeNamed, kind: str = "sinks") -> _SomeNamed:
+    names = [one.name for one in named]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two sinks have the name {', '.join(duplicates)}: give each a different name")
-    return sinks
+        raise ValueError(f"two {kind} have the name {', '.join(duplicates)}: give each a different name")
+    return named
 
 
 SinkList = Annotated[tuple[SinkSettings, ...], AfterValidator(_check_unique_names)]
@@ -130,6 +137,10 @@ class Settings(Section):
     sinks: SinkList = ()
     routes: tuple[RouteSettings, ...] = ()
     """To which sinks an alert goes, and who owns a group; default every alert to every sink."""
+    time_intervals: tuple[NamedIntervals, ...] = ()
+    """Times that recur, by name."""
+    silences: tuple[SilenceSettings, ...] = ()
+    """Alerts that are not sent at such times."""
     metrics: MetricsSettings = MetricsSettings()
     group_budget: GroupBudgetSettings = GroupBudgetSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
@@ -147,6 +158,24 @@ class Settings(Section):
             known = [sink.name for sink in info.data["sinks"] if sink.gets_alerts]
             check_names([name for route in routes for name in route.sinks or ()], known, "sink that gets alerts")
         return routes
+
+    @field_validator("time_intervals")
+    @classmethod
+    def _have_names(cls, given: tuple[NamedIntervals, ...]) -> tuple[NamedIntervals, ...]:
+        return _check_unique_names(given, "time intervals")
+
+    @field_validator("silences")
+    @classmethod
+    def _name_intervals(
+        cls, silences: tuple[SilenceSettings, ...], info: ValidationInfo
+    ) -> tuple[SilenceSettings, ...]:
+        if "time_intervals" in info.data:
+            known = [one.name for one in info.data["time_intervals"]]
+            named = [(*one.mute_time_intervals, *one.active_time_intervals) for one in silences]
+            check_names([name for names in named for name in names], known, "time interval")
+            if not all(named):
+                raise ValueError("each must have mute_time_intervals or active_time_intervals")
+        return silences
 
 
 class JobConfig(Settings):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
-from streaming_app.config.routing import make_routes
+from streaming_app.config.routing import make_routes, make_silences
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
@@ -146,7 +146,8 @@ def background_services(
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
     heartbeat = Heartbeat(config, files, health, descriptions, fence)
-    silences = ActiveSilences(config.warehouse, config.cluster, report)
+    recurring = make_silences(config.silences, config.time_intervals)
+    silences = ActiveSilences(config.warehouse, config.cluster, report, recurring=recurring)
     wanted = wanted_services(config)
     properties = client_properties(config.bootstrap_server, config.command_config)
     copies = facts = lag = None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -24,12 +25,15 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
 from streaming_app.tables.request_files import RequestFiles
 from streaming_app.text import format_duration, parse_duration, utc
+from streaming_app.time_intervals import TimeInterval, contain, next_change
 
 MAX_SECONDS = 30 * 86_400.0
 _MAX_COMMENT, _MAX_REGEX = 500, 1_000  # characters
 _KEPT = timedelta(days=30)  # after its end, for `silence list --all`
 _CLOCK_DIFFERENCE = timedelta(minutes=5)  # between the machines of the command and the job
 _REPORTED_FILES = 1_000  # that cannot be read, of which each is reported once
+_AHEAD = timedelta(days=365)  # when a silence may begin
+_CONFIGURATION = "the configuration"
 _KIND = "silences"
 _SUFFIX, _EXPIRED_SUFFIX = ".json", ".expired"
 _ID = re.compile(r"[0-9a-f]{8}")
@@ -49,10 +53,12 @@ class Silence(BaseModel):
     ends_at: AwareDatetime
     comment: str = Field(max_length=_MAX_COMMENT)
     created_by: str
+    is_planned: bool = False
+    """It was to start later than it was added: it starts by the clock of the job."""
 
     def is_active(self, now: datetime) -> bool:
         """Return whether it has started and not ended."""
-        return self.starts_at - _CLOCK_DIFFERENCE <= now < self.ends_at
+        return self.starts_at - (timedelta() if self.is_planned else _CLOCK_DIFFERENCE) <= now < self.ends_at
 
     def matches(self, alert: Alert) -> bool:
         """Return whether the alert is silenced while the silence is active.
@@ -73,9 +79,21 @@ class Silence(BaseModel):
 
 
 def new_silence(  # noqa: PLR0913 - what a silence consists of
-    *, group: str, rule: str | None, duration: str, comment: str, created_by: str, now: datetime
+    *,
+    group: str,
+    rule: str | None,
+    duration: str,
+    comment: str,
+    created_by: str,
+    now: datetime,
+    starts_at: datetime | None = None,
 ) -> Silence:
-    """Return a silence that starts now. Raises ValueError, with one line for the user, if it must not be."""
+    """Return a silence that starts now, or then. Raises ValueError, with one line for the user, if it must not be."""
+    begin = starts_at or now
+    if begin < now:
+        raise ValueError("--starts-at must not be in the past; without it, a silence starts now")
+    if begin - now > _AHEAD:
+        raise ValueError(f"--starts-at must be at most {format_duration(_AHEAD.total_seconds())} ahead")
     try:
         seconds = parse_duration(duration, MAX_SECONDS)
     except ValueError as error:
@@ -94,11 +112,45 @@ def new_silence(  # noqa: PLR0913 - what a silence consists of
         id=secrets.token_hex(4),
         group=regex,
         rule=rule,
-        starts_at=now,
-        ends_at=now + timedelta(seconds=seconds),
+        starts_at=begin,
+        ends_at=begin + timedelta(seconds=seconds),
+        is_planned=begin > now,
         comment=" ".join(comment.split()),
         created_by=created_by,
     )
+
+
+@dataclass(frozen=True)
+class RecurringSilence:
+    """A silence of the configuration, at times that recur."""
+
+    id: str
+    group: Regex
+    rule: str | None
+    mute: Sequence[TimeInterval]
+    active: Sequence[TimeInterval]
+    """Alerts are sent at these times only; empty: at all others."""
+    comment: str
+
+    def is_active(self, now: datetime) -> bool:
+        """Return whether alerts are silenced now."""
+        return contain(self.mute, now) or (bool(self.active) and not contain(self.active, now))
+
+    def at(self, now: datetime) -> Silence | None:
+        """Return the silence that is active now, until it ends; None if none is."""
+        if not self.is_active(now):
+            return None
+        ends_at = next_change((*self.mute, *self.active), now, self.is_active) or now + timedelta(seconds=MAX_SECONDS)
+        return Silence.model_construct(
+            id=self.id,
+            group=self.group,
+            rule=self.rule,
+            starts_at=now,
+            ends_at=ends_at,
+            comment=self.comment,
+            created_by=_CONFIGURATION,
+            is_planned=True,
+        )
 
 
 class SilenceStore:
@@ -194,8 +246,13 @@ class ActiveSilences:
         cluster: str,
         report: Report = lambda _line: None,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        recurring: Sequence[RecurringSilence] = (),
     ) -> None:
-        """`report` gets a line, once, for each file that cannot be read: the alerts are then sent."""
+        """`report` gets a line, once, for each file that cannot be read: the alerts are then sent.
+
+        `recurring` are the silences of the configuration.
+        """
+        self._recurring = recurring
         self._reader = SilenceReader(warehouse, cluster)
         self._report_error, self._now = ReportOnce(report, _REPORTED_FILES), now
         self._active: tuple[Silence, ...] = ()
@@ -204,7 +261,8 @@ class ActiveSilences:
         """Read new silences, and return whether any is active."""
         self._reader.refresh()
         now = self._now()
-        self._active = tuple(one for one in self._reader.silences if one.is_active(now))
+        planned = [one.at(now) for one in self._recurring]
+        self._active = tuple(one for one in (*self._reader.silences, *planned) if one and one.is_active(now))
         for error in self._reader.errors:
             self._report_error(f"silences: {error}")
         return bool(self._active)

@@ -63,7 +63,7 @@ def test_the_list_shows_active_silences_and_with_all_also_the_ended_ones(warehou
     first = add(warehouse, *ADD)
     second = add(warehouse, "--group", ".*", "--rule", "StreamsGroupDown", "--for", "1h", "--comment", "nightly")
     names, *rows = run(warehouse, "silence", "list").output.splitlines()
-    assert names.split() == ["ID", "STATE", "ENDS", "GROUP", "RULE", "CREATED-BY", "COMMENT"]
+    assert names.split() == ["ID", "STATE", "STARTS", "ENDS", "GROUP", "RULE", "CREATED-BY", "COMMENT"]
     assert [(row.split()[0], row.split()[1]) for row in rows] == [(second, "active"), (first, "active")]
     assert rows[1].endswith("deployment of payments")
     assert run(warehouse, "silence", "expire", second).output == f"{second} has ended.\n"
@@ -73,6 +73,34 @@ def test_the_list_shows_active_silences_and_with_all_also_the_ended_ones(warehou
         (second, ".*", "StreamsGroupDown"),
         (first, "pay.*", None),
     ]
+
+
+def test_a_silence_may_begin_later_and_is_pending_until_then(warehouse: Path) -> None:
+    result = run(warehouse, "silence", "add", *ADD, "--starts-at", "2999-01-01T00:00Z")
+    assert "--starts-at must be at most 365d ahead" in result.stderr
+    begin = f"{datetime.now(timezone.utc) + timedelta(days=2):%Y-%m-%dT%H:%MZ}"
+    assert (
+        f" from {begin.replace('T', ' ')[:-1]}:00Z until "
+        in run(warehouse, "silence", "add", *ADD, "--starts-at", begin).output
+    )
+    assert run(warehouse, "silence", "list").output.splitlines()[1].split()[1] == "pending"
+    assert "SILENCED" not in run(warehouse, "alerts").stdout
+    assert run(warehouse, "silence", "add", *ADD, "--starts-at", "2h").exit_code == 2  # two hours ago
+
+
+def test_silences_of_the_configuration_are_shown_while_they_are_active(warehouse: Path, tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    always = {"name": "always", "time_intervals": [{"years": ["1:9999"]}]}
+    never = {"name": "never", "time_intervals": [{"years": [1]}]}
+    silences = [
+        {"groups": "pay.*", "mute_time_intervals": "never"},
+        {"groups": "pay.*", "active_time_intervals": "never", "comment": "why"},
+    ]
+    file.write_text(json.dumps({"time_intervals": [always, never], "silences": silences}))
+    _, row = run(warehouse, "silence", "list", "--config", str(file)).output.splitlines()
+    assert row.split()[:2] == ["silences[1]", "active"]
+    assert "(silences[1])" in run(warehouse, "alerts", "--config", str(file)).stdout
+    assert json.loads(run(warehouse, "silence", "list", "--json", "--config", str(file)).output)[0]["group"] == "pay.*"
 
 
 def test_alerts_marks_the_silenced_ones_which_still_fire(warehouse: Path) -> None:

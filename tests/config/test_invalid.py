@@ -50,6 +50,29 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         ("routes: [{sinks: x}]", ['routes: "x" is not the name of a sink that gets alerts: there is none']),
         ("routes: [{severity: page}]", ["routes[0].severity[0]: must be 'critical', 'warning' or 'info'"]),
         ("routes: [{groups: '[a'}]", ["routes[0].groups: is not a valid regular expression: missing ]: [a"]),
+        (
+            "time_intervals: [{name: n, time_intervals: [{weekdays: [friday:sunday]}]}]",
+            [
+                'time_intervals[0].time_intervals[0].weekdays[0]: must begin before it ends, not "friday:sunday": '
+                "over the end takes two"
+            ],
+        ),
+        (
+            "time_intervals: [{name: n, time_intervals: [{location: Berlin}]}]",
+            [
+                "time_intervals[0].time_intervals[0].location: must be a name of the time zone database, "
+                'such as Europe/Berlin, not "Berlin"'
+            ],
+        ),
+        (
+            "time_intervals: [{name: nights, time_intervals: []}]\nsilences: [{groups: a, mute_time_intervals: night}]",
+            ['silences: "night" is not the name of a time interval; did you mean nights?'],
+        ),
+        ("silences: [{groups: a}]", ["silences: each must have mute_time_intervals or active_time_intervals"]),
+        (
+            "time_intervals: [{name: n, time_intervals: []}, {name: n, time_intervals: []}]",
+            ["time_intervals: two time intervals have the name n: give each a different name"],
+        ),
         ("routes: [{contine: true}]", ["routes[0].contine: is not a known key; did you mean continue?"]),
         ("sinks: [log]", ["sinks[0]: must contain keys and values"]),
         ("alerts: 5", ['alerts: must contain keys and values, not "5"']),

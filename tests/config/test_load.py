@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,7 +25,11 @@ class Key(NamedTuple):
     file: Any
     variable: str
     flag: Any = None
+    needs: Mapping[str, Any] = MappingProxyType({})
+    """What else is in the file."""
 
+
+_NIGHTS = {"time_intervals": [{"name": "nights", "time_intervals": []}]}
 
 KEYS = [
     Key(("bootstrap_server",), "file:1", "variable:1", "flag:1,flag:2"),
@@ -62,6 +67,17 @@ KEYS = [
     Key(("metrics", "max_lag_series"), 1, "2"),
     Key(("metrics", "compatibility"), "kafka-lag-exporter", "kafka-lag-exporter"),
     Key(("routes",), [{"team": "file", "continue": False}], '[{"team": "variable", "continue": false}]'),
+    Key(
+        ("time_intervals",),
+        [{"name": "nights", "time_intervals": [{"location": "Europe/Berlin"}]}],
+        '[{"name": "nights", "time_intervals": [{"location": "Europe/Paris"}]}]',
+    ),
+    Key(
+        ("silences",),
+        [{"groups": "file", "mute_time_intervals": ["nights"]}],
+        '[{"groups": "variable", "mute_time_intervals": ["nights"]}]',
+        needs=_NIGHTS,
+    ),
     Key(("offsets", "enabled"), json.loads("false"), "true", json.loads("false")),
     Key(("offsets", "trigger"), 1.0, "2.0"),
     Key(("group_budget", "members"), 1, "2"),
@@ -119,7 +135,7 @@ def test_the_table_of_keys_is_complete() -> None:
 def test_precedence_is_flags_environment_file_default(
     key: Key, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write(nested(key.path, key.file))
+    file = write({**nested(key.path, key.file), **key.needs})
     flags = {("metrics", "listen"): "metrics_listen", ("offsets", "enabled"): "offsets"}
     flag = {flags[key.path]: key.flag} if key.path in flags else nested(key.path, key.flag)
     from_default, from_file = load(), load(file)

@@ -10,16 +10,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.notification_queue import Grouping
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey, Delivery, Finding
+from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
+from streaming_app.alerts.notification_queue import Attempt, Grouping
+from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
+from streaming_app.alerts.rule import RuleSettings
 from streaming_app.errors import WarehouseError
-from streaming_app.notify.silences import ActiveSilences, Silence, SilenceStore, new_silence
+from streaming_app.notify.silences import ActiveSilences, RecurringSilence, Silence, SilenceStore, new_silence
 from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.regex import Regex
+from streaming_app.time_intervals import TimeInterval
 from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending
 from tests.waiting import wait_until
@@ -113,6 +119,82 @@ def test_a_silence_of_a_group_by_its_id_is_of_no_other_group_and_ends_when_it_sa
     found = {one: silence.matches(make_alert(group_id=one)) for one in (group, other, f"{group}x", f"x{group}", None)}
     assert found == {one: rule != "stuck" and (one == group or (one is None and rule is not None)) for one in found}
     assert silence.is_active(NOW + timedelta(seconds=at)) == (-300 <= at < seconds)
+
+
+def test_a_silence_that_begins_later_begins_then_and_not_before() -> None:
+    begin = NOW + timedelta(hours=2)
+    common = {"group": "a", "rule": None, "duration": "1h", "comment": "why", "created_by": "me", "now": NOW}
+    silence = new_silence(**common, starts_at=begin)
+    stored = Silence.model_validate_json(silence.model_dump_json())
+    active = [minutes for minutes in range(0, 300, 1) if stored.is_active(NOW + timedelta(minutes=minutes))]
+    assert (active[0], active[-1]) == (120, 179)
+    with pytest.raises(ValueError, match="--starts-at must not be in the past"):
+        new_silence(**common, starts_at=NOW - timedelta(seconds=1))
+    with pytest.raises(ValueError, match="--starts-at must be at most 365d ahead"):
+        new_silence(**common, starts_at=NOW + timedelta(days=366))
+
+
+NIGHTS = RecurringSilence(
+    "silences[0]",
+    Regex("pay.*"),
+    None,
+    [TimeInterval(times=[(0, 360), (1320, 1440)], location=ZoneInfo("Europe/Berlin"))],
+    (),
+    "nights",
+)
+
+
+@given(
+    begin=st.sampled_from(
+        [datetime(2026, 3, 27, 12, tzinfo=timezone.utc), datetime(2026, 10, 23, 12, tzinfo=timezone.utc)]
+    ),
+    fires=st.lists(st.booleans(), min_size=72, max_size=72),
+)
+def test_a_silence_that_recurs_sends_nothing_meanwhile_and_nothing_twice(begin: datetime, fires: list[bool]) -> None:
+    outboxes = Outboxes([SinkTraits("page")], Grouping(), Backoff())
+    outbox, policy = outboxes.by_sink["page"], NotifyPolicy(("page",))
+    state, sent, known = AlertState(), [], set()
+    for hour, is_firing in enumerate(fires):
+        now = begin + timedelta(hours=hour)
+        is_silent = NIGHTS.is_active(now)
+        findings = {AlertKey("R", "payments"): Finding(begin, "s")} if is_firing else {}
+        settings = {"R": RuleSettings("critical", 0.0, {})}
+        changes = advance(
+            state,
+            findings,
+            cluster="prod",
+            now=now,
+            rule_settings_of=lambda _group, settings=settings: settings,
+            notify_policy=policy,
+            caught_up=True,
+        )
+        state = changes.state
+        active = (lambda _alert: True) if is_silent else None
+        outboxes.offer(outboxes.settle(changes.changed, active), active, hour)
+        while task := outbox.take(hour):
+            assert isinstance(task, Attempt)
+            assert not is_silent
+            sent += [(alert.fingerprint, task.event) for alert in task.alerts]
+            for alert, (_, delivery) in zip(task.alerts, outbox.answered(task, None, now, hour).results, strict=True):
+                deliveries = tuple(delivery if one.event == delivery.event else one for one in alert.deliveries)
+                state = state.with_deliveries(replace(alert, deliveries=deliveries))
+        known |= {alert.fingerprint for alert in state.open.values()}
+        if not is_silent:
+            firing = {alert.fingerprint for alert in state.open.values()}
+            told = {name for name, event in sent if event == FIRING} - {
+                name for name, event in sent if event == RESOLVED
+            }
+            assert told == firing
+    assert len(sent) == len(set(sent))
+
+
+def test_a_silence_that_recurs_ends_when_its_interval_does() -> None:
+    silence = NIGHTS.at(datetime(2026, 10, 24, 21, 30, tzinfo=timezone.utc))
+    assert silence is not None
+    assert silence.ends_at == datetime(2026, 10, 25, 5, tzinfo=timezone.utc)  # 06:00, an hour later than the day before
+    assert NIGHTS.at(datetime(2026, 10, 24, 12, tzinfo=timezone.utc)) is None
+    day = RecurringSilence("x", Regex(".*"), None, (), NIGHTS.mute, "")
+    assert [one.is_active(datetime(2026, 10, 24, 12, tzinfo=timezone.utc)) for one in (day, NIGHTS)] == [True, False]
 
 
 def test_a_silenced_alert_sends_nothing_and_is_sent_if_it_still_fires_at_the_end(silenced: Silenced) -> None:

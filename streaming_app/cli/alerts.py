@@ -151,9 +151,17 @@ def add(  # noqa: PLR0913, PLR0917 - one per option
     if duration is None:
         raise _RefusedSilence("Give --for, such as --for 2h: every silence ends, after 30d at the latest.")
     _check_rule(rule)
-    times = {"now": datetime.now(timezone.utc), "starts_at": starts_at}
+    now = datetime.now(timezone.utc)
     try:
-        new = new_silence(group=group, rule=rule, duration=duration, comment=comment, created_by=_user(), **times)
+        new = new_silence(
+            group=group,
+            rule=rule,
+            duration=duration,
+            comment=comment,
+            created_by=_user(),
+            now=now,
+            starts_at=starts_at,
+        )
     except ValueError as error:
         raise _RefusedSilence(escape(" ".join(str(error).split()))) from None
     SilenceStore(warehouse, cluster).add(new)

@@ -15,7 +15,7 @@ reads no clock, so a recorded year can be replayed through it. Not safe in sever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -38,6 +38,7 @@ from streaming_app.health.verdict import HealthSettings, Verdict
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
+from streaming_app.time_intervals import TimeInterval
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class EngineSettings:
     max_new_groups: int = MAX_NEW_GROUPS
     late_seconds: float = 120.0
     """How long ago the records may be read for groups to be judged by them."""
+    duty_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
+    """Returns when a group is meant to run, if that is declared."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,9 @@ class AlertEngine:
             self._unsaved_incidents[incident.incident_id] = incident
 
     def _health_settings(self, group_id: str) -> HealthSettings:
-        return health_settings(self._settings.rule_settings_of(group_id))
+        settings = health_settings(self._settings.rule_settings_of(group_id))
+        duty = self._settings.duty_of(group_id)
+        return replace(settings, duty=duty) if duty else settings
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:

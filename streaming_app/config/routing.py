@@ -6,6 +6,7 @@ They say who owns which groups, where their alerts go, when these are not sent, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
@@ -27,6 +28,7 @@ from streaming_app.time_intervals import (
 )
 
 _FEW = 20
+_CACHED_GROUPS = 1 << 16
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -138,7 +140,7 @@ class DutySettings(Section):
     """An entry of `duty`: when groups are meant to run."""
 
     groups: Pattern
-    time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list)]
+    time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
 
 
 def _intervals(names: Sequence[str], known: Sequence[NamedIntervals]) -> tuple[TimeInterval, ...]:
@@ -158,6 +160,19 @@ def make_silences(settings: Sequence[SilenceSettings], known: Sequence[NamedInte
         )
         for number, one in enumerate(settings)
     )
+
+
+def make_duty(
+    settings: Sequence[DutySettings], known: Sequence[NamedIntervals]
+) -> Callable[[str], tuple[TimeInterval, ...]]:
+    """Return the function that returns when a group is meant to run: by the first entry that matches, if any does."""
+    entries = [(one.groups, _intervals(one.time_intervals, known)) for one in settings]
+
+    @lru_cache(_CACHED_GROUPS)
+    def duty_of(group_id: str) -> tuple[TimeInterval, ...]:
+        return next((intervals for groups, intervals in entries if groups.matches(group_id)), ())
+
+    return duty_of
 
 
 def make_routes(settings: Sequence[RouteSettings]) -> Routes:

@@ -37,6 +37,7 @@ from streaming_app.lag.group_lag import SLOW
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import count, first_of, format_duration, round_down, utc
+from streaming_app.time_intervals import TimeInterval, contain, next_change
 
 _IN_TEXT = 3
 _FEW = 10
@@ -47,6 +48,7 @@ _SHARE = 0.5
 _AFTER_LAST_COMMIT = timedelta(seconds=60)
 _SETTLES = timedelta(minutes=5)
 _AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
+_NEVER = timedelta(days=400)
 _RESTS = 5  # in a row, that are looked at
 
 
@@ -123,6 +125,9 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
     if is_done and is_short:
         patience = timedelta(seconds=settings.short_run)
     patience = max(patience, activity.rests.deployment_gap())
+    if settings.duty:
+        patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
+        return _on_duty(settings.duty, max(since, waits_since) + patience, patience)
     due = (max(since, waits_since) if not is_short else since) + patience
     for _ in range(_RESTS):
         until = activity.rests.usual_until(since, due, is_done=is_done)
@@ -130,6 +135,14 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
             break
         due = until
     return due
+
+
+def _on_duty(duty: Sequence[TimeInterval], due: datetime, patience: timedelta) -> datetime:
+    """Return when a group that is missing then is down: not while it is not meant to run, and some time later."""
+    if contain(duty, due):
+        return due
+    begins = next_change(duty, due)
+    return begins + patience if begins else due + _NEVER
 
 
 def started_again_and_again(

@@ -23,6 +23,8 @@ from streaming_app.health.activity import Activity
 from streaming_app.health.history import EMPTY
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
+from streaming_app.text import utc
+from streaming_app.time_intervals import TimeInterval, contain, next_change
 
 LOSING, DOWN, STALLED, RESTORING = "Losing", "Down", "Stalled", "Restoring"
 BEHIND, UNSTABLE = "Behind", "Unstable"
@@ -69,6 +71,8 @@ class HealthSettings:
     behind_for: float = 15 * MINUTE
     longest_rebalance: float = 15 * MINUTE
     lost_after: float = MINUTE
+    duty: Sequence[TimeInterval] = ()
+    """When it is meant to run, as declared; empty: that is not declared, and learnt from when it did."""
 
 
 DEFAULTS = HealthSettings()
@@ -170,7 +174,12 @@ def judge(
         missing, proven_at = _missing_proof(facts, now, previous) if previous and is_bad else (None, None)
         if proven_at and proven_at > now:
             wakes.append(proven_at)
-        result = _kept(previous, missing) if previous and missing else _good(facts, now, previous, is_back=is_bad)
+        if previous and missing:
+            result = _kept(previous, missing)
+        else:
+            result = _good(facts, now, previous, settings, is_back=is_bad)
+        if settings.duty and facts.activity.group.state == EMPTY and (at := next_change(settings.duty, now)):
+            wakes.append(at)
         if fresh_until := _fresh_until(facts, now):
             wakes.append(fresh_until)
     return replace(
@@ -279,8 +288,8 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     return "its lag is not known now", None
 
 
-def _good(facts: Facts, now: datetime, previous: Verdict | None, *, is_back: bool) -> Verdict:
-    verdict, why = _good_one(facts, now, previous)
+def _good(facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings, *, is_back: bool) -> Verdict:
+    verdict, why = _good_one(facts, now, previous, settings)
     if is_back and verdict == UNKNOWN:
         verdict, why = OK, "It has members again; its lag is not known."
     if previous and previous.verdict == verdict:
@@ -289,14 +298,14 @@ def _good(facts: Facts, now: datetime, previous: Verdict | None, *, is_back: boo
 
 
 def _good_one(  # noqa: PLR0911 - a list of cases
-    facts: Facts, now: datetime, previous: Verdict | None
+    facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings
 ) -> tuple[str, str]:
     activity, work = facts.activity, facts.work
     state = activity.group.state
     if facts.is_deleted:
         return OFF, "It was deleted when it had nothing to do."
     if state == EMPTY:
-        return OFF, _why_off(facts, now)
+        return OFF, _why_off(facts, now, settings)
     if not is_known(facts, now) or work is None:
         if previous and previous.verdict in GOOD and previous.verdict != OFF:
             return previous.verdict, previous.why
@@ -310,8 +319,11 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     return UNKNOWN, "Work waits, and it is not known yet whether offsets advance."
 
 
-def _why_off(facts: Facts, now: datetime) -> str:
+def _why_off(facts: Facts, now: datetime, settings: HealthSettings) -> str:
     work = facts.work
+    if settings.duty and not contain(settings.duty, now):
+        begins = next_change(settings.duty, now)
+        return f"It has no members, and is not meant to run before {utc(begins) if begins else 'next year'} (duty)."
     if facts.activity.ran_for is None:
         return "It never had members."
     if work and work.successor:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
-from streaming_app.config.routing import make_routes, make_silences
+from streaming_app.config.routing import make_duty, make_routes, make_silences
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
@@ -184,6 +184,7 @@ def background_services(
                 lag_of_all_groups=config.alerts.lag_of == "all",
                 max_new_groups=config.alerts.max_new_groups,
                 late_seconds=_LATE_SECONDS + 2 * config.trigger,
+                duty_of=make_duty(config.duty, config.time_intervals),
             ),
             config.alerts.interval,
             config.retention_days,

@@ -73,6 +73,12 @@ KEYS = [
         '[{"name": "nights", "time_intervals": [{"location": "Europe/Paris"}]}]',
     ),
     Key(
+        ("duty",),
+        [{"groups": "file", "time_intervals": ["nights"]}],
+        '[{"groups": "variable", "time_intervals": ["nights"]}]',
+        needs=_NIGHTS,
+    ),
+    Key(
         ("silences",),
         [{"groups": "file", "mute_time_intervals": ["nights"]}],
         '[{"groups": "variable", "mute_time_intervals": ["nights"]}]',

@@ -105,7 +105,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     command_config: Path | None,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
-    from streaming_app.queries import groups, health, lag  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
 
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give --group GROUP, once or more, or --all-groups.")
@@ -123,23 +123,45 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
             echo_rows(lag.offset_rows(offsets, verbose=verbose))
         return
     rows = groups.find_groups(reader, cluster, wanted)
-    verdicts = health.read_verdicts(reader, cluster, [row["group_id"] for row in rows])
     if as_json:
-        shown = ({name: value for name, value in row.items() if name != "last_changes"} for row in rows)
-        found = {group_id: health.health_json(one) for group_id, one in verdicts.items()}
-        echo_json([row | {"waits_for": groups.waits_for(row), "health": found.get(row["group_id"])} for row in shown])
+        _print_json(reader, cluster, rows)
+    elif aspect == "state" and rows:
+        _print_states(reader, cluster, rows, verbose=verbose, with_configs=verbose and not all_groups)
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
-        for line in health.lines(verdicts.values() if aspect == "state" else ()):
-            echo(line)
         echo_rows(table)
-        if aspect == "state":
-            _explain_states(reader, cluster, rows, verbose=verbose)
 
 
-def _explain_states(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, verbose: bool) -> None:
-    """Print what the groups wait for, with `verbose`, and why a state is Unknown."""
+def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:
+    """Print everything known of the groups."""
+    from streaming_app.queries import facts, groups, health  # noqa: PLC0415 - not loaded by --help
+
+    ids = [row["group_id"] for row in rows]
+    known, verdicts = facts.read_group_facts(reader, cluster, ids), health.read_verdicts(reader, cluster, ids)
+    shown = []
+    for row in rows:
+        verdict = verdicts.get(row["group_id"])
+        of_log = {name: value for name, value in row.items() if name != "last_changes"}
+        judged = {"waits_for": groups.waits_for(row), "health": verdict and health.health_json(verdict)}
+        shown.append({**of_log, **judged, **known[row["group_id"]].to_json()})
+    echo_json(shown)
+
+
+def _print_states(
+    reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, verbose: bool, with_configs: bool
+) -> None:
+    """Print the verdicts, the states, with `verbose` what the groups wait for, their configs, and what is unknown."""
+    from streaming_app.queries import facts, groups, health  # noqa: PLC0415 - not loaded by --help
+
+    ids = [row["group_id"] for row in rows]
+    known = facts.read_group_facts(reader, cluster, ids)
+    for line in health.lines(health.read_verdicts(reader, cluster, ids).values()):
+        echo(line)
+    echo_rows(facts.with_coordinators(groups.state_rows(rows, verbose=verbose), known))
     if verbose:
         _print_awaited(rows)
+    if with_configs and (configs := facts.config_rows(known)):
+        click.echo("")
+        echo_rows(configs)
     explain_unknown(reader, cluster, {row["state"] for row in rows})
 
 

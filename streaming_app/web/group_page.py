@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.evaluate import RULES
+from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.queries.facts import GroupFacts
 from streaming_app.queries.history import GroupAt
 from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
@@ -42,6 +44,7 @@ Then = tuple[GroupAt, Sequence[Row]]
 """A group at an instant, and the newest sample of the lag of each of its partitions."""
 SHOWN_MEMBERS = 500
 SHOWN_LAG = 200
+SHOWN_TAGS = 10
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,23 @@ class MemberRow:
     standby: int
     moving: int
 
+    @property
+    def state(self) -> str | None:
+        """Its state; AWAY of a static member that left temporarily, whose record keeps the state that it had."""
+        return AWAY if self.row["member_epoch"] == AWAY_EPOCH else self.row["member_state"]
+
+    @property
+    def place(self) -> Sequence[tuple[str, str]]:
+        """Where it is, as far as the client says it: name and value."""
+        endpoint, tags = self.row.get("user_endpoint"), self.row.get("client_tags") or ()
+        known = {
+            "rack": self.row.get("rack_id"),
+            "endpoint": f"{endpoint['host']}:{endpoint['port']}" if endpoint else None,
+            "process": self.row.get("process_id"),
+            **{f"tag {tag['key']}": tag["value"] for tag in tags[:SHOWN_TAGS]},
+        }
+        return [(name, value) for name, value in known.items() if value]
+
 
 @dataclass(frozen=True)
 class GroupView:
@@ -98,6 +118,7 @@ class GroupView:
     lag: Sequence[Row]
     lag_partitions: int
     lag_line: LagLine | None
+    facts: GroupFacts = field(default_factory=GroupFacts)
 
 
 def group_view(  # noqa: PLR0913 - what is known about a group
@@ -113,6 +134,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     described: Described | None,
     diff: TopologyDiff | None,
     copies: Iterable[TaskCopy] = (),
+    facts: GroupFacts | None = None,
 ) -> GroupView:
     """Return the page of a row of `groups`.
 
@@ -141,6 +163,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
         lag_line=lag_line(lag_history, window.begin, window.end),
+        facts=facts or GroupFacts(),
     )
 
 

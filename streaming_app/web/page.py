@@ -186,6 +186,7 @@ class Page:
             described=self._described(row, snapshot),
             diff=snapshot.topology_diff(group_id),
             copies=snapshot.copies(group_id),
+            facts=snapshot.facts(group_id),
         )
         return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
 

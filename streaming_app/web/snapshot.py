@@ -17,6 +17,7 @@ from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
+from streaming_app.queries.facts import GroupFacts, read_group_facts
 from streaming_app.queries.health import read_verdicts
 from streaming_app.queries.history import GroupAt, group_at, read_events
 from streaming_app.queries.lag import MAX_PARTITIONS, lag_at, lag_history
@@ -163,6 +164,14 @@ class Snapshot:
         reader = self.reader
         where = f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)}"
         return self._kept(("copies", group_id), lambda: read_copies(reader, where) if reader else [])
+
+    def facts(self, group_id: str) -> GroupFacts:
+        """Return what the brokers said of a group besides the log. Raises WarehouseError."""
+        reader = self.reader
+        if reader is None:
+            return GroupFacts()
+        ids = [group_id]
+        return self._kept(("facts", group_id), lambda: read_group_facts(reader, self.cluster, ids)[group_id])
 
     def lag_history(self, group_id: str, begin: datetime, end: datetime) -> list[Row]:
         """Return samples of the lag of each partition of a group, oldest first: of a part of the time the largest.

@@ -261,7 +261,8 @@ def test_status_shows_how_old_each_input_is(warehouse: Path) -> None:
         descriptions_at=now - timedelta(hours=2),
     )
     write_heartbeat(warehouse, facts=facts)
-    (line,) = (line for line in run("status", "--warehouse", warehouse).stdout.splitlines() if line[:6] == "inputs")
+    printed = run("status", "--warehouse", warehouse).stdout.splitlines()
+    (line,) = (line for line in printed if line.startswith("inputs    groups"))
     known_until = json.loads(run("status", "--warehouse", warehouse, "--json").stdout)["job"]["known_until"]
 
     parts = line.removeprefix("inputs    ").split(", ")

@@ -82,7 +82,7 @@ def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost
     assert lines[0].startswith("payments is Down since 2026-11-21")
     assert lines[0].endswith(f"7 offsets wait. Retention deletes the oldest record that waits at {utc(ago(hours=-3))}.")
     assert lines[1].startswith("orders is Ok since ")
-    assert lines[2].split()[:2] == ["GROUP", "STATE"]
+    assert lines[2].split()[:4] == ["GROUP", "COORDINATOR", "(ID)", "STATE"]
 
 
 def test_a_warehouse_of_an_older_release_is_one_line(warehouse: Path) -> None:

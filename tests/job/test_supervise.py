@@ -215,9 +215,7 @@ def test_a_start_that_fails_after_the_log_was_cut_says_why_and_is_not_repeated_f
     job.starts, job.checks = [RuntimeError("No space left")] * 9, [cut] * 9
     job.begin()
     assert job.has_ended(), job.lines
-    assert (
-        job.lines[0] == "Records are gone: the stream failed (No space left), and starts again"
-    )
+    assert job.lines[0] == "Records are gone: the stream failed (No space left), and starts again"
     assert "No space left" in str(job.error)
 
 

@@ -110,3 +110,40 @@ def test_verbose_members_have_host_and_instance_id_and_one_that_is_away_is_not_s
 def test_hostile_names_of_members_are_text(warehouse: Warehouse) -> None:
     for aspect in ("--state", "--members"):
         assert effective_characters(warehouse.describe("--all-groups", aspect, "--verbose")) == set()
+
+
+def broker_fact(group_id: str, kind: str, name: str, value: str, source: str | None = None) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "kind": kind,
+        "subject": group_id,
+        "name": name,
+        "value": value,
+        "source": source,
+        "observed_at": AT,
+    }
+
+
+def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    warehouse.write("orders", "Stable", [member("m")], [])
+    warehouse.write("other", "Stable", [member("m")], [])
+    for fact in (
+        broker_fact("orders", "coordinator", "coordinator", "b2.example:9092 (2)"),
+        broker_fact("orders", "group_config", "streams.num.standby.replicas", "1", "group"),
+        broker_fact("orders", "group_config", "streams.session.timeout.ms", "45000", "default"),
+    ):
+        append(warehouse.path, "broker_facts", fact)
+    header, orders, other = warehouse.describe("--all-groups").splitlines()
+    assert header.startswith("GROUP  COORDINATOR (ID)    STATE ")
+    assert orders.startswith("orders b2.example:9092 (2) Stable")
+    assert other.split()[:3] == ["other", "-", "Stable"]
+    configs = [line.split() for line in warehouse.describe("--group", "orders", "--verbose").splitlines()[-3:]]
+    assert configs == [
+        ["GROUP", "CONFIG", "VALUE", "SOURCE"],
+        ["orders", "streams.num.standby.replicas", "1", "group"],
+        ["orders", "streams.session.timeout.ms", "45000", "default"],
+    ]
+    described, _ = json.loads(warehouse.describe("--all-groups", "--json"))
+    assert described["coordinator"] == "b2.example:9092 (2)"
+    assert described["configs"][0]["source"] == "group"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from streaming_app.alerts.alert import CRITICAL, WARNING, Finding
 from streaming_app.alerts.rule import EvaluationContext, Rule, RuleSettings, Threshold, Thresholds
@@ -62,14 +63,13 @@ def _find(incident: Incident, _thresholds: Thresholds, _context: EvaluationConte
 
 def health_settings(settings: Mapping[str, RuleSettings]) -> HealthSettings:
     """Return the settings of the verdicts from those of the rules; of a rule that is disabled, the defaults."""
-    return HealthSettings(
-        **{
-            field: settings[rule.name].thresholds[name]
-            for rule in HEALTH_RULES
-            if rule.name in settings
-            for name, field in rule.settings.items()
-        }
-    )
+    seconds: dict[str, Any] = {
+        field: settings[rule.name].thresholds[name]
+        for rule in HEALTH_RULES
+        if rule.name in settings
+        for name, field in rule.settings.items()
+    }
+    return HealthSettings(**seconds)
 
 
 def _seconds(field: str, about: str) -> Threshold:

@@ -32,6 +32,7 @@ from streaming_app.alerts.rule import (
 from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
 from streaming_app.text import first_of
 
+_MISSING, _NOT_SOLICITED = "StreamsGroupDescriptionMissing", "StreamsGroupDescriptionNotSolicited"
 _WITH_MEMBERS = NOT_DEAD - {"Empty"}
 _UPGRADED_FOR = {
     "upgraded_for": Threshold(7 * DAY, "for a group that never had one: since no other got its first", seconds=True)
@@ -83,8 +84,9 @@ DESCRIPTION_RULES = (
         ),
     ),
     GroupRule(
-        name="StreamsGroupDescriptionNotSolicited",
+        name=_NOT_SOLICITED,
         find=find_not_solicited,
+        severity=INFO,
         for_seconds=30 * MINUTE,
         thresholds=_UPGRADED_FOR,
         states=_WITH_MEMBERS,
@@ -125,7 +127,7 @@ DESCRIPTION_RULES = (
         ),
     ),
     GroupRule(
-        name="StreamsGroupDescriptionMissing",
+        name=_MISSING,
         find=find_missing,
         severity=INFO,
         for_seconds=90 * MINUTE,
@@ -222,6 +224,7 @@ def _descriptions(
     if since > context.now:
         return None
     names = sorted({one.group_id for one in affected})
+    only_missing = {one.rule for one in affected} <= {_MISSING, _NOT_SOLICITED}
     return Finding(
         since,
         f"{len(names):,} groups have no current topology description: {first_of(names, _GROUPS_IN_SUMMARY)}",
@@ -230,6 +233,7 @@ def _descriptions(
             "group_count": len(names),
             "findings": dict(sorted(Counter(one.rule for one in affected).items())),
         },
+        severity=INFO if only_missing else None,
     )
 
 
@@ -241,16 +245,16 @@ CLUSTER_RULES = (
         replaces=frozenset(
             {
                 "StreamsGroupDescriptionFailed",
-                "StreamsGroupDescriptionMissing",
-                "StreamsGroupDescriptionNotSolicited",
+                _MISSING,
+                _NOT_SOLICITED,
                 "StreamsGroupDescriptionUncertain",
             }
         ),
         meaning=(
             "The topology descriptions of many groups are missing, uncertain or rejected at the same time, so the "
             "cause is with the brokers or their plugin and not with the applications. This alert takes the place of "
-            "those for the groups, and fires when the first of them would. It stays until no such group is left. The "
-            "groups themselves process as usual."
+            "those for the groups, and fires when the first of them would. It stays until no such group is left. It is "
+            "info while none was rejected or is uncertain. The groups themselves process as usual."
         ),
         queries={
             "Which groups are affected?": (

@@ -31,6 +31,7 @@ from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import ranks
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.history import GroupHistory
 from streaming_app.health.incidents import Incident, Incidents
@@ -193,7 +194,12 @@ class AlertEngine:
         if job and job.caught_up_at and now - job.caught_up_at > timedelta(seconds=settings.late_seconds):
             return
         work = observed.work
-        known = Known(observed.groups, observed.histories, work, observed.lag, observed.retention)
+        restores = {
+            one.group_id: {format_task(task): restore for task, restore in one.restoring.items()}
+            for one in observed.copies or ()
+            if one.restoring
+        }
+        known = Known(observed.groups, observed.histories, work, observed.lag, observed.retention, restores)
         changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
         self._unsaved_changes += changes
         self._unsaved_verdicts |= dict(changes)

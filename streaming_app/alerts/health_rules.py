@@ -245,9 +245,10 @@ HEALTH_RULES = (
         for_seconds=None,
         settings={},
         meaning=(
-            "Tasks came to another member, have committed nothing since, and may restore their state; retention will "
-            "delete records that wait for them within the next hour. Without that it is no incident: a restore may "
-            "take half an hour."
+            "Tasks came to another member, have committed nothing since, and restore their state; retention will "
+            "delete records that wait for them before they are done, by the pace that their member reports, or within "
+            "the next hour where it reports nothing. Without that it is no incident: a restore may take as long as it "
+            "advances, and half an hour where nothing is reported of it."
         ),
         queries={"Which partitions, and where?": _LAG},
         steps=(

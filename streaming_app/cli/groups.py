@@ -154,7 +154,8 @@ def _print_states(
 
     ids = [row["group_id"] for row in rows]
     known = facts.read_group_facts(reader, cluster, ids)
-    for line in health.lines(health.read_verdicts(reader, cluster, ids).values()):
+    verdicts, deployments = health.read_verdicts(reader, cluster, ids), health.deployment_lines(reader, cluster, ids)
+    for line in health.lines(verdicts.values(), deployments):
         echo(line)
     echo_rows(facts.with_coordinators(groups.state_rows(rows, verbose=verbose), known))
     if verbose:

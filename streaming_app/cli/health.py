@@ -33,7 +33,8 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
     if as_json:
         echo_json(health.health_json(row) | {"incident": incident and health.incident_json(incident)})
         return
-    for line in health.explain(row, incident, datetime.now(timezone.utc)):
+    deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
+    for line in health.explain(row, incident, deployment, datetime.now(timezone.utc)):
         echo(line)
 
 

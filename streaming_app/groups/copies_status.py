@@ -1,4 +1,4 @@
-"""What lasts of the copies of one group's tasks: standbys that fall behind, tasks without a copy, skew. Pure.
+"""What lasts of the copies of one group's tasks: standbys that fall behind, tasks without a copy, restores, skew. Pure.
 
 A status is made from each description of the group and the status before it. What it says since when lasts as long as
 it is so, and no status is made while a group rebalances: tasks and their copies move then.
@@ -23,6 +23,25 @@ class BehindCopy(NamedTuple):
     """Since when it has not been nearer to the end."""
     least_lag: int
     """The smallest lag since it was last within the acceptable one."""
+
+
+class Restore(NamedTuple):
+    """A task that its owner restores, by its reports."""
+
+    member_id: str
+    since: datetime
+    first_lag: int
+    """How many offsets were left at the first report."""
+    lag: int
+    """How many are."""
+    fell_at: datetime
+    """When the newest report came by which fewer were left than before."""
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When it is done if it goes on like that; None if that is not known yet."""
+        done, took = self.first_lag - self.lag, self.fell_at - self.since
+        return self.fell_at + took * (self.lag / done) if done > 0 and took else None
 
 
 class ProcessLoad(NamedTuple):
@@ -50,6 +69,7 @@ class GroupCopies:
     """Those that have been behind for the longest time first."""
     uncopied: Mapping[TaskId, datetime] = field(default_factory=dict)
     """Stateful tasks without a copy in another process, although there are two processes or more; and since when."""
+    restoring: Mapping[TaskId, Restore] = field(default_factory=dict)
     loads: tuple[ProcessLoad, ...] = ()
     """The processes, those with the most active tasks for each member first."""
     loads_since: datetime | None = None
@@ -68,6 +88,7 @@ def next_status(
         standby_replicas,
         _behind(known, before, now),
         _uncopied(known, before, now),
+        _restoring(known, before, now),
         loads,
         before.loads_since if loads == before.loads and before.loads_since else now,
     )
@@ -88,6 +109,19 @@ def _behind(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> t
         is_nearer = old is None or copy.lag < old.least_lag
         found.append(BehindCopy(copy, now, copy.lag) if old is None or is_nearer else old._replace(copy=copy))
     return tuple(sorted(found, key=lambda one: (one.since, one.copy.key)))
+
+
+def _restoring(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> dict[TaskId, Restore]:
+    found = {}
+    for copy in copies:
+        if copy.role != RESTORING or copy.lag is None:
+            continue
+        old = before.restoring.get(copy.task)
+        if old is None or old.member_id != copy.member_id or copy.lag > old.first_lag:
+            found[copy.task] = Restore(copy.member_id, now, copy.lag, copy.lag, now)
+        else:
+            found[copy.task] = old._replace(lag=copy.lag, fell_at=now) if copy.lag < old.lag else old
+    return found
 
 
 def _uncopied(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> dict[TaskId, datetime]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from operator import attrgetter
 
+from streaming_app.groups.deployments import DEPLOYMENT, JOINED_AT, TOPOLOGY_CONTENT
 from streaming_app.groups.group import ROLES, Change, Event, Group, Member, Tasks
 
 Subject = tuple[str, str | None]
@@ -31,8 +32,8 @@ ValueChanges = Mapping[Subject, tuple[str | None, str | None]]
 UNKNOWN_STATE = "Unknown"
 """Never in an event: the records that determine the state have not been read yet."""
 CLIENT_HOST, INSTANCE_ID = "client_host", "instance_id"
-CAUSES = "causes"
-"""The `what` of the change of `causes_since_assignment`."""
+CAUSES, REPLACING = "causes", "replacing"
+"""The `what` of the changes of `causes_since_assignment` and `replacing`."""
 EVENTS_LEFT_OUT = "events_left_out"
 """The kind of the event that says in `new` how many events of a batch are left out, see `budget`."""
 NOT_READY_REASON = "not_ready_reason"
@@ -62,8 +63,12 @@ _OF_METADATA = frozenset(
         "assignment_configs",
     }
 )
-_WITHOUT_EVENT = frozenset({"metadata_hash", "assignment_configs", CLIENT_HOST, INSTANCE_ID, CAUSES})
-"""Compared only for the causes, and to describe a member that joined or left."""
+_WITHOUT_EVENT = frozenset(
+    {"metadata_hash", "assignment_configs", CLIENT_HOST, INSTANCE_ID, JOINED_AT, TOPOLOGY_CONTENT, CAUSES, REPLACING}
+)
+"""Compared only for the causes and deployments, and to describe a member that joined or left."""
+NOT_COMPARED = frozenset({NOT_READY_REASON, DEPLOYMENT, CAUSES, REPLACING})
+"""The `what` of changes that are made of the comparison, or after it."""
 
 # (what changed, how) -> kind of event; the kind of any other event is the name of what changed
 _EVENT_KINDS = {
@@ -88,9 +93,10 @@ _CAUSE_OF_VALUE = {
 }
 
 
-def group_values(group: Group, *, exists: bool) -> Values:
+def group_values(group: Group, topology_hash: str | None, *, exists: bool) -> Values:
     """Return the values of the group; None where no record has been read."""
     values: Values = {("group", None): group.group_type if exists and not group.deleted else None}
+    values[TOPOLOGY_CONTENT, None] = topology_hash
     for name, value_of in _GROUP_VALUES.items():
         is_read = exists and (group.group_epoch is not None or name not in _OF_METADATA)
         values[name, None] = _to_text(value_of(group)) if is_read else None
@@ -106,6 +112,7 @@ def member_values(member_id: str, member: Member | None, *, with_identity: bool)
     if with_identity:
         values[CLIENT_HOST, member_id] = member.client_host if member else None
         values[INSTANCE_ID, member_id] = member.instance_id if member else None
+        values[JOINED_AT, member_id] = member.joined_at.isoformat() if member and member.joined_at else None
     return values
 
 

@@ -32,10 +32,13 @@ from typing import Any
 
 from streaming_app.groups import budget as budgets
 from streaming_app.groups.budget import Budget, OverBudgetError, trim
+from streaming_app.groups.deployments import DEPLOYMENT, note_deployment
 from streaming_app.groups.events import (
     CAUSES,
     EVENTS_LEFT_OUT,
+    NOT_COMPARED,
     NOT_READY_REASON,
+    REPLACING,
     UNKNOWN_STATE,
     Subject,
     collect_causes,
@@ -88,7 +91,8 @@ class Fold:
     """The values of the group after the last operation; None before the first."""
     _before: dict[Subject, str | None] = field(default_factory=dict)
     _since: dict[str, datetime | None] = field(default_factory=dict)
-    _causes_before: str | None = None
+    _kept_before: dict[str, str | None] = field(default_factory=dict)
+    """What the row keeps for later operations, as it was before the current one, see `_KEPT`."""
     _saved: set[str] = field(default_factory=set)
     """Members whose values before the current operation are in `_before`."""
     _in_operation: bool = False
@@ -217,15 +221,14 @@ class Fold:
         if self.exists and not self._is_continuation and group_state.group.group_epoch is None:
             group_state.first_seen_at = None  # an operation without record 17 is not the creation
         if self._values is None:
-            self._values = group_values(group_state.group, exists=self.exists)
+            self._values = group_values(group_state.group, group_state.topology_hash, exists=self.exists)
         self._before = dict(self._values)
-        self._causes_before = group_state.group.causes_since_assignment
+        self._kept_before = {what: getattr(group_state.group, name) for what, name in _KEPT.items()}
         if self._is_continuation:  # the previous batch ended within this operation, or within its millisecond
-            changes = [change for change in group_state.last_changes if change.what not in {NOT_READY_REASON, CAUSES}]
+            changes = [change for change in group_state.last_changes if change.what not in NOT_COMPARED]
             self._before.update({(change.what, change.member_id): change.old for change in changes})
-            # not what `_revert_last_changes` leaves: a group that was deleted and created again begins without causes
-            reverted = (change.old for change in group_state.last_changes if change.what == CAUSES)
-            self._causes_before = next(reverted, self._causes_before)
+            # not what `_revert_last_changes` leaves: a group that was deleted and created again begins without them
+            self._kept_before |= {one.what: one.old for one in group_state.last_changes if one.what in _KEPT}
             _revert_last_changes(group_state)
         self._since = {"state": group_state.state_since, "description_status": group_state.description_since}
         group_state.updated_at = at
@@ -338,7 +341,7 @@ class Fold:
     def _emit_events(self) -> None:
         """Emit an event for each value that the operation changed, and update the times."""
         group_state, group = self.group_state, self.group_state.group
-        self._values = group_values(group, exists=self.exists)
+        self._values = group_values(group, group_state.topology_hash, exists=self.exists)
         after = dict(self._values)
         for member_id in {member_id for _, member_id in self._before if member_id is not None}:
             after.update(member_values(member_id, group.members.get(member_id), with_identity=True))
@@ -347,8 +350,11 @@ class Fold:
         changes = values_changed(self._before, after)
         causes = collect_causes(group, changes)
         self._add_events(make_events(group_state.updated_at, group_state.last_offset, changes, causes))
-        if group.causes_since_assignment != self._causes_before:
-            changes = {**changes, (CAUSES, None): (self._causes_before, group.causes_since_assignment)}
+        if deployment := note_deployment(group, changes, group_state.updated_at, group_state.last_offset):
+            self._add_events([deployment])
+            changes = {**changes, (DEPLOYMENT, None): (deployment.old, deployment.new)}
+        kept = {what: (self._kept_before[what], getattr(group, name)) for what, name in _KEPT.items()}
+        changes = {**changes, **{(what, None): pair for what, pair in kept.items() if pair[0] != pair[1]}}
         group_state.last_changes = [
             Change(*subject, old, group_state.last_offset, self._since.get(subject[0]))
             for subject, (old, _) in changes.items()
@@ -372,7 +378,9 @@ class Fold:
             self._events_left_out = 0
 
 
-_COPIED = ("events", "retracted", "topologies", "_values", "_before", "_since", "_saved")
+_KEPT = {CAUSES: "causes_since_assignment", REPLACING: "replacing"}
+"""`what` of a change to the field of `Group` that later operations need."""
+_COPIED = ("events", "retracted", "topologies", "_values", "_before", "_since", "_kept_before", "_saved")
 """The collections of a fold, whose elements never change."""
 
 
@@ -394,7 +402,8 @@ def _revert_last_changes(group_state: GroupState) -> None:
         group_state.state = group_state.state_since = None
         group_state.description_status = group_state.description_since = None
         group_state.not_ready_reason = None
-        group_state.group.causes_since_assignment = None
+        for name in _KEPT.values():
+            setattr(group_state.group, name, None)
     for change in group_state.last_changes if group_state.state else ():
         if change.what == "state":
             group_state.state = change.old or UNKNOWN_STATE
@@ -403,5 +412,5 @@ def _revert_last_changes(group_state: GroupState) -> None:
             group_state.description_status, group_state.description_since = change.old, change.since
         elif change.what == NOT_READY_REASON:
             group_state.not_ready_reason = change.old
-        elif change.what == CAUSES:
-            group_state.group.causes_since_assignment = change.old
+        elif change.what in _KEPT:
+            setattr(group_state.group, _KEPT[change.what], change.old)

@@ -80,6 +80,8 @@ class Group:
     topology_epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
     readiness_recorded: bool = False
     causes_since_assignment: str | None = None
+    replacing: str | None = None
+    """Members that left lately, see `deployments`."""
     client_host: str | None = None
     """Of its first member, as the broker saw it: ids are a tenant's choice, and its address is not."""
     truncated: bool = False

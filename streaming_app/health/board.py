@@ -24,7 +24,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import DEAD, activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Facts, HealthSettings, Verdict, judge
+from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Facts, HealthSettings, Restores, Verdict, judge
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 
@@ -33,6 +33,7 @@ _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _RECHECKS = 1_000  # of one group in one step: a month of them
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
+NO_RESTORES: Restores = MappingProxyType({})
 
 SettingsLookup = Callable[[str], HealthSettings]
 
@@ -49,6 +50,8 @@ class Known:
     """The groups with whose lag something is wrong."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records."""
+    restores: Mapping[str, Restores] = field(default_factory=dict)
+    """By group what is reported of tasks that are restored."""
 
 
 class Change(NamedTuple):
@@ -110,15 +113,17 @@ class Board:
         history = known.histories.get(group_id, NO_HISTORY)
         work = one.work if known.work is None and one else (known.work or {}).get(group_id, one.work if one else None)
         lag = one.lag if known.lag is None and one else (known.lag or {}).get(group_id)
+        restores = known.restores.get(group_id, NO_RESTORES)
         if one is not None:
             is_same = snapshot is one.snapshot and work is one.work and lag is one.lag
+            is_same = is_same and (restores is one.facts.restores or restores == one.facts.restores)
             if is_same and history.version == one.version and not _is_due(one.verdict, now):
                 return
             one = yield from self._recheck(group_id, one, now)
         facts = one.facts if one else None
         if facts is None or one is None or snapshot is not one.snapshot or history.version != one.version:
             facts = Facts(activity(snapshot, history, now))
-        facts = replace(facts, work=work, lag=lag, retention=known.retention, is_deleted=False)
+        facts = replace(facts, work=work, lag=lag, retention=known.retention, restores=restores, is_deleted=False)
         before = one.verdict if one else self._stored.pop(group_id, None)
         verdict = self._safely(group_id, facts, now, before)
         self._groups[group_id] = _Group(snapshot, history.version, work, lag, facts, verdict)

@@ -35,7 +35,7 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.lag.group_lag import SLOW
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.work import GroupWork
+from streaming_app.lag.work import GroupWork, Unmoved
 from streaming_app.text import count, first_of, format_duration, round_down, utc
 from streaming_app.time_intervals import TimeInterval, contain, next_change
 
@@ -47,6 +47,7 @@ _LOOP = timedelta(minutes=5)  # how long it has to go on
 _SHARE = 0.5
 _AFTER_LAST_COMMIT = timedelta(seconds=60)
 _SETTLES = timedelta(minutes=5)
+_NO_PROGRESS = timedelta(minutes=5)  # by the reports of a task that is restored, which come every minute
 _AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
 _NEVER = timedelta(days=400)
 _RESTS = 5  # in a row, that are looked at
@@ -124,7 +125,7 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
     patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
     if is_done and is_short:
         patience = timedelta(seconds=settings.short_run)
-    patience = max(patience, activity.rests.deployment_gap())
+    patience = max(patience, activity.deployment_gap)
     if settings.duty:
         patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
         return _on_duty(settings.duty, max(since, waits_since) + patience, patience)
@@ -200,7 +201,7 @@ def _nth_start(activity: Activity, outage: Outage, number: int) -> datetime:
 def stalled(facts: Facts, now: datetime, _settings: HealthSettings, previous: Verdict | None) -> Check | None:
     """Members have the tasks, work waits, and offsets do not move."""
     activity, work = facts.activity, facts.work
-    if work is None or not activity.runs or (one := work.stalled) is None:
+    if work is None or not activity.runs or (one := _unmoved(facts, work, now)) is None:
         return None
     if not is_known(facts, now) and not (previous and previous.verdict == STALLED):
         return None
@@ -252,16 +253,39 @@ def stuck(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verd
     )
 
 
-def restoring(facts: Facts, _now: datetime, _settings: HealthSettings, _previous: Verdict | None) -> Check | None:
-    """Offsets do not move since tasks restore their state."""
+def restoring(facts: Facts, now: datetime, _settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+    """Offsets do not move since tasks restore their state: by their reports, or else for half an hour at most."""
     work = facts.work
-    if work is None or not facts.activity.runs or (one := work.restoring) is None:
+    one = None if work is None else work.stalled or work.restoring
+    if work is None or one is None or not facts.activity.runs or _unmoved(facts, work, now):
         return None
     since, deadline = to_time(one.since), losing_at(facts)
-    late = deadline is not None and deadline < to_time(work.known_at) + timedelta(hours=1)
-    why = f"{count(one.count, 'partition')} may restore state since {utc(since)}, {at_least(one.offsets)} wait"
-    evidence = {"partition_count": one.count, "partitions": _rows(one.named)}
-    return Check(RESTORING, since, to_time(work.known_at), WARNING if late else None, why, evidence)
+    reported = [restore for task, restore in facts.restores.items() if task in one.tasks]
+    ends = [restore.ends_at for restore in reported]
+    done_at = max(filter(None, ends), default=None) if all(ends) else None
+    late = deadline is not None and deadline < (done_at or to_time(work.known_at) + timedelta(hours=1))
+    what = f"{count(one.count, 'partition')} {'restore' if reported else 'may restore'} state since {utc(since)}"
+    why = f"{what}, {at_least(one.offsets)} wait"
+    evidence: dict[str, Any] = {"partition_count": one.count, "partitions": _rows(one.named)}
+    if reported:
+        evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)
+    if done_at:
+        left = max(0.0, (done_at - now).total_seconds())
+        why += f"; restored in less than {format_duration(next((age for age in _AGES if age > left), _AGES[-1]))}"
+        evidence["restored_at"] = done_at.isoformat()
+    ends_at = min((restore.fell_at + _NO_PROGRESS for restore in reported), default=None)
+    return Check(RESTORING, since, to_time(work.known_at), WARNING if late else None, why, evidence, ends_at)
+
+
+def _unmoved(facts: Facts, work: GroupWork, now: datetime) -> Unmoved | None:
+    """Return the partitions that do not move, and whose state is not just being restored."""
+    restores, one = facts.restores, work.stalled or work.restoring
+    if one is None:
+        return None
+    advance = {task for task, restore in restores.items() if now < restore.fell_at + _NO_PROGRESS}
+    if one is work.stalled:
+        return None if one.tasks and one.tasks <= advance else one
+    return one if one.tasks & restores.keys() and not one.tasks & advance else None
 
 
 def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
@@ -306,7 +330,7 @@ def unstable(facts: Facts, now: datetime, settings: HealthSettings, previous: Ve
     return Check(
         UNSTABLE,
         found.since,
-        found.due,
+        max(found.due, found.since + activity.deployment_length),
         WARNING,
         found.text,
         {**found.details, "members": activity.group.member_count},

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 The caller adds the events of each batch, and after a start those that the table `group_events` holds. They are kept for
-`window`; changes to and from Empty, and why a group was NotReady, are kept for `EMPTY_KEPT_FOR`: whether it is usual
-for a group to be empty shows only over days. An event that a later batch retracts is removed again; one that is added
-twice is kept once.
+`window`; changes to and from Empty, deployments, and why a group was NotReady, are kept for `EMPTY_KEPT_FOR`: whether
+it is usual for a group to be empty shows only over days. An event that a later batch retracts is removed again; one
+that is added twice is kept once.
 
 Times are the broker's. They never go back within a group: a change of the coordinator to one whose clock is behind
 would otherwise give spells of negative length.
@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from streaming_app.groups.deployments import WITHIN
 
 EMPTY = "Empty"
 EMPTY_KEPT_FOR = timedelta(days=15)  # two weekends
@@ -78,6 +80,14 @@ class Push(NamedTuple):
     offset: int
 
 
+class Deployment(NamedTuple):
+    """Every process of the application was replaced, or its topology: it ended `at`, and began `since`."""
+
+    at: datetime
+    offset: int
+    since: datetime
+
+
 @dataclass(slots=True)
 class GroupHistory:
     """The recent events of one group, each list in the order of the log."""
@@ -87,6 +97,7 @@ class GroupHistory:
     members: list[MemberChange] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
     pushes: list[Push] = field(default_factory=list)
+    deployments: list[Deployment] = field(default_factory=list)
     version: int = 0
     """Counts the changes."""
 
@@ -97,6 +108,7 @@ class GroupHistory:
             ("members", since),
             ("reasons", empty_since),
             ("pushes", since),
+            ("deployments", empty_since),
         ):
             entries = getattr(self, name)
             if entries and entries[0].at < kept_since:
@@ -110,7 +122,7 @@ class GroupHistory:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is left."""
-        return not (self.states or self.assignments or self.members or self.reasons or self.pushes)
+        return not any(getattr(self, name) for name in _LISTS)
 
 
 NO_HISTORY = GroupHistory()
@@ -142,6 +154,11 @@ def _push(event: Row) -> Push:
     return Push(event["at"], event["offset"])
 
 
+def _deployment(event: Row) -> Deployment:
+    began = datetime.fromisoformat(event["old"])
+    return Deployment(event["at"], event["offset"], min(max(began, event["at"] - WITHIN), event["at"]))
+
+
 # kind of event -> the list that keeps it, and the entry that is made of it
 _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "state": ("states", _state),
@@ -150,7 +167,9 @@ _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "member_left": ("members", _member),
     "not_ready_reason": ("reasons", _reason),
     "unsolicited_push": ("pushes", _push),
+    "deployment": ("deployments", _deployment),
 }
+_LISTS = tuple(dict.fromkeys(name for name, _ in _ENTRIES.values()))
 KINDS = tuple(_ENTRIES)
 """The kinds of events that are kept."""
 COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
@@ -216,7 +235,9 @@ class GroupHistories:
                 del self._groups[group_id]
 
     def _kept_for(self, entry: object) -> timedelta:
-        is_kept_longer = isinstance(entry, Reason) or (isinstance(entry, StateChange) and entry.touches_empty)
+        is_kept_longer = isinstance(entry, Reason | Deployment) or (
+            isinstance(entry, StateChange) and entry.touches_empty
+        )
         return EMPTY_KEPT_FOR if is_kept_longer else self.window
 
 

@@ -1,8 +1,9 @@
-"""When a group usually has no members: how long its deployments take, and when an application rests by its schedule.
+"""When a group usually has no members: when an application rests by its schedule.
 
 An application that was Empty for a quarter of the time or more rests by a schedule. If it does so several times a day,
 it is away for as long as it usually is, and a quarter more. Else it rests when it did at the same time of the day
-before, or, once it has been observed for longer than a week, of the same day of the week before: it may end up to two
+before, or, once it has been observed for longer than a week or has rested for longer than a day, of the same day of the
+week before: it may end up to two
 hours sooner than then, but not sooner than after half of its run, if nothing is left to do, and be a quarter of an
 hour late.
 
@@ -23,8 +24,6 @@ _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 _OFTEN = 3  # rests within a day
 _PATIENCE = 1.25  # times the longest of them
 _SOONER, _LATE = timedelta(hours=2), timedelta(minutes=15)
-_DEPLOYMENTS = 3  # the newest ones are looked at
-_RAN_BEFORE = timedelta(hours=1)
 _NOTHING = timedelta(0)
 
 
@@ -46,19 +45,6 @@ class Rests(NamedTuple):
     past: Sequence[Rest] = ()
     observed_since: datetime | None = None
 
-    def deployment_gap(self) -> timedelta:
-        """Return how long the last deployments took; 0 if there were fewer than two.
-
-        A rest of up to 15 minutes after a run of an hour or more is one, since an outage that long is rare.
-        """
-        gaps = [
-            rest.length
-            for before, rest in zip((None, *self.past), self.past, strict=False)
-            if rest.length <= _BRIDGED and (before is None or rest.since - before.until >= _RAN_BEFORE)
-        ]
-        newest = gaps[-_DEPLOYMENTS:]
-        return max(newest) * _PATIENCE if len(newest) > 1 else _NOTHING
-
     def usual_until(self, since: datetime, at: datetime, *, is_done: bool) -> datetime | None:
         """Return until when it is usual that a group rests at this time that does so `since`; None if it is not.
 
@@ -71,7 +57,8 @@ class Rests(NamedTuple):
             until = since + max(recent) * _PATIENCE
             return until if until > at else None
         observed = since - self.observed_since
-        shift = _WEEK if observed > _WEEK + _DAY / 2 else _DAY
+        is_weekly = observed > _WEEK + _DAY / 2 or any(rest.length > _DAY for rest in self.past)
+        shift = _WEEK if is_weekly else _DAY
         ends = [
             rest.until + shift + _LATE
             for rest, ran in zip(self.past, self._runs(), strict=True)

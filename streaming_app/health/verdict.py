@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
+from streaming_app.groups.copies_status import Restore
 from streaming_app.health.activity import Activity
 from streaming_app.health.history import EMPTY
 from streaming_app.lag.group_lag import GroupLag
@@ -49,6 +50,7 @@ CRITICAL, WARNING = "critical", "warning"
 MINUTE, HOUR = 60.0, 3600.0
 WORK_OLD = timedelta(minutes=3)
 _RECENTLY = timedelta(minutes=10)
+_USUAL_GAPS = 2
 _PROVEN_BY_UPTIME = timedelta(minutes=10)
 
 
@@ -76,6 +78,7 @@ class HealthSettings:
 
 
 DEFAULTS = HealthSettings()
+Restores = Mapping[str, Restore]
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,8 @@ class Facts:
     """The group was deleted: the other facts are those before that."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records, of those that do not keep them for ever."""
+    restores: Restores = field(default_factory=dict)
+    """By task, such as `0_3`: what its owner reports of its restore."""
 
 
 class Check(NamedTuple):
@@ -142,6 +147,9 @@ def _place(value: str | None, order: Sequence[str]) -> int:
     """Return the place of a value; one of a later release is the last."""
     return order.index(value) if value in order else len(order)
 
+
+_ADVANCES = "Offsets advance."
+"""Why a group is Ok, whether something waits just now or not: that changes with each record."""
 
 AnyCheck = Callable[[Facts, datetime, HealthSettings, Verdict | None], Check | None]
 
@@ -225,6 +233,12 @@ def losing_at(facts: Facts) -> datetime | None:
 
 def _arrives(work: GroupWork) -> bool:
     return work.arrived_at is not None and work.known_at - work.arrived_at < _RECENTLY.total_seconds()
+
+
+def _is_busy(work: GroupWork) -> bool:
+    """Tell whether records come from time to time: a group whose records are rare is not idle between them."""
+    idle_after = max(_RECENTLY.total_seconds(), _USUAL_GAPS * work.arrival_gap)
+    return work.arrived_at is not None and work.known_at - work.arrived_at < idle_after
 
 
 def _work_at(facts: Facts) -> datetime | None:
@@ -311,9 +325,9 @@ def _good_one(  # noqa: PLR0911 - a list of cases
             return previous.verdict, previous.why
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
     if not work.waiting:
-        return IDLE if not _arrives(work) else OK, "Nothing waits."
+        return (OK, _ADVANCES) if _is_busy(work) else (IDLE, "Nothing waits.")
     if work.progressed_at is not None and to_time(work.progressed_at) >= activity.runs_since:
-        return OK, "Offsets advance."
+        return OK, _ADVANCES
     if previous and previous.verdict in GOOD and previous.verdict != OFF:
         return previous.verdict, previous.why
     return UNKNOWN, "Work waits, and it is not known yet whether offsets advance."

@@ -200,7 +200,7 @@ class GroupCache:
         rows = WarehouseReader(self._warehouse).query(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
             f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "
-            f"(at >= TIMESTAMP {empty_since} AND (kind = 'not_ready_reason' OR (kind = 'state' AND "
+            f"(at >= TIMESTAMP {empty_since} AND (kind IN ('not_ready_reason', 'deployment') OR (kind = 'state' AND "
             f'{empty} IN ("old", "new"))))) AND void IS NOT TRUE '
             f"ORDER BY e.offset"
         )

@@ -34,6 +34,7 @@ STALLED_SECONDS = 300.0
 _FIRST_COMMIT_SECONDS = 600.0
 _INTERVALS = 5  # of its own between two commits with work
 RESTORE_SECONDS = 1800.0
+_FORGETS = 0.99  # of the longest time between records, each time that records come
 _NAMED = 20
 
 
@@ -50,6 +51,7 @@ class Progress(NamedTuple):
     """Of a partition without a commit: the end of the log when a member first had it."""
     owner: str | None
     owner_since: float
+    """When the first owner came since the offset last moved; before that, if there was none since."""
     first: int | None
     """The first committed offset that this run saw; None if the run began after it."""
     end: int | None
@@ -69,6 +71,8 @@ class Unmoved:
     offsets: int
     named: Sequence[LagRow]
     """The first of them, by topic and partition."""
+    tasks: frozenset[str | None] = frozenset()
+    """Those of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ class GroupWork:
     """Partitions without a commit whose log has records: whether the group is to read them is not known."""
     arrived_at: float | None = None
     """When a pass last found that records had come."""
+    arrival_gap: float = 0.0
+    """How long it usually takes, at most, until records come again."""
     progressed_at: float | None = None
     """When an offset last moved."""
     waits_since: float | None = None
@@ -172,6 +178,7 @@ def _group_work(
         has_commits=any(row.committed_offset is not None for row in rows),
         uncertain=sum(_is_uncertain(row, one) for row, one in found),
         arrived_at=seen.now if ends_moved else before.arrived_at if before else None,
+        arrival_gap=_arrival_gap(before, seen.now, came=ends_moved),
         progressed_at=max(moved, default=None),
         waits_since=seen.now - max(ages) if ages else min((one.work_since or 0.0 for _, one in working), default=None),
         oldest=oldest,
@@ -186,6 +193,12 @@ def _group_work(
     )
 
 
+def _arrival_gap(before: GroupWork | None, now: float, *, came: bool) -> float:
+    if before is None or not came or before.arrived_at is None:
+        return before.arrival_gap if before else 0.0
+    return max(now - before.arrived_at, before.arrival_gap * _FORGETS)
+
+
 def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pass) -> Progress:
     now, offset, owner = seen.now, row.committed_offset, row.member_id
     if before is None:
@@ -198,12 +211,14 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     else:
         work_since = now if before.work_since is None else before.work_since
     moved = offset is not None and offset != before.offset
+    # One that restores, ends and is followed by others that restore again has the time of the first.
+    is_first_owner = owner and owner != before.owner and before.owner_since <= before.moved_at
     one = before._replace(
         offset=before.offset if offset is None else offset,
         moved_at=now if moved else before.moved_at,
         baseline=before.baseline if row.log_end_offset is None or before.baseline is not None else _baseline(row),
         owner=owner or before.owner,
-        owner_since=now if owner and owner != before.owner else before.owner_since,
+        owner_since=now if is_first_owner else before.owner_since,
         first=offset if before.first is None and before.offset is None else before.first,
         end=before.end if row.log_end_offset is None else row.log_end_offset,
     )
@@ -267,6 +282,7 @@ def _unmoved(found: Sequence[tuple[LagRow, Progress]]) -> Unmoved | None:
         sum(row.is_unowned for row, _ in found),
         sum(_offsets(row, one) for row, one in found),
         tuple(row for row, _ in sorted(found, key=lambda pair: pair[0][1:3])[:_NAMED]),
+        frozenset(row.task_id for row, _ in found),
     )
 
 

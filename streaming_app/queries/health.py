@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.errors import WarehouseError
+from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.health.incidents import BY_EVIDENCE, CAUSES, Incident
 from streaming_app.health.verdict import UNKNOWN, VERDICTS, Verdict, trouble
 from streaming_app.lag.sums import totals_over_time
@@ -19,7 +20,7 @@ from streaming_app.text import ago, count, first_of, format_duration, utc
 
 Row = dict[str, Any]
 _BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
-_LINES = 4  # of a time line, in `why`
+_LINES = 2  # of a time line, in `why`
 _NAMED = 3
 _CHART = (720, 120)
 _AROUND = timedelta(hours=1)
@@ -82,10 +83,27 @@ def to_line(group_id: str, verdict: Verdict) -> str:
     return f"{group_id} is {verdict.verdict} since {utc(verdict.since)}: {why}{lost}"
 
 
-def lines(rows: Iterable[HealthRow]) -> list[str]:
-    """Return a line for each verdict, the worst first."""
-    ordered = sorted(rows, key=lambda row: (trouble(row.verdict), row.group_id))
-    return [to_line(row.group_id, row.verdict) for row in ordered]
+def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each verdict, the worst first, and that of `deployment_lines`."""
+    for row in sorted(rows, key=lambda row: (trouble(row.verdict), row.group_id)):
+        yield to_line(row.group_id, row.verdict)
+        yield from filter(None, [deployments.get(row.group_id)])
+
+
+def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, str]:
+    """Return by group when its last deployment that is in `group_events` was, and what was replaced in how long."""
+    if not group_ids:
+        return {}
+    rows = reader.rows(
+        'SELECT group_id, at, "old", "new" FROM group_events e '  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(cluster)} AND kind = '{DEPLOYMENT}' AND void IS NOT TRUE "
+        f"AND group_id IN ({', '.join(map(quote, group_ids))}) ORDER BY at, e.offset"
+    )
+    return {
+        row["group_id"]: f"  Its last deployment ended at {utc(row['at'])}, after "
+        f"{format_duration(round((row['at'] - datetime.fromisoformat(row['old'])).total_seconds()))}: {row['new']}."
+        for row in rows
+    }
 
 
 def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
@@ -119,7 +137,7 @@ def incident_rows(incidents: Sequence[Incident]) -> list[Row]:
     ]
 
 
-def explain(row: HealthRow, incident: Incident | None, now: datetime) -> Iterator[str]:
+def explain(row: HealthRow, incident: Incident | None, deployment: str | None, now: datetime) -> Iterator[str]:
     """Yield at most ten lines that say how a group is, since when and why, and what will be lost."""
     verdict = row.verdict
     yield to_line(row.group_id, verdict)
@@ -130,10 +148,11 @@ def explain(row: HealthRow, incident: Incident | None, now: datetime) -> Iterato
         yield f"  Nothing waits any more at {utc(verdict.caught_up_at)}, if it goes on like this."
     known = f"as of {ago(verdict.facts_at, now)}" if verdict.facts_at else "not known"
     yield f"  What is said of its work is {known}."
+    yield from filter(None, [deployment])
     if incident:
         groups = first_of(incident.groups, _NAMED)
         yield f"  Incident {incident.incident_id}, {incident.severity}, since {utc(incident.opened_at)}: {groups}."
-        yield from (f"  {utc(line.at)} {line.group_id} {line.verdict}" for line in incident.timeline[-_LINES + 1 :])
+        yield from (f"  {utc(line.at)} {line.group_id} {line.verdict}" for line in incident.timeline[-_LINES:])
 
 
 def health_json(row: HealthRow) -> Row:

@@ -44,6 +44,7 @@ _MARKS = {
     "assignment_epoch": "assignment",
     "topology": "topology",
     "topology_epoch": "topology",
+    "deployment": "topology",
     "unsolicited_push": "push",
     "created": "topology",
     "deleted": "topology",
@@ -168,6 +169,8 @@ def event_text(event: Row) -> str:
         text = "description sent that the broker had not asked for"
     elif kind in {"member_joined", "member_left"}:
         text = "member joined" if kind == "member_joined" else "member left"
+    elif kind == "deployment":
+        text = f"deployment of {new}"
     elif kind == "not_ready_reason":
         text = f"reason: {new}" if new else "reason no longer holds"
     else:

@@ -123,6 +123,12 @@ def test_from_five_groups_on_the_descriptions_are_one_alert_and_fire_when_the_fi
     assert evaluate_groups(*many(5, 20))[MANY].since == NOW
 
 
+def test_descriptions_that_are_missing_only_are_info_however_many() -> None:
+    old = [undescribed(f"old-{n}", first_described_at=ago(days=99)) for n in range(9)]
+    assert evaluate_groups(*old)[MANY].severity == "info"
+    assert evaluate_groups(*old, *many(1, 30))[MANY].severity is None  # that of the rule: a warning
+
+
 def test_the_alert_for_the_cluster_stays_until_the_last_group_has_recovered() -> None:
     assert set(evaluate_groups(*many(1, 30), open_alerts={MANY})) == {MANY}
     assert evaluate_groups(HEALTHY, open_alerts={MANY}) == {}

@@ -171,3 +171,15 @@ def test_skew_is_timed_from_the_last_assignment_and_can_be_set_by_group() -> Non
 def test_a_group_without_tasks_has_no_findings() -> None:
     status = follow([], [])
     assert [rule for rule in (BEHIND, UNCOPIED, SKEW) if find(status, rule)] == []
+
+
+def restore(lag: int | None, process: str = "a") -> list[TaskCopy]:
+    return [copy(process, "restoring" if lag else "active", lag=lag)]
+
+
+def test_a_restore_ends_by_its_own_pace_and_begins_again_at_another_member() -> None:
+    (found,) = follow(restore(900), restore(600), restore(600)).restoring.values()
+    assert (found.since, found.first_lag, found.lag, found.fell_at, found.ends_at) == (at(0), 900, 600, at(1), at(3))
+    (again,) = follow(restore(900), restore(600), restore(900, "b")).restoring.values()
+    assert (again.since, again.first_lag, again.ends_at) == (at(2), 900, None)
+    assert follow(restore(900), restore(None)).restoring == {}

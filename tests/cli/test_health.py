@@ -92,6 +92,15 @@ def test_a_warehouse_of_an_older_release_is_one_line(warehouse: Path) -> None:
     assert line.count("\n") == 1
 
 
+def test_why_and_describe_name_the_last_deployment(warehouse: Path) -> None:
+    row = {"cluster": "default", "group_id": "payments", "kind": "deployment", "new": "processes", "offset": 7}
+    append(warehouse, "group_events", row | {"at": ago(minutes=40), "old": ago(minutes=42).isoformat()})
+    append(warehouse, "groups", group_row("payments", "Stable"))
+    for command in ("why", "describe"):
+        said = "Its last deployment ended at 2026-11-21 02:32:00Z, after 2m: processes."
+        assert said in run(warehouse, command, "--group", "payments")
+
+
 def test_list_selects_by_verdicts(warehouse: Path) -> None:
     rows = [line.split()[:2] for line in run(warehouse, "list", "--health").split("\n")]
     assert [row for row in rows if row[1:] in (["Ok"], ["Down"])] == [["orders", "Ok"], ["payments", "Down"]]

@@ -17,6 +17,7 @@ _EPOCHS = st.integers(2, 5)
 _DESCRIBED = st.integers(-2, 1)
 _TASKS = st.sampled_from([None, [0], [0, 1]])
 _MEMBERS = st.sampled_from([M1, M2])
+_TOPOLOGIES = st.sampled_from([TOPOLOGY, {**TOPOLOGY, "subtopologies": []}])
 _TOMBSTONES = st.tuples(st.sampled_from([17, 20, 23]), st.just(GROUP)) | st.tuples(
     st.sampled_from([19, 21, 22]), _MEMBERS
 )
@@ -32,7 +33,7 @@ _STEPS = st.one_of(
     _records(20, st.just(GROUP), _EPOCHS.map(lambda epoch: {"assignment_epoch": epoch, "assignment_timestamp": 0})),
     _records(21, _MEMBERS, st.just(TARGET)),
     _records(22, _MEMBERS, st.builds(current, _EPOCHS, st.integers(0, 3), _TASKS, _TASKS)),
-    _records(23, st.just(GROUP), st.integers(0, 1).map(lambda epoch: {**TOPOLOGY, "epoch": epoch})),
+    _records(23, st.just(GROUP), st.builds(lambda one, epoch: {**one, "epoch": epoch}, _TOPOLOGIES, st.integers(0, 1))),
     _TOMBSTONES.map(lambda one: (*one, None)),
 )
 """Kind, key and value of a record of a group with two members."""
@@ -46,7 +47,7 @@ def log_of(steps: list[tuple[int, tuple[int, Any, Any]]]) -> list[LogRecord]:
 @st.composite
 def logs(draw: st.DrawFn) -> list[LogRecord]:
     """Draw a log; records with the same time are of one operation."""
-    steps = draw(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 60]), _STEPS), min_size=1, max_size=25))
+    steps = draw(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 60, 900]), _STEPS), min_size=1, max_size=25))
     seconds = accumulate(pause for pause, _ in steps)
     return log_of([(second, step) for second, (_, step) in zip(seconds, steps, strict=True)])
 
@@ -98,6 +99,9 @@ _JOINS = (19, M1, member())
         ]
     ),
     [5],
+)
+@example(
+    log_of([(0, _JOINS), (900, (19, M1, None)), (900, (19, M2, member())), (900, (17, GROUP, metadata(3)))]), [2, 3]
 )
 @given(logs(), st.lists(st.integers(1, 24), max_size=3))
 def test_where_batches_end_makes_no_difference(log: list[LogRecord], cuts: list[int]) -> None:

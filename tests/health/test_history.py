@@ -141,3 +141,11 @@ def test_a_group_of_thousands_that_is_deleted_costs_no_quadratic_time() -> None:
     for n in range(10_500):
         kept.add("g", event("member_left", -1, 7, "client", None, member_id=f"m{n:05}"), NOW)
     assert len(kept.groups()["g"].members) == 10_000
+
+
+def test_a_deployment_is_kept_for_days_and_has_lasted_a_quarter_of_an_hour_at_most() -> None:
+    began = (NOW - timedelta(minutes=95)).isoformat()
+    kept = histories(event("deployment", -90, 1, began, "processes"), event("deployment", -5, 2, began, "processes"))
+    kept.prune({"g"}, NOW)
+    lengths = [(one.at - one.since).total_seconds() / 60 for one in kept.groups()["g"].deployments]
+    assert lengths == [5, 15]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.health.history import GroupHistory, Reason
+from streaming_app.groups.copies_status import Restore
+from streaming_app.health.history import Deployment, GroupHistory, Reason, StateChange
 from streaming_app.health.verdict import (
     BAD,
     DOWN,
@@ -214,6 +215,41 @@ def test_a_loop_of_twelve_minutes_is_unstable_also_on_another_host_each_time(oth
     assert verdict(twice).verdict == OK
 
 
+def deployed(minutes: float, history: GroupHistory | None = None, times: int = 2) -> GroupHistory:
+    """Return the history with deployments of the last days, each of which took so long without members."""
+    known = history or GroupHistory()
+    for day in range(times, 0, -1):
+        begin, end = ago(days=day), ago(days=day) + timedelta(minutes=minutes)
+        known.states += [StateChange(begin, day, "Stable", "Empty"), StateChange(end, day, "Empty", "Stable")]
+        known.deployments.append(Deployment(end, day, begin))
+    return known
+
+
+@pytest.mark.parametrize(("times", "expected"), [(1, DOWN), (2, OFF)])
+def test_the_last_deployments_explain_that_there_are_no_members_for_as_long_as_they_took(
+    times: int, expected: str
+) -> None:
+    for minutes, so in ((9, expected), (10.1, DOWN)):
+        one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
+        known = facts(one, waiting(ago(minutes=minutes)), deployed(8, times=times))
+        assert verdict(known).verdict == so
+
+
+@pytest.mark.parametrize(("times", "expected"), [(1, UNSTABLE), (2, OK)])
+def test_the_last_deployments_explain_members_that_come_and_go_for_as_long_as_they_took(
+    times: int, expected: str
+) -> None:
+    loop = [
+        (ago(minutes=11 - n * 2.5) + timedelta(seconds=60 * leaves), f"m{n}", not leaves, "10.0.0.1")
+        for n in range(4)
+        for leaves in (0, 1)
+    ]
+    known = facts(group(), waiting(ago(seconds=9), progressed_at=NOW), deployed(10, members(*loop), times))
+    assert verdict(known).verdict == expected
+    later = facts(group(), waiting(NOW, progressed_at=NOW), deployed(8, members(*loop), times))
+    assert verdict(later).verdict == UNSTABLE
+
+
 @pytest.mark.parametrize(("progressed", "severity"), [(ago(minutes=7), "critical"), (NOW, "warning")])
 def test_offsets_that_do_not_move_are_stalled(progressed: datetime, severity: str) -> None:
     known = waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)), progressed_at=progressed)
@@ -234,6 +270,40 @@ def test_a_restore_is_no_incident_unless_records_are_deleted_meanwhile() -> None
     calm = verdict(facts(group(), known, retention={"orders": 86_400.0}))
     assert (calm.verdict, calm.severity, calm.losing_at) == (RESTORING, None, ago(minutes=7, days=-1))
     assert verdict(facts(group(), known, retention={"orders": 1_800.0})).severity == "warning"
+
+
+def reported(fell: float, left: int = 400) -> dict[str, Restore]:
+    """Return the report of a task that restored 600 of 1,000 offsets in the hour that ended so many minutes ago."""
+    return {"0_0": Restore("m", ago(minutes=fell + 60), 1_000, left, ago(minutes=fell))}
+
+
+def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_when() -> None:
+    known = waiting(ago(hours=1), stalled=unmoved(ago(hours=1), tasks=frozenset({"0_0"})))
+    found = verdict(facts(group(), known, restores=reported(1)))
+    assert (found.verdict, found.severity, found.recheck_at) == (RESTORING, None, ago(minutes=-4))
+    assert "; restored in less than 1h" in found.why
+    assert found.evidence["restored_at"] == ago(minutes=1 - 40).isoformat()
+    for restores in (reported(5), {"0_1": reported(1)["0_0"]}, {}):
+        assert verdict(facts(group(), known, restores=restores)).verdict == STALLED
+
+
+def test_a_restore_that_does_not_advance_by_its_reports_is_stalled_before_half_an_hour_is_over() -> None:
+    known = waiting(ago(minutes=9), restoring=unmoved(ago(minutes=9), tasks=frozenset({"0_0"})))
+    assert verdict(facts(group(), known, restores=reported(6))).verdict == STALLED
+    assert verdict(facts(group(), known, restores=reported(4))).verdict == RESTORING
+
+
+@pytest.mark.parametrize(("hours", "severity"), [(1.5, "warning"), (1.8, None)])
+def test_a_restore_that_ends_after_the_retention_deletes_what_waits_is_a_warning(
+    hours: float, severity: str | None
+) -> None:
+    known = waiting(
+        ago(hours=1),
+        stalled=unmoved(ago(hours=1), tasks=frozenset({"0_0"})),
+        oldest={"orders": ago(hours=1).timestamp()},
+    )
+    found = verdict(facts(group(), known, retention={"orders": hours * 3_600}, restores=reported(1)))
+    assert (found.verdict, found.severity) == (RESTORING, severity)
 
 
 def test_when_nothing_waits_is_estimated() -> None:

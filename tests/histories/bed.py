@@ -185,7 +185,14 @@ class _Job:
     def _evaluate(self, now: datetime, at: float) -> None:
         groups = {group_id: one.corrected for group_id, one in self._snapshots.items()}
         copies = [one for group_id, one in self._copies.items() if group_id in groups]
-        observed = Observed(groups, self._histories.groups(), copies=copies, lag=self._lag.groups, work=self._lag.work)
+        observed = Observed(
+            groups,
+            self._histories.groups(),
+            copies=copies,
+            lag=self._lag.groups,
+            work=self._lag.work,
+            retention=self._simulation.retention(),
+        )
         self.engine.step(observed, now)
         self._save()
         self.engine.queue(at)

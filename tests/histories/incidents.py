@@ -19,6 +19,7 @@ from tests.histories.history import (
     stop,
 )
 from tests.histories.lag_histories import LAG_INCIDENTS
+from tests.histories.postmortems import POSTMORTEM_INCIDENTS
 from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
 END = BEGINS + 90 * MINUTE
@@ -29,6 +30,7 @@ MANY_DESCRIPTIONS = "GroupsDescriptionsMissing"
 INCIDENTS = (
     *LAG_INCIDENTS,
     *VERDICT_INCIDENTS,
+    *POSTMORTEM_INCIDENTS,
     # Applications that do not stay up
     incident(
         "The only instance crashes after 20 s each time, with the pauses of Kubernetes",

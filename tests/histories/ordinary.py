@@ -21,6 +21,7 @@ from tests.histories.history import (
     stop,
 )
 from tests.histories.lag_histories import LAG_ORDINARY
+from tests.histories.operated import OPERATED_ORDINARY
 from tests.histories.verdict_histories import VERDICT_ORDINARY
 
 
@@ -53,6 +54,7 @@ ORDINARY = (
     *DEPLOYMENTS,
     *LAG_ORDINARY,
     *VERDICT_ORDINARY,
+    *OPERATED_ORDINARY,
     # Brokers
     ordinary(
         "Rolling restart of the brokers: three changes of the coordinator",

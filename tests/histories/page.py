@@ -30,10 +30,41 @@ Kubernetes starts it again after 10 s, 20 s and so on up to 5 min.
 """
 
 
+OUTAGE, OUTAGE_UNKNOWN = "nothing is processed, and work waits", "the same, and it is not known whether work waits"
+JOB_AWAY, PART = "it begins while the job is down", "a part is not processed, or late, or interrupted"
+OTHER = "descriptions, copies, tenants"
+KINDS = (OUTAGE, OUTAGE_UNKNOWN, JOB_AWAY, PART, OTHER)
+
+
 @cache
 def outcomes() -> Mapping[str, Outcome]:
     """Return the outcome of each history by its name. It takes most of a minute."""
     return {history.name: run(history) for history in (*ORDINARY, *INCIDENTS)}
+
+
+def kind_of(history: History, outcome: Outcome) -> str:
+    """Return which kind of incident it is, by what it concerns first."""
+    if not outcome.incidents:
+        return OTHER
+    first = min(outcome.incidents, key=lambda one: one.opened_at).timeline[0]
+    begins = history.begins
+    downs = [(one.at, one.arguments["seconds"]) for one in history.operations if one.action == "job_down"]
+    if any(at <= begins + 300 and begins < at + seconds for at, seconds in downs):
+        return JOB_AWAY
+    if first.verdict not in {"Down", "Stalled"} or first.severity != "critical":
+        return PART
+    return OUTAGE if any(one.action == "read" for one in history.operations) else OUTAGE_UNKNOWN
+
+
+def _by_kind(found: Mapping[str, Outcome]) -> Iterable[tuple[str, ...]]:
+    seconds: dict[str, list[float]] = {}
+    for history in INCIDENTS:
+        if (at := detection_seconds(history, found[history.name])) is not None:
+            seconds.setdefault(kind_of(history, found[history.name]), []).append(at)
+    for kind in KINDS:
+        if known := sorted(seconds.get(kind, ())):
+            p95 = known[-(-95 * len(known) // 100) - 1]
+            yield kind, str(len(known)), f"{median(known):.0f}", f"{p95:.0f}", f"{known[-1]:.0f}"
 
 
 def render_page() -> str:
@@ -58,6 +89,8 @@ def render_page() -> str:
     parts = [
         INTRODUCTION,
         summary,
+        "## Seconds until the first alert, by kind\n",
+        _table(("kind", "incidents", "median", "95 %", "slowest"), _by_kind(found)),
         "## Incidents\n",
         "Seconds count from when it begins to go wrong, which includes the time until the alert's condition holds; in\n"
         "brackets is when a second rule fires. Notifications are those that fire and those that resolve.\n",

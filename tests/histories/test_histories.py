@@ -23,7 +23,7 @@ def named(history: History) -> str:
 
 
 def test_there_are_enough_histories_and_each_has_a_name_of_its_own() -> None:
-    assert (len(ORDINARY) >= 40, len(INCIDENTS) >= 25) == (True, True)
+    assert (len(ORDINARY) >= 120, len(INCIDENTS) >= 100) == (True, True)
     assert len({history.name for history in (*ORDINARY, *INCIDENTS)}) == len(ORDINARY) + len(INCIDENTS)
     assert {rule for history in INCIDENTS for rule in history.rules} <= set(RULES)
 
@@ -39,6 +39,12 @@ def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(histo
     assert fired
     assert {one.rule for one in fired} <= history.rules
     assert min(one.at for one in fired) >= history.begins
+
+
+def test_a_group_whose_records_are_rare_does_not_fill_the_history_of_verdicts() -> None:
+    sparse = next(history for history in ORDINARY if history.name == "The topic gets a record every quarter of an hour")
+    changes = [(one.verdict.verdict, one.verdict.why) for one in outcomes()[sparse.name].changes]
+    assert len(changes) <= 5  # and not one or two for each record
 
 
 def test_many_groups_with_one_cause_are_one_alert() -> None:

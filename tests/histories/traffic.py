@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streaming_app.lag.model import Commit, LogEnds
+from streaming_app.lag.model import NO_ENDS, Commit, LogEnds
 from tests.histories.coordinator import Group
 
 PASS = 30.0  # seconds, the default of `lag.interval`
@@ -59,6 +59,8 @@ class Traffic:
     """How long an instance restores the state of a task that another one had before."""
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     left_over: dict[TopicPartition, Partition] = field(default_factory=dict)
+    without_leader: dict[int, float] = field(default_factory=dict)
+    """Until when a partition of each topic has no leader: nothing is written or read, and its end is not known."""
     hung: set[str] = field(default_factory=set)
     """Instances whose processing hangs while they send heartbeats."""
     log_of: Traffic | None = None
@@ -80,6 +82,8 @@ class Traffic:
                 if (topic, number) not in self.partitions:
                     self.partitions[topic, number] = self._first(topic, number, now)
         for (topic, number), partition in self.partitions.items():
+            if now < self.without_leader.get(number, 0.0):
+                continue
             if self.log_of is None:
                 partition.end += self.rate * PASS
                 if self.keeps_seconds is not None:
@@ -99,7 +103,8 @@ class Traffic:
             at = epoch + one.committed_at
             commits[key] = Commit(None) if one.committed is None else Commit(one.committed, self._id(one), 0, at)
             end = int(one.end) + (marker if one.end else 0)
-            ends[key] = LogEnds(end, int(one.start), end, topic_id)
+            is_away = now < self.without_leader.get(key[1], 0.0)
+            ends[key] = NO_ENDS if is_away else LogEnds(end, int(one.start), end, topic_id)
         return Seen(now, self.group.group_id, commits, ends)
 
     def _first(self, topic: str, number: int, now: float) -> Partition:

@@ -54,6 +54,19 @@ class TrafficActions(Clients):
         """Let the threads of an instance hang, or go on; its heartbeats go on."""
         (self._traffic[group].hung.add if hung else self._traffic[group].hung.discard)(name)
 
+    def lose_leaders(self, partitions: Iterable[int], seconds: float, *, group: str = "app") -> None:
+        """Let the broker that leads these partitions be away for so long, without another one that could lead them."""
+        self._traffic[group].without_leader |= dict.fromkeys(partitions, self.now + seconds)
+
+    def retention(self) -> dict[str, float]:
+        """Return how many seconds each topic keeps its records, of those that do not keep them for ever."""
+        return {
+            topic: one.keeps_seconds
+            for one in self._traffic.values()
+            if one.keeps_seconds is not None
+            for topic in one.group.sources
+        }
+
     def delete_records(self, *, group: str = "app") -> None:
         """Let retention delete all records but the newest hundred of each partition."""
         for one in self._traffic[group].of(None):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OF_BUDGETS = {"client_host", "truncated", "over_budget", "members_left_out"}
 OF_GROUPS_SET_ASIDE = {"set_aside_at", "set_aside_reason", "set_aside_release"}
-NEW_COLUMNS = {"leader", "log_epoch", "void", "description_stored", *OF_BUDGETS, *OF_GROUPS_SET_ASIDE}
+NEW_COLUMNS = {"leader", "log_epoch", "void", "description_stored", "replacing", *OF_BUDGETS, *OF_GROUPS_SET_ASIDE}
 WITH_VECTORS = {"groups", "group_events", "quarantine", "topologies"}
 
 

@@ -1,0 +1,382 @@
+"""What goes wrong with Kafka Streams applications, by post-mortems and issue trackers; written before it was judged.
+
+Where one is modelled after what somebody reported, a comment names the thread.
+"""
+
+from __future__ import annotations
+
+from tests.histories.history import (
+    BEGINS,
+    DAY,
+    HOUR,
+    MINUTE,
+    STATIC,
+    crash_loop,
+    do,
+    incident,
+    names,
+    restarts,
+    roll,
+    start,
+    steady,
+    stop,
+)
+
+_DOWN, _STALLED, _UNSTABLE, _BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
+_TRAFFIC = 60.0
+_STATE = {"changelogs": ("log",)}
+_TOPICS = {"in": 12, "log": 12}
+_END = BEGINS + 90 * MINUTE
+_FLOOD = {"rules": {"StreamsGroupsFlood": {"groups": 50}}}
+_APPS = ("orders", "prices", "users")
+
+POSTMORTEM_INCIDENTS = (
+    # Full outages
+    incident(
+        "A record that cannot be deserialized ends every instance that gets its partition, again and again",
+        _DOWN,
+        steady(3),
+        do(_TRAFFIC, "read"),
+        *(crash_loop(name, BEGINS + n * 30, 15, _END) for n, name in enumerate(names(3))),
+    ),
+    incident(
+        "After a release every pod fails at its start, as the schema registry refuses it",
+        f"{_DOWN} {_UNSTABLE}",
+        steady(3),
+        do(_TRAFFIC, "read"),
+        *(crash_loop(name, BEGINS + n * 60, 8, _END) for n, name in enumerate(names(3))),
+    ),
+    # kedacore/keda#4098: while a broker was replaced the lag could not be read, and the application was scaled to zero
+    incident(
+        "An autoscaler scales to zero while records wait, as it cannot read the lag",
+        _DOWN,
+        steady(4),
+        do(_TRAFFIC, "read"),
+        do(BEGINS - 300, "change", rate=80.0),
+        stop(names(4), BEGINS),
+    ),
+    incident(
+        "Records come to an application that is scaled to zero, and nothing starts it",
+        _DOWN,
+        steady(2),
+        do(_TRAFFIC, "read"),
+        do(HOUR, "change", rate=0.0),
+        stop(names(2), HOUR + 600),
+        do(BEGINS, "change", rate=10.0),
+    ),
+    incident(
+        "The rights of an application are taken away: all threads end with an exception",
+        _DOWN,
+        steady(3, threads=4),
+        do(_TRAFFIC, "read"),
+        stop(names(3), BEGINS, every=8),
+    ),
+    incident(
+        "The only instance ends with an exception, and nothing starts it again",
+        _DOWN,
+        steady(1),
+        do(_TRAFFIC, "read"),
+        stop(names(1), BEGINS),
+    ),
+    incident(
+        "The only instance is killed for its memory, and nothing starts it again",
+        _DOWN,
+        steady(1, threads=2),
+        do(_TRAFFIC, "read"),
+        stop(names(1), BEGINS, action="kill"),
+    ),
+    incident(
+        "A certificate expires, and the instances of three applications end",
+        _DOWN,
+        *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
+        *(do(_TRAFFIC, "read", group=app) for app in _APPS),
+        *(stop([f"{app}-a", f"{app}-b"], BEGINS, every=20) for app in _APPS),
+    ),
+    incident(
+        "A host with four applications is lost",
+        _DOWN,
+        *(start([app], group=app, host="10.0.0.7") for app in (*_APPS, "stock")),
+        *(do(_TRAFFIC, "read", group=app) for app in (*_APPS, "stock")),
+        stop((*_APPS, "stock"), BEGINS, action="kill"),
+    ),
+    incident(
+        "A broker is lost, and three applications that read its partitions end with it",
+        _DOWN,
+        *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
+        *(do(_TRAFFIC, "read", group=app) for app in _APPS),
+        *(do(BEGINS, "lose_leaders", partitions=[0, 3, 6, 9], seconds=DAY, group=app) for app in _APPS),
+        *(stop([f"{app}-a", f"{app}-b"], BEGINS + 60, every=15) for app in _APPS),
+        begins=BEGINS + 60,
+    ),
+    incident(
+        "A StatefulSet is deleted: all static members go",
+        _DOWN,
+        steady(4, **STATIC),
+        do(_TRAFFIC, "read"),
+        stop(names(4), BEGINS),
+    ),
+    incident(
+        "A release names a source topic that does not exist, and the old instances are gone",
+        _DOWN,
+        steady(2),
+        do(_TRAFFIC, "read"),
+        stop(names(2), BEGINS),
+        do(BEGINS + 20, "delete"),
+        *(restarts(name, BEGINS + 40, _END, up=12, sources=("typo",)) for name in names(2)),
+    ),
+    incident(
+        "A tool that removes unused topics deletes a changelog",
+        _DOWN,
+        steady(3, **_STATE),
+        do(_TRAFFIC, "read"),
+        do(BEGINS, "set_topic", topic="log", partitions=None),
+        topics=_TOPICS,
+    ),
+    incident(
+        "A batch is killed in the middle of its night, with half of the day's records waiting",
+        _DOWN,
+        start(["job"], HOUR),
+        do(HOUR + _TRAFFIC, "read", rate=30.0, capacity=40.0),
+        stop(["job"], BEGINS, action="kill"),
+    ),
+    incident(
+        "An application dies, and the clock of its broker is two hours ahead",
+        _DOWN,
+        steady(2),
+        do(_TRAFFIC, "read"),
+        do(HOUR, "fail_over", clock=2 * HOUR),
+        stop(names(2), BEGINS, action="kill"),
+    ),
+    incident(
+        "An application dies and is deleted with Kafka's tools by somebody who tries to help",
+        _DOWN,
+        steady(2),
+        do(_TRAFFIC, "read"),
+        stop(names(2), BEGINS),
+        do(BEGINS + 20 * MINUTE, "delete"),
+    ),
+    incident(
+        "A release is rolled out to pods that never become ready, and the old ones are gone",
+        _DOWN,
+        steady(4),
+        do(_TRAFFIC, "read"),
+        stop(names(4), BEGINS, every=45),
+        begins=BEGINS + 135,
+    ),
+    incident(
+        "An application of two days dies with the job that watches, which is back after an hour",
+        _DOWN,
+        steady(2),
+        do(_TRAFFIC, "read", rate=1.0),
+        stop(names(2), BEGINS, action="kill"),
+        do(BEGINS - 30, "job_down", seconds=HOUR),
+    ),
+    # Offsets that do not move
+    # softwaremill/klag-exporter#104: an open transaction pins the last stable offset, and nothing beyond it can be read
+    incident(
+        "A transaction that nobody ends holds two partitions",
+        _STALLED,
+        steady(3),
+        do(_TRAFFIC, "read", transactional=True),
+        do(BEGINS, "stick", partitions=[2, 8]),
+    ),
+    incident(
+        "A transaction that nobody ends holds all partitions of the topic",
+        _STALLED,
+        steady(3),
+        do(_TRAFFIC, "read", transactional=True),
+        do(BEGINS, "stick"),
+    ),
+    # apache/kafka#9700: with exactly-once each fenced producer closes its tasks, and all members join again
+    incident(
+        "With exactly-once, members are fenced every two minutes, and no transaction is committed",
+        f"{_STALLED} {_UNSTABLE} {_DOWN}",
+        steady(3),
+        do(_TRAFFIC, "read", transactional=True),
+        *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
+        *(
+            do(BEGINS + n * 120 + k * 10, "expire", name=name) + do(BEGINS + n * 120 + k * 10 + 15, "rejoin", name=name)
+            for n in range(40)
+            for k, name in enumerate(names(3))
+        ),
+    ),
+    incident(
+        "A record takes longer than max.poll.interval.ms: its member is removed every five minutes, and reads it again",
+        f"{_STALLED} {_UNSTABLE}",
+        steady(3),
+        do(_TRAFFIC, "read"),
+        do(BEGINS, "hang_processing", name="i0"),
+        *(
+            do(BEGINS + n * 330 + 300, "expire", name="i0") + do(BEGINS + n * 330 + 330, "rejoin", name="i0")
+            for n in range(20)
+        ),
+    ),
+    incident(
+        "The threads of one of two instances with four threads wait for each other",
+        _STALLED,
+        steady(2, threads=4),
+        do(_TRAFFIC, "read"),
+        do(BEGINS, "hang_processing", name="i0"),
+    ),
+    incident(
+        "The disks of the brokers are full: three applications cannot commit",
+        _STALLED,
+        *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
+        *(do(_TRAFFIC, "read", group=app) for app in _APPS),
+        *(do(BEGINS, "hang_processing", name=f"{app}-{one}", group=app) for app in _APPS for one in "ab"),
+        *(do(BEGINS + 120, "change", rate=0.0, group=app) for app in _APPS),
+    ),
+    incident(
+        "After a restart of the coordinator no member gets a task",
+        _STALLED,
+        steady(3),
+        do(_TRAFFIC, "read"),
+        do(BEGINS, "fail_over"),
+        do(BEGINS + 1, "leave_out", partitions=range(12)),
+        do(BEGINS + 2, "rebalance_without_cause"),
+    ),
+    incident(
+        "Green joins and processes nothing, and blue is stopped",
+        f"{_DOWN} {_STALLED}",
+        start(["a", "b"], group="blue"),
+        do(_TRAFFIC, "read", group="blue"),
+        start(["c", "d"], BEGINS, group="green"),
+        do(BEGINS + 5, "read", group="green", log_of="blue", begins="committed"),
+        *(do(BEGINS + 6, "hang_processing", name=name, group="green") for name in "cd"),
+        stop(["a", "b"], BEGINS + 120),
+    ),
+    # State
+    incident(
+        "An instance restores for half an hour, is killed for its memory, and begins again",
+        f"{_STALLED} {_UNSTABLE} {_DOWN}",
+        steady(1, **_STATE),
+        do(_TRAFFIC, "read", restore_seconds=1800.0),
+        *(
+            stop([f"i{n}"], BEGINS + n * 1500, action="kill") + start([f"i{n + 1}"], BEGINS + n * 1500 + 30, **_STATE)
+            for n in range(6)
+        ),
+        topics=_TOPICS,
+    ),
+    incident(
+        "A restore takes three hours, and the topic keeps records for one",
+        f"GroupRestoring {_STALLED} GroupLosing",
+        steady(2, **_STATE),
+        do(_TRAFFIC, "read", restore_seconds=3 * HOUR, keeps_seconds=HOUR),
+        start(["i2"], BEGINS, **_STATE),
+        *(
+            do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 18_000_000 - n * 100_000}, has_standbys=False)
+            for n in range(150)
+        ),
+        topics=_TOPICS,
+    ),
+    incident(
+        "A restore makes no progress, as reports of the instance show",
+        f"{_STALLED} GroupRestoring",
+        steady(2, **_STATE),
+        do(_TRAFFIC, "read", restore_seconds=DAY),
+        start(["i2"], BEGINS, **_STATE),
+        *(
+            do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 9_000_000}, has_standbys=False)
+            for n in range(150)
+        ),
+        topics=_TOPICS,
+    ),
+    # Too slow, and losses
+    incident(
+        "A release makes processing five times as slow",
+        _BEHIND,
+        steady(3),
+        do(_TRAFFIC, "read"),
+        roll(names(3), BEGINS, 60, 25),
+        do(BEGINS + 180, "change", capacity=6.0),
+        begins=BEGINS + 180,
+    ),
+    incident(
+        "A slow application is overtaken by a retention of an hour",
+        f"{_BEHIND} GroupLosing",
+        steady(3),
+        do(_TRAFFIC, "read", keeps_seconds=HOUR),
+        do(BEGINS, "change", rate=200.0),
+    ),
+    incident(
+        "A warehouse is down for three hours, and the topic keeps records for one",
+        f"{_STALLED} GroupLosing",
+        steady(2),
+        do(_TRAFFIC, "read", keeps_seconds=HOUR),
+        *(do(BEGINS, "hang_processing", name=name) for name in names(2)),
+        *(do(BEGINS + 3 * HOUR, "hang_processing", name=name, hung=False) for name in names(2)),
+        hours=8,
+    ),
+    incident(
+        "Offsets are reset to the beginning by mistake, and the application needs a day for what it has done before",
+        f"{_BEHIND} GroupOffsetsRewound",
+        steady(3),
+        do(_TRAFFIC, "read", capacity=11.0),
+        stop(names(3), BEGINS),
+        do(BEGINS + 30, "go_back", by=1e9),
+        start(names(3), BEGINS + 60),
+        begins=BEGINS + 60,
+    ),
+    # Interrupted again and again
+    incident(
+        "A memory leak kills the only instance every eighteen minutes",
+        _UNSTABLE,
+        start(["i0"]),
+        do(_TRAFFIC, "read"),
+        *(
+            stop([f"i{n}"], BEGINS + n * 1080, action="kill") + start([f"i{n + 1}"], BEGINS + n * 1080 + 40)
+            for n in range(8)
+        ),
+    ),
+    incident(
+        "A canary with a defect crashes beside six good pods",
+        _UNSTABLE,
+        steady(6),
+        do(_TRAFFIC, "read"),
+        start(["canary"], BEGINS),
+        crash_loop("canary", BEGINS + 20, 20, _END),
+    ),
+    incident(
+        "A bad version is rolled out to all six pods, each of which crashes after a minute",
+        f"{_UNSTABLE} {_DOWN}",
+        steady(6),
+        do(_TRAFFIC, "read"),
+        *(crash_loop(name, BEGINS + n * 60, 60, _END) for n, name in enumerate(names(6))),
+    ),
+    incident(
+        "A switch drops packets: each of ten members is removed and joins again, one every twenty seconds",
+        f"{_UNSTABLE} {_DOWN}",
+        steady(10),
+        do(_TRAFFIC, "read"),
+        *(
+            do(BEGINS + n * 20, "expire", name=f"i{n % 10}") + do(BEGINS + n * 20 + 12, "rejoin", name=f"i{n % 10}")
+            for n in range(180)
+        ),
+        topics={"in": 20},
+    ),
+    incident(
+        "A node is out of order every half hour for eight minutes, and the only instance with it",
+        f"{_DOWN} {_UNSTABLE}",
+        steady(1),
+        do(_TRAFFIC, "read"),
+        *(
+            stop(names(1), BEGINS + n * 1800, action="kill") + start(names(1), BEGINS + n * 1800 + 480)
+            for n in range(4)
+        ),
+    ),
+    # Tenants
+    incident(
+        "A test makes up an application id for each of sixty runs",
+        "GroupsFlood",
+        *(start([f"t{n}"], BEGINS + n * 20, group=f"ci-{n * 7919 % 1000:03}") for n in range(60)),
+        *(stop([f"t{n}"], BEGINS + n * 20 + 60) for n in range(60)),
+        settings=_FLOOD,
+        hours=3,
+    ),
+    incident(
+        "A client whose ids have five megabytes",
+        "GroupOverBudget",
+        start(["x" * 2_500_000], BEGINS),
+        hours=3,
+    ),
+)

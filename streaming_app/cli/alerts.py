@@ -6,7 +6,8 @@ import difflib
 import getpass
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,11 +20,15 @@ from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
 
 if TYPE_CHECKING:
-    from streaming_app.config.routing import NamedIntervals, SilenceSettings
+    from streaming_app.config.alerts import AlertSettings
+    from streaming_app.config.routing import DutySettings, NamedIntervals, RouteSettings, SilenceSettings
+    from streaming_app.config.sections import LagSettings
     from streaming_app.notify.silences import RecurringSilence, Silence
+    from streaming_app.notify.sink import BaseSettings
+    from streaming_app.tables.reader import WarehouseReader
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @config_sections("silences", "time_intervals")
 @warehouse_options
 @click.option(
@@ -36,8 +41,10 @@ if TYPE_CHECKING:
 @click.option("--pending", is_flag=True, help="Also alerts whose condition has not held long enough to fire.")
 @click.option("--resolved", is_flag=True, help="Also resolved alerts.")
 @click.option("--json", "as_json", is_flag=True, help="Everything about them, as JSON.")
+@click.pass_context
 @handle_errors
 def alerts(  # noqa: PLR0913, PLR0917 - one per option
+    context: click.Context,
     warehouse: Location,
     cluster: str,
     check: bool,
@@ -52,14 +59,14 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     """Show the alerts that fire now."""
     from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.silences import ActiveSilences  # noqa: PLC0415
-    from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415
     from streaming_app.tables.alerts_table import read_alerts, to_json  # noqa: PLC0415
-    from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
+    from streaming_app.tables.reader import quote  # noqa: PLC0415
 
+    if context.invoked_subcommand is not None:
+        return
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
     condition = f"cluster = {quote(cluster)} AND state IN ({', '.join(map(quote, states))})"
-    reader = WarehouseReader(warehouse)
-    check_cluster(reader, warehouse, cluster)
+    reader = _open(warehouse, cluster)
     found = sorted(read_alerts(reader, condition), key=lambda alert: alert.urgency)
     active = ActiveSilences(warehouse, cluster, echo_error, recurring=_recurring(silences, time_intervals))
     active.refresh()
@@ -100,6 +107,83 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
             raise SystemExit(1)
 
 
+@alerts.command()
+@config_sections("alerts", "sinks", "routes", "time_intervals", "duty", "lag")
+@warehouse_options
+@click.option(
+    "--from", "begin", type=instant(), required=True, metavar="TIME", help="From when: a time, or 2d for two days ago."
+)
+@click.option("--to", "end", type=instant(), default="0s", metavar="TIME", help="Until when; default is now.")
+@json_option
+@handle_errors
+def backtest(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location,
+    cluster: str,
+    begin: datetime,
+    end: datetime,
+    as_json: bool,
+    alerts: AlertSettings | None,
+    sinks: Sequence[BaseSettings] | None,
+    routes: Sequence[RouteSettings] | None,
+    time_intervals: Sequence[NamedIntervals] | None,
+    duty: Sequence[DutySettings] | None,
+    lag: LagSettings | None,
+) -> None:
+    """Show what would have fired with this configuration: the recorded events and lag are played again."""
+    from streaming_app.alerts.engine import EngineSettings  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.config.alerts import AlertSettings  # noqa: PLC0415
+    from streaming_app.config.routing import make_duty, make_routes  # noqa: PLC0415
+    from streaming_app.config.sections import LagSettings  # noqa: PLC0415
+    from streaming_app.queries import backtest as play  # noqa: PLC0415
+    from streaming_app.queries.brokers import read_retention  # noqa: PLC0415
+
+    if end <= begin:
+        raise click.UsageError("--from must be before --to.")
+    reader, settings = _open(warehouse, cluster), alerts or AlertSettings()
+    names = [one.name for one in sinks or () if one.gets_alerts]
+    engine = EngineSettings(
+        cluster,
+        settings.rule_settings_of(),
+        settings.notify_policy(names, make_routes(routes or ())),
+        max_new_groups=settings.max_new_groups,
+        duty_of=make_duty(duty or (), time_intervals or ()),
+    )
+    recorded = play.read_recorded(reader, cluster, begin - play.WARM_UP, end, read_retention(reader, cluster))
+    allowed = (lag or LagSettings()).allowed_for
+    result = play.backtest(recorded, engine, begin, end, allowed_lag=allowed, progress=_progress(begin, end))
+    if as_json:
+        echo_json(play.result_json(result))
+        return
+    if result.heard:
+        echo_rows(play.heard_rows(result.heard))
+    else:
+        click.echo("Nothing would have fired.")
+    for line in result.lacks:
+        echo_error(f"Lacks {line}.")
+
+
+def _open(warehouse: Location, cluster: str) -> WarehouseReader:
+    from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
+
+    reader = WarehouseReader(warehouse)
+    check_cluster(reader, warehouse, cluster)
+    return reader
+
+
+def _progress(begin: datetime, end: datetime) -> Callable[[datetime], None]:
+    """Return what prints on stderr, once it takes longer than two seconds, how far a play is."""
+    next_at = time.monotonic() + _QUIET_SECONDS
+
+    def progress(at: datetime) -> None:
+        nonlocal next_at
+        if time.monotonic() >= next_at:
+            next_at = time.monotonic() + _QUIET_SECONDS
+            echo_error(f"Played until {utc(at)}, {max(0.0, (at - begin) / (end - begin)):.0%} ...")
+
+    return progress
+
+
 def _recurring(
     silences: Sequence[SilenceSettings] | None, time_intervals: Sequence[NamedIntervals] | None
 ) -> Sequence[RecurringSilence]:
@@ -110,6 +194,9 @@ def _recurring(
 
 def _format_silence(silenced: Mapping[str, Any] | None) -> str | None:
     return f"until {utc(silenced['until'])} ({silenced['silence']})" if silenced else None
+
+
+_QUIET_SECONDS = 2.0
 
 
 class _RefusedSilence(click.UsageError):

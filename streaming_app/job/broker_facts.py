@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka import broker_facts
-from streaming_app.kafka.broker_facts import BrokerFact
+from streaming_app.kafka.broker_facts import BrokerFact, retention_seconds
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.report import Report
@@ -120,7 +120,7 @@ class BrokerFacts(Service):
     def retention(self) -> Mapping[str, float]:
         """Return for how many seconds each topic keeps records, of those that delete them by their age."""
         known = self._known.get(broker_facts.RETENTION)
-        return retention_seconds(known.facts) if known else {}
+        return retention_seconds((one.subject, one.name, one.value) for one in known.facts) if known else {}
 
     def _ask(self, admin: Admin, kind: _Kind, names: Sequence[str], now: datetime) -> Exception | None:
         """Ask for the facts of a kind; return the error if the brokers do not answer."""
@@ -177,17 +177,6 @@ class BrokerFacts(Service):
         self._table.replace(pa.Table.from_pylist(rows, self._table.schema()))
         self._written, self._written_at = facts, now
         self._table.maintain()
-
-
-def retention_seconds(facts: Sequence[BrokerFact]) -> dict[str, float]:
-    """Return the retention by topic from facts of that kind; compacted topics delete nothing by its age."""
-    values = {(fact.subject, fact.name): fact.value for fact in facts}
-    return {
-        topic: float(value) / 1000
-        for (topic, name), value in values.items()
-        if name == "retention.ms" and value and float(value) > 0
-        if "delete" in (values.get((topic, "cleanup.policy")) or "delete")
-    }
 
 
 def _is_due(kind: _Kind, known: _Known | None, names: Sequence[str], now: datetime) -> bool:

@@ -41,6 +41,7 @@ _NEEDS = "the lag needs Describe on the groups and on their topics"
 _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
 _SAVE_SECONDS = 60.0  # between two writes of the samples
 _SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
+_REST_SECONDS = 3600.0  # between two rows of the history of a partition to which nothing happens
 _UNCHANGED_SECONDS = 300.0  # after that, rows are written although only `observed_at` has changed
 
 
@@ -219,16 +220,17 @@ class LagService(Service):
             self.report(f"lag: {error}")
 
     def _new_history(self, rows: list[LagRow], now: float) -> list[LagRow]:
-        """Return the rows that differ from their newest one in the history, which is old enough."""
+        """Return the rows that differ from their newest one in the history, or come an hour after it."""
         new, known = [], self._history
         history: dict[tuple[str, str, int], tuple[float, object]] = {}
         for row in rows:
             key = (row.group_id, row.topic, row.partition)
             if row.lag is None and key not in known:  # it never was
                 continue
-            value = (row.committed_offset, row.log_end_offset, row.status, row.lag is None)
+            value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.status, row.lag is None)
             at, before = known.get(key, (0.0, None))
-            if value != before and not 0 <= now - at < self._settings.history_interval:
+            every = self._settings.history_interval if value != before else _REST_SECONDS
+            if not 0 <= now - at < every:
                 new.append(row)
                 history[key] = (now, value)
             else:

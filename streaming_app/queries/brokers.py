@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
+from streaming_app.kafka.broker_facts import RETENTION, retention_seconds
 from streaming_app.kafka.releases import (
     ABILITIES,
     RELEASE,
@@ -19,6 +20,9 @@ from streaming_app.kafka.releases import (
 from streaming_app.tables.reader import WarehouseReader, quote
 
 _QUERY = "SELECT subject, name, value, observed_at FROM broker_facts WHERE cluster = {} AND kind = 'feature' ORDER BY 1"
+
+
+_RETENTION = f"SELECT subject, name, value FROM broker_facts WHERE cluster = {{}} AND kind = '{RETENTION}'"  # noqa: S608 - our own
 
 
 class Brokers(NamedTuple):
@@ -60,3 +64,9 @@ def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
         found.append(BrokerRelease(int(subject), release, {name: int(value) for name, value in values.items()}))
     ordered = tuple(sorted(found, key=lambda one: one.broker_id))
     return Brokers(ordered, max((row["observed_at"] for row in rows), default=None))
+
+
+def read_retention(reader: WarehouseReader, cluster: str) -> dict[str, float]:
+    """Return for how many seconds topics keep records, as the job last heard. Raises WarehouseError."""
+    rows = reader.rows(_RETENTION.format(quote(cluster)))
+    return retention_seconds((row["subject"], row["name"], row["value"]) for row in rows)

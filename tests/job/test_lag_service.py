@@ -146,6 +146,15 @@ def test_the_history_has_what_changed_once_a_minute(passes: Passes) -> None:
     assert [one["lag"] for one in found] == [10, 210, 310]
 
 
+def test_the_history_has_starts_of_logs_and_a_row_an_hour_while_nothing_happens(passes: Passes) -> None:
+    for _ in range(250):  # two hours and five minutes
+        passes.run([row(log_start_offset=7, log_end_offset=100, lag=10)])
+    passes.run([row(log_start_offset=90, log_end_offset=100, lag=10)], 60)
+
+    found = passes.query("SELECT log_start_offset AS start FROM lag_history ORDER BY observed_at")
+    assert [one["start"] for one in found] == [7, 7, 7, 90]
+
+
 def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
     for number in range(5):
         passes.run([row(log_end_offset=number, lag=number)], 60)

@@ -1,0 +1,134 @@
+"""`alerts backtest`: recorded events and lag give the alerts that the job would have sent, also with other settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from streaming_app.cli.main import main
+from tests.rows import Row, subtopology_row
+from tests.warehouses import append, make_warehouse
+
+NOW = datetime.now(timezone.utc).replace(second=0, microsecond=0)
+DOWN_AT, BACK_AT = NOW - timedelta(minutes=60), NOW - timedelta(minutes=20)
+BEGAN = NOW - timedelta(days=20)
+
+
+def event(at: datetime, kind: str, old: str | None, new: str | None, **columns: Any) -> Row:
+    event.offset += 1  # type: ignore[attr-defined]
+    common = {"group_id": "payments", "source_partition": 0, "offset": event.offset}  # type: ignore[attr-defined]
+    return {**common, "at": at, "kind": kind, "old": old, "new": new, **columns}
+
+
+event.offset = 0  # type: ignore[attr-defined]
+
+
+def events() -> Iterator[Row]:
+    member = {"member_id": "m", "client_host": "/10.0.0.1"}
+    yield event(BEGAN, "created", None, "streams")
+    for at, old in ((BEGAN, "NotReady"), (BACK_AT, "Empty")):
+        yield event(at, "member_joined", None, "client", **member)
+        yield event(at, "assignment", None, "active 0_0", **member)
+        yield event(at, "state", old, "Stable")
+        if at == BEGAN:
+            yield event(DOWN_AT, "member_left", "client", None, **member)
+            yield event(DOWN_AT, "state", "Stable", "Empty")
+
+
+def samples(gap: tuple[datetime, datetime] | None = None) -> Iterator[Row]:
+    """Yield what a job writes: ten records a minute come, and are committed while there is a member."""
+    for minute in range(60 * 6):
+        at = NOW - timedelta(minutes=60 * 6 - minute)
+        if gap and gap[0] <= at < gap[1]:
+            continue
+        processed = minute if at < DOWN_AT or at >= BACK_AT + timedelta(minutes=2) else 60 * 5
+        offsets = {"committed_offset": 10 * processed, "log_start_offset": 0, "log_end_offset": 10 * minute + 5}
+        common = {"group_id": "payments", "topic": "in", "partition": 0, "status": "OK"}
+        yield {**common, **offsets, "lag": offsets["log_end_offset"] - offsets["committed_offset"], "observed_at": at}
+
+
+def fill(path: Path, *rows: Row) -> Path:
+    make_warehouse(path)
+    append(path, "group_events", *events())
+    append(path, "lag_history", *rows)
+    topology = {"group_id": "payments", "topology_hash": "x", "topology_epoch": 0, "first_seen_at": BEGAN}
+    parts = [subtopology_row("0", source_topics=["in"])]
+    append(path, "topologies", {**topology, "subtopologies": parts, "source_partition": 0, "offset": 0})
+    return path
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("warehouse"), *samples())
+
+
+def play(warehouse: Path, *arguments: str) -> Any:
+    options = ["--from", "3h", "--warehouse", str(warehouse), "--json", *arguments]
+    result = CliRunner().invoke(main, ["alerts", "backtest", *options])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def brief(found: Any) -> list[tuple[str, str, float]]:
+    """Return what was heard, and how many minutes after the group went down."""
+    return [
+        (one["what"], one["rule"], (datetime.fromisoformat(one["at"]) - DOWN_AT).total_seconds() / 60)
+        for one in found["alerts"]
+    ]
+
+
+def test_an_outage_is_found_when_the_job_would_have_and_ends_by_evidence(warehouse: Path) -> None:
+    (opened, ended) = brief(play(warehouse))
+    assert opened == ("opened", "StreamsGroupDown", 5)
+    assert ended[:2] == ("ended", "StreamsGroupDown")
+    assert 40 < ended[2] <= 43  # the offsets advance two minutes after the members are back
+
+
+@pytest.mark.parametrize(("after", "minutes"), [("15m", 15), ("1m", 1), ("50m", None)])
+def test_another_setting_changes_what_is_heard(
+    warehouse: Path, tmp_path: Path, after: str, minutes: int | None
+) -> None:
+    file = tmp_path / "f.yaml"
+    rules = {"StreamsGroupDown": {"after": after}, "StreamsGroupStalled": {"enabled": False}}
+    sinks = [{"type": "log", "name": name} for name in ("pager", "chat")]
+    routes = [{"groups": "pay.*", "severity": "critical", "team": "payments", "sinks": "pager"}]
+    file.write_text(json.dumps({"alerts": {"rules": rules}, "sinks": sinks, "routes": routes}))
+    found = play(warehouse, "--config", str(file))
+    assert [one[2] for one in brief(found) if one[0] == "opened"] == ([] if minutes is None else [minutes])
+    assert {(one["team"], *one["sinks"]) for one in found["alerts"]} == ({("payments", "pager")} if minutes else set())
+
+
+def test_only_the_time_that_is_asked_for_is_told_and_what_was_open_at_its_begin(warehouse: Path) -> None:
+    assert brief(play(warehouse, "--to", "90m")) == []
+    before = [one[:2] for one in brief(play(warehouse, "--from", "40m"))]
+    assert before == [("opened", "StreamsGroupDown"), ("ended", "StreamsGroupDown")]
+    assert brief(play(warehouse, "--from", "10m")) == []
+
+
+def test_what_is_not_recorded_is_named(tmp_path: Path) -> None:
+    gap = NOW - timedelta(minutes=300), NOW - timedelta(minutes=100)
+    rows = [{name: value for name, value in row.items() if name != "log_start_offset"} for row in samples(gap)]
+    lacks = "\n".join(play(fill(tmp_path / "warehouse", *rows))["lacks"])
+    begin = gap[0] + timedelta(minutes=64)  # an hour after the last row
+    assert any(f"the lag from {begin + timedelta(minutes=one):%Y-%m-%d %H:%M}" in lacks for one in (0, 1))
+    assert "starts of logs in rows of an older release" in lacks
+    assert "the retention of topics" in lacks
+
+
+def test_it_is_a_table_for_people_and_wrong_times_are_one_line(warehouse: Path) -> None:
+    command = ["alerts", "backtest", "--warehouse", str(warehouse), "--from"]
+    result = CliRunner().invoke(main, [*command, "3h"])
+    names, *rows = result.stdout.splitlines()
+    assert names.split() == ["AT", "WHAT", "SEVERITY", "RULE", "GROUP", "TEAM", "TO", "SUMMARY"]
+    assert [row.split()[1:4] for row in rows] == [
+        [what, "critical", "StreamsGroupDown"] for what in ("opened", "ended")
+    ]
+    assert all(line.startswith("Lacks ") for line in result.stderr.splitlines())
+    refused = CliRunner().invoke(main, [*command, "1h", "--to", "2h"])
+    assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (2, "Error: --from must be before --to.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +16,8 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
-from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, OFFSETS_TOPIC, diagnose, releases
+from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, OFFSETS_TOPIC, broker_facts, diagnose, releases
+from streaming_app.kafka.broker_facts import BrokerFact
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message
 from streaming_app.kafka.properties import SecurityError
@@ -98,6 +99,7 @@ def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], 
             cause += "; the cluster has fenced it: the controller does not hear from it"
         yield _listener_result(number, _address(broker), cause, led[number], found.get(number))
     yield from judge_releases(list(found.values()))
+    yield from judge_configs(broker_facts.broker_configs(client.admin, ()))
     answering = next((number for number, cause in causes.items() if cause is None), None)
     yield _check_optional_acl(
         None if answering is None else _may_describe_configs(client, str(answering)),
@@ -142,6 +144,15 @@ def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
         yield warning(check, reason, f"upgrade them to {ability.since} or later, or do without")
     if found and not reasons:
         yield ok(check, f"the brokers tell all there is: {', '.join(one.name for one in releases.ABILITIES)}")
+
+
+def judge_configs(facts: Iterable[BrokerFact]) -> Iterator[Result]:
+    """Yield what some brokers do not do as they are configured; nothing if their configs may not be read."""
+    configs: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for fact in facts:
+        configs[int(fact.subject)][fact.name] = fact.value
+    for gap in releases.config_gaps(configs):
+        yield warning("brokers' configs", gap, "give all brokers the same")
 
 
 def _check_topic(client: StreamsGroupClient, _properties: Mapping[str, str], topic: str) -> Iterator[Result]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ from streaming_app.text import count
 if TYPE_CHECKING:
     from streaming_app.queries.history import Event, TaskSpell
     from streaming_app.tables.reader import WarehouseReader
+
+
+_EMPTY = "Empty"
 
 
 @click.command("list")
@@ -164,6 +167,18 @@ def _print_states(
         click.echo("")
         echo_rows(configs)
     explain_unknown(reader, cluster, {row["state"] for row in rows})
+    if with_configs:
+        _print_expiries(reader, cluster, [row["group_id"] for row in rows if row["state"] == _EMPTY])
+
+
+def _print_expiries(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
+    """Print when the brokers remove what groups without members leave."""
+    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
+
+    retention = read_brokers(reader, cluster).offsets_retention if group_ids else timedelta(0)
+    for group_id, expiry in facts.expiries(reader, cluster, group_ids, retention).items():
+        echo(f"{facts.expiry_line(group_id, expiry)}.")
 
 
 def _print_awaited(rows: list[dict[str, Any]]) -> None:

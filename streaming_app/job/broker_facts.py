@@ -55,6 +55,7 @@ class _Kind(NamedTuple):
 
 _KINDS = (
     _Kind(broker_facts.GROUP_CONFIG, broker_facts.group_configs, GROUPS, _RARELY),
+    _Kind(broker_facts.BROKER_CONFIG, broker_facts.broker_configs, BROKERS, _RARELY),
     _Kind(broker_facts.COORDINATOR, broker_facts.coordinators, GROUPS, _AT_EACH_PASS),
     _Kind(broker_facts.RETENTION, broker_facts.retention, TOPICS, _RARELY),
     _Kind(broker_facts.ISR, broker_facts.replication, TOPICS, _AT_EACH_PASS),

@@ -20,8 +20,9 @@ from streaming_app.kafka import releases
 from streaming_app.kafka.connection import Admin
 from streaming_app.text import format_duration, utc_iso
 
-GROUP_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
+GROUP_CONFIG, BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
     "group_config",
+    "broker_config",
     "coordinator",
     "retention",
     "isr",
@@ -30,6 +31,17 @@ GROUP_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
 )
 _PER_REQUEST = 500  # groups or topics
 _STREAMS = "streams."  # what the names of configs of streams groups begin with
+_BROKER_CONFIGS = (
+    releases.REBALANCE_PROTOCOLS,
+    releases.DESCRIPTION_PLUGIN,
+    "group.streams.max.session.timeout.ms",
+    "group.streams.max.size",
+    "group.streams.max.standby.replicas",
+    "group.streams.max.warmup.replicas",
+    "group.streams.min.session.timeout.ms",
+    "offsets.retention.check.interval.ms",
+    "offsets.retention.minutes",
+)
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 _MIN_ISR = "min.insync.replicas"
 _NO_LEADER = -1
@@ -55,6 +67,31 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
         for group_id, configs in _configs(admin, ConfigResourceType.GROUP, group_ids, None)
         for name, value, source in configs
         if name.startswith(_STREAMS)
+    ]
+
+
+def broker_configs(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
+    """Return the configs of each broker that limit streams groups, or say when what they leave is removed.
+
+    Of a config that is not set there is no fact. Needs DescribeConfigs on the cluster. Raises if no broker answers.
+    """
+    answers = [_configs_of(admin, broker) for broker in admin.broker_ids()]
+    errors = [answer for answer in answers if isinstance(answer, KafkaError)]
+    if errors and len(errors) == len(answers):
+        raise errors[0]
+    return [fact for answer in answers if not isinstance(answer, KafkaError) for fact in answer]
+
+
+def _configs_of(admin: Admin, broker: int) -> list[BrokerFact] | KafkaError:
+    """Return the configs of a broker, none if they may not be read; or the error if it does not answer."""
+    try:
+        described = list(_configs(admin, ConfigResourceType.BROKER, [str(broker)], _BROKER_CONFIGS))
+    except KafkaError as error:
+        return error
+    return [
+        BrokerFact(BROKER_CONFIG, str(broker), name, value, source=source)
+        for _, configs in described
+        for name, value, source in configs
     ]
 
 

@@ -10,7 +10,7 @@ kafka-python is loaded by `ask` only: commands that read the tables use the rest
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.text import count, first_of
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from streaming_app.kafka.connection import Admin
 
 RELEASE, STREAMS_VERSION, METADATA_VERSION = "release", "streams.version", "metadata.version"
+REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
+DESCRIPTION_PLUGIN = "group.streams.topology.description.plugin.class"
 FEATURES = (STREAMS_VERSION, "group.version", METADATA_VERSION)
 """Those that are shown."""
 _SHARE_FETCH, _UPDATE_DESCRIPTION = 78, 93  # keys of requests
 _OLDER, _NEWER = "before 4.1", "after 4.4"
 _TIMEOUT_MS = 10_000
 _NAMED = 5  # brokers in a line
+_STREAMS = "streams"
 
 
 class _Signature(NamedTuple):
@@ -133,6 +136,29 @@ def _broker(broker: int, answer: Mapping[str, Sequence[Mapping[str, int]]]) -> B
     supported = {str(one["name"]): one["max_version"] for one in answer["supported_features"] or ()}
     finalized = {str(one["name"]): one["max_version_level"] for one in answer["finalized_features"] or ()}
     return BrokerRelease(broker, release_of(supported.get(METADATA_VERSION, 0), requests), finalized)
+
+
+def config_gaps(configs: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
+    """Yield what some brokers do not do since they are configured otherwise, by broker and name of the config."""
+    refusing = [
+        broker
+        for broker, values in configs.items()
+        if _STREAMS not in [one.strip() for one in values.get(REBALANCE_PROTOCOLS, _STREAMS).split(",")]
+    ]
+    if refusing:
+        yield f"no streams group is taken by {_named(refusing)}: {REBALANCE_PROTOCOLS} has no {_STREAMS}"
+    with_plugin = [broker for broker, values in configs.items() if values.get(DESCRIPTION_PLUGIN)]
+    without = sorted(configs.keys() - set(with_plugin))
+    if with_plugin and without:
+        yield (
+            f"topology descriptions are not stored for groups coordinated by {_named(without)}: "
+            f"{DESCRIPTION_PLUGIN} is not set there, and is on {_named(with_plugin)}"
+        )
+
+
+def _named(brokers: Iterable[int]) -> str:
+    ids = [str(one) for one in sorted(brokers)]
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {first_of(ids, _NAMED)}"
 
 
 def describe_releases(brokers: Iterable[BrokerRelease]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from streaming_app.kafka.broker_facts import RETENTION, retention_seconds
@@ -14,12 +15,19 @@ from streaming_app.kafka.releases import (
     TASK_OFFSETS,
     Ability,
     BrokerRelease,
+    config_gaps,
     describe_releases,
     why_unknown,
 )
 from streaming_app.tables.reader import WarehouseReader, quote
 
-_QUERY = "SELECT subject, name, value, observed_at FROM broker_facts WHERE cluster = {} AND kind = 'feature' ORDER BY 1"
+_QUERY = (
+    "SELECT subject, kind, name, value, observed_at FROM broker_facts "
+    "WHERE cluster = {} AND kind IN ('feature', 'broker_config') ORDER BY 1"
+)
+_FEATURE = "feature"
+OFFSETS_RETENTION = "offsets.retention.minutes"
+_DEFAULT_RETENTION = timedelta(days=7)  # Kafka's
 
 
 _RETENTION = f"SELECT subject, name, value FROM broker_facts WHERE cluster = {{}} AND kind = '{RETENTION}'"  # noqa: S608 - our own
@@ -30,14 +38,23 @@ class Brokers(NamedTuple):
 
     releases: tuple[BrokerRelease, ...] = ()
     observed_at: datetime | None = None
+    configs: Mapping[int, Mapping[str, str]] = {}
+    """The configs that are known, by broker."""
+
+    @property
+    def offsets_retention(self) -> timedelta:
+        """How long the brokers keep offsets of a group without members: the longest of all, else Kafka's default."""
+        known = [float(values[OFFSETS_RETENTION]) for values in self.configs.values() if OFFSETS_RETENTION in values]
+        return timedelta(minutes=max(known)) if known else _DEFAULT_RETENTION
 
     def why_unknown(self, ability: Ability) -> str | None:
         """Return what is unknown since some of them lack an ability, and why."""
         return why_unknown(ability, self.releases)
 
     def reasons(self) -> Iterator[str]:
-        """Yield the same for every ability that some lack."""
+        """Yield the same for every ability that some lack, and what some do not do as they are configured."""
         yield from filter(None, map(self.why_unknown, ABILITIES))
+        yield from config_gaps(self.configs)
 
     def describe(self) -> str:
         """Return the releases and features, for people."""
@@ -58,12 +75,17 @@ def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
     """Return what the job has stored of a cluster's brokers. Raises WarehouseError."""
     rows = reader.rows(_QUERY.format(quote(cluster)))
     found = []
-    for subject, facts in groupby(rows, key=lambda row: str(row["subject"])):
+    configs = {
+        int(broker): {row["name"]: row["value"] for row in facts}
+        for broker, facts in groupby((row for row in rows if row["kind"] != _FEATURE), key=itemgetter("subject"))
+    }
+    features = [row for row in rows if row["kind"] == _FEATURE]
+    for subject, facts in groupby(features, key=lambda row: str(row["subject"])):
         values = {row["name"]: row["value"] for row in facts}
         release = values.pop(RELEASE)
         found.append(BrokerRelease(int(subject), release, {name: int(value) for name, value in values.items()}))
     ordered = tuple(sorted(found, key=lambda one: one.broker_id))
-    return Brokers(ordered, max((row["observed_at"] for row in rows), default=None))
+    return Brokers(ordered, max((row["observed_at"] for row in features), default=None), configs)
 
 
 def read_retention(reader: WarehouseReader, cluster: str) -> dict[str, float]:

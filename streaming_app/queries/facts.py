@@ -1,12 +1,14 @@
-"""What the brokers said of groups besides the log, from `broker_facts`: the coordinator, and the configs in force."""
+"""What the brokers said of groups besides the log: the coordinator, the configs in force, and when a group expires."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.text import utc
 
 _COORDINATOR, _CONFIG = "coordinator", "group_config"
 Row = dict[str, Any]
@@ -24,6 +26,18 @@ class GroupFacts:
     def to_json(self) -> dict[str, Any]:
         """Return it as `describe --json` has it."""
         return {"coordinator": self.coordinator, "configs": self.configs}
+
+
+class Expiry(NamedTuple):
+    """From when on the brokers remove what a group without members leaves; None for both: at their next sweep.
+
+    They keep an offset for `offsets.retention.minutes` after its commit, and delete a group that has none left, and
+    then its stored description, every `offsets.retention.check.interval.ms` (`OffsetExpirationCondition` and
+    `GroupCoordinatorService.cleanupExpiredOffsets`, Kafka 4.4.0).
+    """
+
+    offsets_from: datetime | None
+    group_at: datetime | None
 
 
 def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> Mapping[str, GroupFacts]:
@@ -48,6 +62,35 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
 def with_coordinators(table: Iterable[Row], facts: Mapping[str, GroupFacts]) -> list[Row]:
     """Return the rows of `describe --state` with the column COORDINATOR (ID), as Kafka's tool has it."""
     return [{"GROUP": row["GROUP"], "COORDINATOR (ID)": facts[row["GROUP"]].coordinator, **row} for row in table]
+
+
+def expiries(
+    reader: WarehouseReader, cluster: str, group_ids: Collection[str], retention: timedelta
+) -> dict[str, Expiry]:
+    """Return when the brokers remove what these groups, which have no members, leave. Raises WarehouseError."""
+    if not group_ids:
+        return {}
+    rows = reader.rows(
+        "SELECT group_id, min(committed_at) AS first, max(committed_at) AS last FROM offsets "  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(cluster)} AND group_id IN ({', '.join(map(quote, group_ids))}) GROUP BY group_id"
+    )
+    found = dict.fromkeys(group_ids, Expiry(None, None))
+    for row in rows:
+        if row["first"] is None:  # only the brokers have been asked for its offsets, which do not say when
+            del found[row["group_id"]]
+        else:
+            found[row["group_id"]] = Expiry(row["first"] + retention, row["last"] + retention)
+    return found
+
+
+def expiry_line(group_id: str, expiry: Expiry) -> str:
+    """Return in one line when the brokers remove what a group without members leaves."""
+    if expiry.offsets_from is None or expiry.group_at is None:
+        return f"{group_id} has no members and no offsets: the brokers delete it at their next sweep, every 10 minutes"
+    return (
+        f"{group_id} has no members: the brokers delete its offsets from {utc(expiry.offsets_from)} on, and the group, "
+        f"with a stored topology description, from {utc(expiry.group_at)} on"
+    )
 
 
 def config_rows(facts: Mapping[str, GroupFacts]) -> list[Row]:

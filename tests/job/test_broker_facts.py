@@ -131,7 +131,7 @@ def test_configs_are_asked_for_rarely_and_for_a_new_group_at_once(rig: Rig, uniq
     rig.asked.clear()
     rig.now += timedelta(minutes=10)
     rig.service.tick()
-    assert rig.asked.count("configs") == 3
+    assert rig.asked.count("configs") == 4  # with those of the broker
 
 
 def test_the_facts_of_a_group_that_is_gone_go_with_it(rig: Rig) -> None:

@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 
 from streaming_app.kafka.broker_facts import (
     BrokerFact,
+    broker_configs,
     coordinators,
     group_configs,
     overdue_transactions,
@@ -38,6 +39,15 @@ def test_the_configs_in_force_of_a_group_say_where_they_come_from(client: Stream
     assert found["streams.session.timeout.ms"] == ("300000", "broker")
     assert found["streams.assignor.name"] == ("sticky", "default")
     assert all(name.startswith("streams.") for name in found)
+
+
+def test_the_configs_of_a_broker_are_facts_about_it_if_they_are_set(client: StreamsGroupClient) -> None:
+    facts = broker_configs(client.admin, ())
+    assert {(fact.kind, fact.subject, fact.group_id) for fact in facts} == {("broker_config", "1", None)}
+    found = by_name(facts)
+    assert found["offsets.retention.minutes"] == ("10080", "default")
+    assert found["group.coordinator.rebalance.protocols"] == ("classic,consumer,streams", "default")
+    assert found["group.streams.topology.description.plugin.class"][1] == "broker"
 
 
 def test_many_groups_are_asked_in_several_requests(client: StreamsGroupClient) -> None:

@@ -17,11 +17,14 @@ from streaming_app.kafka.broker_facts import features
 from streaming_app.kafka.connection import connect
 from streaming_app.kafka.releases import (
     ABILITIES,
+    DESCRIPTION_PLUGIN,
     DESCRIPTIONS,
     READINESS,
+    REBALANCE_PROTOCOLS,
     TASK_OFFSETS,
     BrokerRelease,
     ask,
+    config_gaps,
     describe_releases,
     release_of,
     why_unknown,
@@ -179,3 +182,16 @@ def test_with_brokers_that_tell_it_copies_name_the_acl(warehouse: Path) -> None:
     )
     assert run(warehouse, "list", "--state")[1] == ""
     assert "unknown" not in run(warehouse, "status")[0]
+
+
+def test_brokers_that_are_configured_otherwise_are_named_with_what_they_do_not_do() -> None:
+    protocols, plugin = REBALANCE_PROTOCOLS, DESCRIPTION_PLUGIN
+    usual = {protocols: "classic,consumer, streams"}
+    assert list(config_gaps({1: usual, 2: usual, 3: {}})) == []
+    assert list(config_gaps({1: usual, 2: {protocols: "classic,consumer"}})) == [
+        f"no streams group is taken by broker 2: {protocols} has no streams"
+    ]
+    assert list(config_gaps({1: {plugin: "com.example.Plugin"}, 2: {}, 3: {}})) == [
+        "topology descriptions are not stored for groups coordinated by brokers 2, 3: "
+        f"{plugin} is not set there, and is on broker 1"
+    ]

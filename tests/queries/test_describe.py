@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,23 @@ def broker_fact(group_id: str, kind: str, name: str, value: str, source: str | N
         "source": source,
         "observed_at": AT,
     }
+
+
+def test_of_a_group_without_members_it_is_said_when_the_brokers_remove_what_is_left(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    warehouse.write("nightly", "Empty", [], [])
+    warehouse.write("tried", "Empty", [], [])
+    for number, partition in enumerate((0, 1)):
+        offset = {"group_id": "nightly", "topic": "orders", "partition": partition, "committed_offset": 7}
+        times = dict.fromkeys(("committed_at", "recorded_at"), AT + timedelta(days=number))
+        append(warehouse.path, "offset_commits", {**offset, **times, "source_partition": 0, "last_offset": number})
+    days = broker_fact("1", "broker_config", "offsets.retention.minutes", "2880", "broker")
+    append(warehouse.path, "broker_facts", {**days, "group_id": None})
+    assert warehouse.describe("--group", "nightly", "--verbose").splitlines()[-1] == (
+        "nightly has no members: the brokers delete its offsets from 2026-11-24 07:30:00Z on, and the group, "
+        "with a stored topology description, from 2026-11-25 07:30:00Z on."
+    )
+    assert "tried has no members and no offsets" in warehouse.describe("--group", "tried", "--verbose")
 
 
 def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ from kafka.errors import KafkaError
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka import broker_facts
-from streaming_app.kafka.broker_facts import BrokerFact, retention_seconds
+from streaming_app.kafka.broker_facts import BrokerFact
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.lag.work import retention_seconds
 from streaming_app.report import Report
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader

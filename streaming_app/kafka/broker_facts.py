@@ -120,17 +120,6 @@ def features(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
     ]
 
 
-def retention_seconds(facts: Iterable[tuple[str, str, str | None]]) -> dict[str, float]:
-    """Return the retention by topic from subjects, names and values; compacted topics delete nothing by its age."""
-    values = {(topic, name): value for topic, name, value in facts}
-    return {
-        topic: float(value) / 1000
-        for (topic, name), value in values.items()
-        if name == "retention.ms" and value and float(value) > 0
-        if "delete" in (values.get((topic, "cleanup.policy")) or "delete")
-    }
-
-
 def retention(admin: Admin, topics: Iterable[str]) -> list[BrokerFact]:
     """Return how long topics keep records. Needs DescribeConfigs on the topics."""
     return [

@@ -331,3 +331,14 @@ def _is_beyond(one: Progress, offset: int) -> bool:
     if one.first is None or one.offset is None or one.offset <= offset:
         return False
     return one.first <= offset or (one.baseline is not None and (one.baseline <= offset or one.first < one.baseline))
+
+
+def retention_seconds(facts: Iterable[tuple[str, str, str | None]]) -> dict[str, float]:
+    """Return the retention by topic from subjects, names and values; compacted topics delete nothing by its age."""
+    values = {(topic, name): value for topic, name, value in facts}
+    return {
+        topic: float(value) / 1000
+        for (topic, name), value in values.items()
+        if name == "retention.ms" and value and float(value) > 0
+        if "delete" in (values.get((topic, "cleanup.policy")) or "delete")
+    }

@@ -8,7 +8,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from streaming_app.kafka.broker_facts import RETENTION, retention_seconds
 from streaming_app.kafka.releases import (
     ABILITIES,
     RELEASE,
@@ -19,18 +18,17 @@ from streaming_app.kafka.releases import (
     describe_releases,
     why_unknown,
 )
+from streaming_app.lag.work import retention_seconds
 from streaming_app.tables.reader import WarehouseReader, quote
 
 _QUERY = (
     "SELECT subject, kind, name, value, observed_at FROM broker_facts "
     "WHERE cluster = {} AND kind IN ('feature', 'broker_config') ORDER BY 1"
 )
+_RETENTION = "SELECT subject, name, value FROM broker_facts WHERE cluster = {} AND kind = 'retention'"
 _FEATURE = "feature"
 OFFSETS_RETENTION = "offsets.retention.minutes"
 _DEFAULT_RETENTION = timedelta(days=7)  # Kafka's
-
-
-_RETENTION = f"SELECT subject, name, value FROM broker_facts WHERE cluster = {{}} AND kind = '{RETENTION}'"  # noqa: S608 - our own
 
 
 class Brokers(NamedTuple):

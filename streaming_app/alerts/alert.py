@@ -16,6 +16,28 @@ TEAM = "team"
 """The key of the details with the team that owns the group."""
 
 
+WAS = "was"
+"""The key of the details with what an alert was before: rule, severity and team, as text, for each."""
+
+
+class Identity(NamedTuple):
+    """What receivers route by, and which changes when an alert becomes worse."""
+
+    rule: str
+    severity: str
+    team: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self))
+
+    @classmethod
+    def parse(cls, text: str) -> Identity:
+        """Return that of a text as `str` makes it."""
+        rule, _, rest = text.partition(" ")
+        severity, _, team = rest.partition(" ")
+        return cls(rule, severity, team or None)
+
+
 class AlertKey(NamedTuple):
     """A rule and a group; `group_id` is None for the job or the cluster. At most one alert per key is open.
 
@@ -82,6 +104,11 @@ class Alert:
     def team(self) -> str | None:
         """The team that owns the group, by the routes of the configuration."""
         return self.details.get(TEAM)
+
+    @property
+    def was(self) -> tuple[Identity, ...]:
+        """What it was before while it fired, the first one first."""
+        return tuple(Identity.parse(text) for text in self.details.get(WAS, ()))
 
     @property
     def key(self) -> AlertKey:

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streaming_app.alerts.alert import (
     FIRING,
@@ -41,10 +41,12 @@ from streaming_app.alerts.alert import (
     PENDING,
     RESOLVED,
     TEAM,
+    WAS,
     Alert,
     AlertKey,
     Delivery,
     Finding,
+    Identity,
 )
 from streaming_app.alerts.evaluate import RuleSettingsLookup
 from streaming_app.alerts.routes import NO_ROUTES, Routes
@@ -68,6 +70,7 @@ _NEXT: Mapping[tuple[str | None, str], str | None] = {
 
 _CLEARED_AT = "cleared_at"
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open alerts are in memory
+_WAS_KEPT = 10
 _RESOLUTIONS_KEPT_FOR = timedelta(days=30)
 
 
@@ -226,8 +229,18 @@ def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since:
         severity=severity,
         pending_since=since,
         summary=shorten(finding.summary, _LONGEST_SUMMARY),
-        details={TEAM: team, **finding.details} if team else finding.details,
+        details=_details(alert, finding, Identity(rule, severity, team)),
     )
+
+
+def _details(alert: Alert, finding: Finding, now: Identity) -> Mapping[str, Any]:
+    """Return the details of a finding, with the team, and with what the alert was before while it fired."""
+    own = {TEAM: now.team} if now.team else {}
+    before = Identity(alert.rule, alert.severity, alert.team)
+    was = [str(one) for one in alert.was if one != now]
+    if alert.state == FIRING and before != now:
+        was.append(str(before))
+    return {**own, **finding.details, **({WAS: was[-_WAS_KEPT:]} if was else {})} if own or was else finding.details
 
 
 def _pending_since(before: Alert | None, finding: Finding, resolved_at: datetime | None, now: datetime) -> datetime:

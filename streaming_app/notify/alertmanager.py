@@ -1,8 +1,11 @@
 """Prometheus Alertmanager, by its API version 2.
 
-Alertmanager drops an alert that is not sent again, and all alerts when it restarts. So, like Prometheus, this sink
-resends all firing alerts regularly, each time with an `endsAt` a little ahead; Alertmanager notifies only once. If the
-job is down for longer than four times `resend`, its alerts therefore end there.
+Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink resends all firing alerts regularly;
+Alertmanager notifies only once. Other than Prometheus it gives an `endsAt` far ahead (`ends_after`): that the job is
+down, or an alert is silenced here, resolves nothing there. Only the alert Watchdog ends soon, which is what it is for.
+
+Labels identify an alert there. When the verdict of an incident becomes worse, the alert has another name or severity:
+the one with the former labels is ended at the same moment. Which they were is stored with the alert (`alert.WAS`).
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Identity
 from streaming_app.notify.http_post import AuthSettings, check_url, post, split_url
 from streaming_app.notify.message import dump_json, format_value
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.section import Duration
-from streaming_app.text import shorten, utc_iso
+from streaming_app.text import DAY, shorten, utc_iso
 
 _RESENDS_AHEAD = 4  # as Prometheus does
 _BATCH_SIZE = 200
@@ -39,7 +42,9 @@ class AlertmanagerSettings(AuthSettings):
     urls: Annotated[tuple[_Url, ...], Field(min_length=1)]
     """Every member of an Alertmanager cluster: alerts are sent to all; one that accepts them is enough."""
     resend: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
-    """How often firing alerts are sent again; they end there if they are not sent for four times as long."""
+    """How often firing alerts are sent again; Watchdog ends there if it is not sent for four times as long."""
+    ends_after: Annotated[Duration, Field(ge=60)] = 7 * DAY
+    """How long after it was last sent an alert ends there: without the job, or while it is silenced here."""
     labels: Mapping[_Label, str] = {}
     """Additional labels for every alert, for routing."""
     generator_url: str | None = None
@@ -64,8 +69,7 @@ class AlertmanagerSettings(AuthSettings):
 class AlertmanagerSink(Sink):
     """Sends to all members of an Alertmanager cluster.
 
-    The labels are alertname, severity, cluster, group, and the configured ones. They identify an alert, so they never
-    change.
+    The labels are alertname, severity, cluster, group, team, and the configured ones.
     """
 
     def __init__(
@@ -82,22 +86,20 @@ class AlertmanagerSink(Sink):
 
     def send(self, alert: Alert, event: str) -> None:
         """Send to every member. Raises SinkError if none accepted it."""
-        self._post([self._to_api_alert(alert, event)])
+        self._post(self._to_api_alerts(alert, event))
 
     def resend(self, alerts: Sequence[Alert]) -> None:
         """Send the firing alerts again, in batches."""
         remaining = iter(alerts)
         while batch := list(islice(remaining, _BATCH_SIZE)):
-            self._post([self._to_api_alert(alert, FIRING) for alert in batch])
+            self._post([one for alert in batch for one in self._to_api_alerts(alert, FIRING)])
 
     def beat(self, cluster: str, reason: str) -> None:
         """Let the alert Watchdog fire for a while longer. Raises SinkError if no member accepted it."""
         labels = {"alertname": "Watchdog", "severity": "none", "cluster": cluster}
         annotations = {"summary": f"streams-groups evaluates alerts as long as this fires; the job: {reason}"}
-        self._post([self._api_alert(labels, annotations, self._started_at, self._ahead())])
-
-    def _ahead(self) -> datetime:
-        return self._now() + timedelta(seconds=_RESENDS_AHEAD * self.resend_seconds)
+        ends_at = self._now() + timedelta(seconds=_RESENDS_AHEAD * self.resend_seconds)
+        self._post([self._api_alert(labels, annotations, self._started_at, ends_at)])
 
     def _api_alert(
         self,
@@ -114,12 +116,24 @@ class AlertmanagerSink(Sink):
             "generatorURL": self._settings.generator_url or "",
         }
 
-    def _to_api_alert(self, alert: Alert, event: str) -> dict[str, Any]:
-        own_labels = {"alertname": alert.rule, "severity": alert.severity, "cluster": alert.cluster}
+    def _to_api_alerts(self, alert: Alert, event: str) -> list[dict[str, Any]]:
+        """Return the alert as it is, and the end of what it was before."""
+        now = self._now()
+        ends_at = (
+            (alert.resolved_at or now) if event == RESOLVED else now + timedelta(seconds=self._settings.ends_after)
+        )
+        current = Identity(alert.rule, alert.severity, alert.team)
+        return [
+            *(self._to_api_alert(alert, one, min(now, ends_at)) for one in alert.was if one != current),
+            self._to_api_alert(alert, current, ends_at),
+        ]
+
+    def _to_api_alert(self, alert: Alert, identity: Identity, ends_at: datetime) -> dict[str, Any]:
+        own_labels = {"alertname": identity.rule, "severity": identity.severity, "cluster": alert.cluster}
         if alert.group_id is not None:
             own_labels["group"] = alert.group_id
-        if alert.team is not None:
-            own_labels["team"] = alert.team
+        if identity.team is not None:
+            own_labels["team"] = identity.team
         details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.details.items())
         annotations = {
             "summary": alert.summary,
@@ -127,7 +141,6 @@ class AlertmanagerSink(Sink):
             "runbook_url": self._settings.runbook_link(alert),
             "page_url": self._settings.page_link(alert),
         }
-        ends_at = (alert.resolved_at or self._now()) if event == RESOLVED else self._ahead()
         return self._api_alert(own_labels, annotations, alert.opened_at or alert.pending_since, ends_at)
 
     def _post(self, alerts: list[dict[str, Any]]) -> None:

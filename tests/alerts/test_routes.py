@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import CRITICAL, FIRING, INFO, RESOLVED, WARNING, Alert, AlertKey, Delivery, Finding
+from streaming_app.alerts.alert import (
+    CRITICAL,
+    FIRING,
+    INFO,
+    RESOLVED,
+    WARNING,
+    Alert,
+    AlertKey,
+    Delivery,
+    Finding,
+    Identity,
+)
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, Outboxes, Resend, SinkTraits
@@ -135,3 +146,13 @@ def test_what_fires_is_sent_again_only_where_it_goes() -> None:
     task = outboxes.by_sink["am"].take(120)
     assert isinstance(task, Resend)
     assert [one.group_id for one in task.alerts] == ["search", "payments-b"]
+
+
+def test_what_an_alert_was_before_is_kept_with_it_and_names_each_once() -> None:
+    state = step(AlertState(), NOW, WARNING)
+    for minute, severity in enumerate((CRITICAL, CRITICAL, CRITICAL), 1):
+        state = step(state, NOW + timedelta(minutes=minute), severity)
+    (one,) = state.open.values()
+    assert one.was == (Identity("R", WARNING, "payments"),)
+    assert [Identity.parse(str(each)) for each in one.was] == list(one.was)
+    assert Identity.parse("R critical my team") == Identity("R", CRITICAL, "my team")

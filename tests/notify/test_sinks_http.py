@@ -322,7 +322,7 @@ def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(receiver:
             "runbook_url": "https://wiki#not-ready",
         },
         "startsAt": "2026-11-21T03:17:05.765Z",
-        "endsAt": "2026-11-21T04:02:00.000Z",
+        "endsAt": "2026-11-28T04:00:00.000Z",
         "generatorURL": "https://us",
     }
     assert resolved == {**fired, "endsAt": "2026-11-21T03:21:05.765Z"}

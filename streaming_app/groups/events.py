@@ -10,14 +10,15 @@ assignment (record 20) follows in the same operation or in a later one, after th
 assignment interval, and then for all epochs since the last one. So the causes are collected in the group's row until
 there is an assignment (`StreamsGroupHeartbeat` and `replaceStreamsMember` in `GroupMetadataManager`, Kafka 4.4.0).
 
-What the log does not show is `unknown`: changes of rack, client tags or process of a member that stays, and whatever
-later releases may start a rebalance for.
+What the log does not show is `unknown`: whatever later releases may start a rebalance for, such as a warm-up that has
+caught up (4.4.0 does nothing then).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from hashlib import sha256
 from operator import attrgetter
 
 from streaming_app.groups.deployments import DEPLOYMENT, JOINED_AT, TOPOLOGY_CONTENT
@@ -32,6 +33,10 @@ ValueChanges = Mapping[Subject, tuple[str | None, str | None]]
 UNKNOWN_STATE = "Unknown"
 """Never in an event: the records that determine the state have not been read yet."""
 CLIENT_HOST, INSTANCE_ID = "client_host", "instance_id"
+RACK, TAGS, PROCESS = "rack", "tags", "process"
+_MOVED = (RACK, TAGS, PROCESS)
+"""Of a member that stays, what may have changed; it is then also the cause."""
+_MOST_CHARACTERS = 200  # of a value that is kept to be compared: the tenant chooses it
 CAUSES, REPLACING = "causes", "replacing"
 """The `what` of the changes of `causes_since_assignment` and `replacing`."""
 EVENTS_LEFT_OUT = "events_left_out"
@@ -63,9 +68,16 @@ _OF_METADATA = frozenset(
         "assignment_configs",
     }
 )
-_WITHOUT_EVENT = frozenset(
-    {"metadata_hash", "assignment_configs", CLIENT_HOST, INSTANCE_ID, JOINED_AT, TOPOLOGY_CONTENT, CAUSES, REPLACING}
-)
+_OF_IDENTITY: Mapping[str, Callable[[Member], str | None]] = {
+    CLIENT_HOST: attrgetter("client_host"),
+    INSTANCE_ID: attrgetter("instance_id"),
+    JOINED_AT: lambda member: member.joined_at.isoformat() if member.joined_at else None,
+    RACK: lambda member: _shortened(member.rack_id),
+    TAGS: lambda member: _shortened(str(sorted(member.client_tags.items())) if member.client_tags else None),
+    PROCESS: lambda member: _shortened(member.process_id),
+}
+"""The values of a member that only record 19 changes."""
+_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, CAUSES, REPLACING, *_OF_IDENTITY})
 """Compared only for the causes and deployments, and to describe a member that joined or left."""
 NOT_COMPARED = frozenset({NOT_READY_REASON, DEPLOYMENT, CAUSES, REPLACING})
 """The `what` of changes that are made of the comparison, or after it."""
@@ -77,13 +89,16 @@ _EVENT_KINDS = {
     ("member", "added"): "member_joined",
     ("member", "removed"): "member_left",
 }
-
+_CONFIGS = "assignment_configs"
 MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED = "member_joined", "member_left", "member_replaced"
 TOPICS_CHANGED, CONFIG_CHANGED, TOPOLOGY_CHANGED = "topics_changed", "config_changed", "topology_changed"
 UNKNOWN_CAUSE = "unknown"
-_CAUSES = (MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED, TOPICS_CHANGED, CONFIG_CHANGED, TOPOLOGY_CHANGED, UNKNOWN_CAUSE)
+_CAUSES = (
+    *(MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED, *_MOVED),
+    *(TOPICS_CHANGED, CONFIG_CHANGED, TOPOLOGY_CHANGED, UNKNOWN_CAUSE),
+)
 """In the order in which they are written, joined by commas."""
-OF_MEMBERS = frozenset({MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED})
+OF_MEMBERS = frozenset({MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED, *_MOVED})
 
 # value of the group that changed -> cause
 _CAUSE_OF_VALUE = {
@@ -110,9 +125,7 @@ def member_values(member_id: str, member: Member | None, *, with_identity: bool)
         ("assignment", member_id): _format_tasks(member.current) if member and member.current else None,
     }
     if with_identity:
-        values[CLIENT_HOST, member_id] = member.client_host if member else None
-        values[INSTANCE_ID, member_id] = member.instance_id if member else None
-        values[JOINED_AT, member_id] = member.joined_at.isoformat() if member and member.joined_at else None
+        values |= {(name, member_id): value_of(member) if member else None for name, value_of in _OF_IDENTITY.items()}
     return values
 
 
@@ -158,6 +171,8 @@ def make_events(
     for (what, member_id), (old, new) in changes.items():
         if what in _WITHOUT_EVENT or (what == "member" and None not in (old, new)):
             continue  # that a member's client id was read later is no event
+        if what == _CONFIGS and not (old and new):
+            continue  # they were read for the first time
         event = Event(at, _event_kind(what, old, new), member_id, old, new, offset, cause_of.get(what))
         if what == "member":
             host, instance = (changes.get((name, member_id), (None, None)) for name in (CLIENT_HOST, INSTANCE_ID))
@@ -184,7 +199,16 @@ def _format_tasks(tasks: Tasks) -> str:
     return "; ".join(f"{role} " + ",".join(f"{s}_{p}" for s, p in ids) for role, ids in by_role if ids)
 
 
+def _shortened(value: str | None) -> str | None:
+    """Return a value that is only compared: itself, or a hash where it is long."""
+    if value is None or len(value) <= _MOST_CHARACTERS:
+        return value
+    return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def _event_kind(what: str, old: str | None, new: str | None) -> str:
+    if what == _CONFIGS:
+        return CONFIG_CHANGED
     how = "added" if old is None else "removed" if new is None else "changed"
     return _EVENT_KINDS.get((what, how), what)
 
@@ -223,6 +247,10 @@ def _member_causes(changes: ValueChanges) -> Iterator[str]:
         yield MEMBER_LEFT
     if replaced:
         yield MEMBER_REPLACED
+    stay = {member_id for (what, member_id) in changes if what in _MOVED} - left - joined
+    # A member whose host was not known before is read for the first time.
+    known = {one for one in stay if changes.get((CLIENT_HOST, one), ("", ""))[0] is not None}
+    yield from (name for name in _MOVED if any((name, one) in changes for one in known))
 
 
 def _join_causes(causes: Iterable[str]) -> str | None:

@@ -98,6 +98,18 @@ OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
         ],
         [("group_epoch", "3", "topology_changed"), ("assignment_epoch", "3", "topology_changed")],
     ),
+    "a member that stays has another rack": (
+        [(at(10), 19, M1, member(rack_id="b")), (at(10), 17, GROUP, metadata(3)), *assigned(11, 3, M1)],
+        [("group_epoch", "3", "rack"), ("assignment_epoch", "3", "rack")],
+    ),
+    "a member that stays has other tags and another process": (
+        [
+            (at(10), 19, M1, member(client_tags=[{"key": "zone", "value": "b" * 300}], process_id="another")),
+            (at(10), 17, GROUP, metadata(3)),
+            *assigned(11, 3, M1),
+        ],
+        [("group_epoch", "3", "tags,process"), ("assignment_epoch", "3", "tags,process")],
+    ),
     "nothing in the records explains it": (
         [(at(10), 17, GROUP, metadata(3)), *assigned(11, 3, M1)],
         [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
@@ -158,6 +170,14 @@ def test_a_new_epoch_and_a_new_assignment_say_why_where_the_records_prove_it(nam
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_where_a_batch_ends_makes_no_difference_to_the_causes(name: str) -> None:
     cut_anywhere(FIRST_JOIN, OPERATIONS[name][0])
+
+
+def test_another_configuration_is_an_event_with_the_old_and_the_new_one() -> None:
+    stable = fold(log(*FIRST_JOIN)).group_state
+    operation, _ = OPERATIONS["the assignment configs change"]
+    changed = [event for event in fold(log(*operation, first=7), stable).events if event.kind == "config_changed"]
+    assert [(one.old, one.new) for one in changed] == [("num.standby.replicas=0", "num.standby.replicas=1")]
+    assert not [event for event in fold(log(*FIRST_JOIN)).events if event.kind == "config_changed"]
 
 
 def test_the_first_epoch_and_the_first_assignment_come_from_the_first_join() -> None:

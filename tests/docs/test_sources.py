@@ -1,0 +1,61 @@
+"""The table of what the sources describe names commands, options, columns, rules and metrics that exist."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from streaming_app.alerts.evaluate import RULES
+from streaming_app.cli.main import main
+from streaming_app.tables.definitions import tables, views
+from tests.docs.documents import DOCS, ROOT
+
+TEXT = (DOCS / "facts.md").read_text("utf-8").split("## What the sources describe")[1].split("\n## ")[0]
+ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in TEXT.splitlines() if line.startswith("|")][
+    2:
+]
+COLUMNS = {f"{one.name}.{column}" for one in (*tables(), *views()) for column in (*one.names, *one.also, "group_id")}
+TABLES = {one.name for one in (*tables(), *views())}
+METRICS = set(re.findall(r"`(streams_groups?\w*)", (ROOT / "deploy" / "METRICS.md").read_text("utf-8")))
+
+
+def missing(name: str) -> str | None:
+    """Return what of this name does not exist; None if all does, or if it is no name of ours."""
+    command, *options = name.split()
+    if command in main.commands and (options or "." not in command):
+        known = {flag for one in command_params(command) for flag in one.opts}
+        return next((option for option in options if option not in known), None)
+    table = name.partition(".")[0]
+    if table in TABLES and "." in name:
+        return None if name in COLUMNS else name
+    if name.startswith("StreamsGroup") and name != "StreamsGroupDescribe":
+        return None if name in RULES else name
+    return name if name.startswith("streams_group") and name not in METRICS else None
+
+
+def command_params(command: str) -> list[click.Parameter]:
+    return main.commands[command].params
+
+
+def test_every_row_says_where_it_is_shown_or_why_not() -> None:
+    assert len(ROWS) > 90
+    for row in ROWS:
+        assert len(row) == 4, row
+        _, item, where, tried = row
+        assert item
+        assert "`" in where or "[" in where or "not shown" in where, row
+        assert tried or "not shown" in where, row
+
+
+def test_every_command_option_column_rule_and_metric_exists() -> None:
+    named = [(row[1], name) for row in ROWS for name in re.findall(r"`([^`]+)`", row[2])]
+    assert [(item, name) for item, name in named if missing(name)] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["describe --no-such", "groups.no_such", "StreamsGroupNoSuch", "streams_group_no_such", "lag.nothing"]
+)
+def test_a_name_that_does_not_exist_would_be_found(name: str) -> None:
+    assert missing(name)

@@ -132,6 +132,17 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         _print_states(reader, cluster, rows, verbose=verbose, with_configs=verbose and not all_groups)
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
         echo_rows(table)
+        if aspect == "topology":
+            _print_differing_topics(reader, cluster, [row["group_id"] for row in rows])
+
+
+def _print_differing_topics(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
+    """Print in what internal topics are not as the topologies ask for: the brokers only log it."""
+    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
+
+    if differing := facts.differing_topics(reader, cluster, group_ids):
+        click.echo("")
+        echo_rows(differing)
 
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:

@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka import broker_facts
-from streaming_app.kafka.broker_facts import BrokerFact
+from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.lag.work import retention_seconds
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
 _DEAD = "Dead"
-GROUPS, TOPICS, BROKERS = "groups", "topics", "brokers"
+GROUPS, TOPICS, INTERNAL, BROKERS = "groups", "topics", "internal topics", "brokers"
 _AT_EACH_PASS, _RARELY = timedelta(0), timedelta(minutes=10)
 _WRITTEN_EVERY = timedelta(minutes=10)
 
@@ -49,13 +49,14 @@ class _Kind(NamedTuple):
     """A kind of facts: how it is asked for, about groups, topics or all brokers, and how often."""
 
     name: str
-    ask: Callable[[Admin, Sequence[str]], list[BrokerFact]]
+    ask: Callable[[Admin, Sequence[Any]], list[BrokerFact]]
     subjects: str
     every: timedelta
 
 
 _KINDS = (
     _Kind(broker_facts.GROUP_CONFIG, broker_facts.group_configs, GROUPS, _RARELY),
+    _Kind(broker_facts.INTERNAL_TOPIC, broker_facts.internal_topics, INTERNAL, _RARELY),
     _Kind(broker_facts.BROKER_CONFIG, broker_facts.broker_configs, BROKERS, _RARELY),
     _Kind(broker_facts.COORDINATOR, broker_facts.coordinators, GROUPS, _AT_EACH_PASS),
     _Kind(broker_facts.RETENTION, broker_facts.retention, TOPICS, _RARELY),
@@ -71,7 +72,7 @@ class _Known:
 
     facts: Sequence[BrokerFact]
     observed_at: datetime
-    names: Sequence[str] = ()
+    names: Sequence[Any] = ()
     """The groups or topics that were asked about."""
 
 
@@ -111,7 +112,13 @@ class BrokerFacts(Service):
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and an error of the brokers after every kind was tried."""
         known = self._restored()
-        now, subjects = self._now(), {GROUPS: self._running(), TOPICS: self._topics(), BROKERS: [BROKERS]}
+        now, topologies = self._now(), self._topologies()
+        subjects: Mapping[str, Sequence[Any]] = {
+            GROUPS: self._running(),
+            TOPICS: sorted({topic for row in topologies for topic in _topics_of(row)}),
+            INTERNAL: sorted({topic for row in topologies for topic in _internal_topics(row)}),
+            BROKERS: [BROKERS],
+        }
         due = [kind for kind in _KINDS if _is_due(kind, known.get(kind.name), subjects[kind.subjects], now)]
         with self._connect() as admin:
             errors = [error for kind in due if (error := self._ask(admin, kind, subjects[kind.subjects], now))]
@@ -124,7 +131,7 @@ class BrokerFacts(Service):
         known = self._known.get(broker_facts.RETENTION)
         return retention_seconds((one.subject, one.name, one.value) for one in known.facts) if known else {}
 
-    def _ask(self, admin: Admin, kind: _Kind, names: Sequence[str], now: datetime) -> Exception | None:
+    def _ask(self, admin: Admin, kind: _Kind, names: Sequence[Any], now: datetime) -> Exception | None:
         """Ask for the facts of a kind; return the error if the brokers do not answer."""
         try:
             facts = sorted(kind.ask(admin, names)) if names else []
@@ -140,13 +147,12 @@ class BrokerFacts(Service):
             if group.state != _DEAD and group.group_type == "streams"
         )
 
-    def _topics(self) -> list[str]:
-        """Return the topics that the streams groups read and keep their state in."""
-        rows = WarehouseReader(self._warehouse).rows(
-            "SELECT source_topics, repartition_source_topics, state_changelog_topics FROM subtopologies "  # noqa: S608 - quoted
+    def _topologies(self) -> list[dict[str, Any]]:
+        """Return the topics that the streams groups read and keep their state in, by group."""
+        return WarehouseReader(self._warehouse).rows(
+            "SELECT group_id, source_topics, repartition_source_topics, state_changelog_topics FROM subtopologies "  # noqa: S608 - quoted
             f"WHERE {self._table.own_rows}"
         )
-        return sorted({topic for row in rows for topic in _topics_of(row)})
 
     def _restored(self) -> dict[str, _Known]:
         """Return what is known, at first from the table."""
@@ -181,14 +187,21 @@ class BrokerFacts(Service):
         self._table.maintain()
 
 
-def _is_due(kind: _Kind, known: _Known | None, names: Sequence[str], now: datetime) -> bool:
+def _is_due(kind: _Kind, known: _Known | None, names: Sequence[Any], now: datetime) -> bool:
     return known is None or known.names != names or now - known.observed_at >= kind.every
 
 
 def _topics_of(row: Mapping[str, Any]) -> Iterator[str]:
     yield from row["source_topics"] or ()
+    yield from (topic.name for topic in _internal_topics(row))
+
+
+def _internal_topics(row: Mapping[str, Any]) -> Iterator[InternalTopic]:
     for column in ("repartition_source_topics", "state_changelog_topics"):
-        yield from (topic["name"] for topic in row[column] or ())
+        for topic in row[column] or ():
+            configs = tuple(sorted(dict(topic["topic_configs"] or ()).items()))
+            sizes = topic["partitions"] or 0, topic["replication_factor"] or 0
+            yield InternalTopic(row["group_id"], topic["name"], *sizes, configs)
 
 
 def make_broker_facts(  # noqa: PLR0913, PLR0917 - each is one thing it needs

@@ -20,8 +20,9 @@ from streaming_app.kafka import releases
 from streaming_app.kafka.connection import Admin
 from streaming_app.text import format_duration, utc_iso
 
-GROUP_CONFIG, BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
+GROUP_CONFIG, INTERNAL_TOPIC, BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
     "group_config",
+    "internal_topic",
     "broker_config",
     "coordinator",
     "retention",
@@ -58,6 +59,54 @@ class BrokerFact(NamedTuple):
     value: str
     group_id: str | None = None
     source: str | None = None
+
+
+class InternalTopic(NamedTuple):
+    """A repartition or changelog topic as a topology asks for it."""
+
+    group_id: str
+    name: str
+    partitions: int
+    """0: the broker decides."""
+    replication_factor: int
+    """0: the broker's default."""
+    configs: tuple[tuple[str, str], ...]
+
+
+def internal_topics(admin: Admin, wanted: Iterable[InternalTopic]) -> list[BrokerFact]:
+    """Return how many partitions each topic has, and what of it is not as it was asked for: `ACTUAL, asked for WANTED`.
+
+    A topic that does not exist has no fact, and neither has one whose name does not begin with the id of its group, as
+    every group may name any topic; of several groups the one with the longest id has it. Brokers create these topics,
+    and log a difference, but act on none (KIP-1071, "Topic configuration mismatches"). Needs Describe and
+    DescribeConfigs on the topics.
+    """
+    by_length = sorted(wanted, key=lambda one: len(one.group_id))
+    asked = {one.name: one for one in by_length if one.name.startswith(f"{one.group_id}-")}
+    keys = sorted({key for one in asked.values() for key, _ in one.configs})
+    configs = {
+        topic: {name: value for name, value, _ in values}
+        for topic, values in (_configs(admin, ConfigResourceType.TOPIC, asked, keys) if keys else ())
+    }
+    described = (topic for some in _chunks(asked) for topic in admin.describe_topics(some))
+    return [
+        BrokerFact(INTERNAL_TOPIC, topic["name"], name, value, asked[topic["name"]].group_id)
+        for topic in described
+        if not topic["error_code"]
+        for name, value in _compared(asked[topic["name"]], topic["partitions"], configs.get(topic["name"], {}))
+    ]
+
+
+def _compared(
+    asked: InternalTopic, partitions: Sequence[Mapping[str, Any]], configs: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    count, replicas = len(partitions), len(partitions[0]["replica_nodes"])
+    yield "partitions", f"{count}, asked for {asked.partitions}" if asked.partitions not in {0, count} else str(count)
+    if asked.replication_factor not in {0, replicas}:
+        yield "replication_factor", f"{replicas}, asked for {asked.replication_factor}"
+    for name, value in asked.configs:
+        if name in configs and configs[name] != value:
+            yield name, f"{configs[name]}, asked for {value}"
 
 
 def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import utc
 
-_COORDINATOR, _CONFIG = "coordinator", "group_config"
+_COORDINATOR, _CONFIG, _INTERNAL_TOPIC = "coordinator", "group_config", "internal_topic"
+_ASKED_FOR = ", asked for "
 Row = dict[str, Any]
 
 
@@ -57,6 +58,21 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
         else:
             facts.configs.append({name: row[name] for name in ("name", "value", "source", "observed_at")})
     return found
+
+
+def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
+    """Return a row for each thing in which an internal topic of these groups is not as its topology asks for."""
+    if not group_ids:
+        return []
+    rows = reader.rows(
+        "SELECT group_id, subject, name, value FROM broker_facts "  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(cluster)} AND kind = {quote(_INTERNAL_TOPIC)} AND value LIKE '%{_ASKED_FOR}%' "
+        f"AND group_id IN ({', '.join(map(quote, group_ids))}) ORDER BY group_id, subject, name"
+    )
+    return [
+        {"GROUP": row["group_id"], "INTERNAL-TOPIC": row["subject"], "WHAT": row["name"], "DIFFERS": row["value"]}
+        for row in rows
+    ]
 
 
 def with_coordinators(table: Iterable[Row], facts: Mapping[str, GroupFacts]) -> list[Row]:

@@ -11,9 +11,11 @@ from kafka import KafkaProducer
 
 from streaming_app.kafka.broker_facts import (
     BrokerFact,
+    InternalTopic,
     broker_configs,
     coordinators,
     group_configs,
+    internal_topics,
     overdue_transactions,
     replication,
     retention,
@@ -48,6 +50,33 @@ def test_the_configs_of_a_broker_are_facts_about_it_if_they_are_set(client: Stre
     assert found["offsets.retention.minutes"] == ("10080", "default")
     assert found["group.coordinator.rebalance.protocols"] == ("classic,consumer,streams", "default")
     assert found["group.streams.topology.description.plugin.class"][1] == "broker"
+
+
+def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_both(
+    client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    right, wrong = unique("app-right"), unique("app-wrong")
+    client.create_topic(right, partitions=3, configs={"cleanup.policy": "compact"})
+    client.create_topic(wrong, partitions=2, configs={"retention.ms": "1000"})
+    asked = {"replication_factor": 1, "configs": (("cleanup.policy", "compact"), ("retention.ms", "604800000"))}
+    topics = [
+        InternalTopic("app", right, 0, **{**asked, "configs": (("cleanup.policy", "compact"),)}),
+        InternalTopic("app", wrong, 3, **{**asked, "replication_factor": 2}),
+        InternalTopic("app", unique("app-missing"), 3, **asked),
+        InternalTopic("another", right, 5, **asked),  # it names a topic that is not its own
+    ]
+    facts = internal_topics(client.admin, topics)
+    assert {fact.kind for fact in facts} == {"internal_topic"}
+    assert sorted((fact.subject, fact.name, fact.value) for fact in facts) == sorted(
+        [
+            (right, "partitions", "3"),
+            (wrong, "partitions", "2, asked for 3"),
+            (wrong, "replication_factor", "1, asked for 2"),
+            (wrong, "cleanup.policy", "delete, asked for compact"),
+            (wrong, "retention.ms", "1000, asked for 604800000"),
+        ]
+    )
+    assert {fact.group_id for fact in facts} == {"app"}
 
 
 def test_many_groups_are_asked_in_several_requests(client: StreamsGroupClient) -> None:

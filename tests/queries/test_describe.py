@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from tests.hostile import STORED, effective_characters
-from tests.rows import group_row, member_row, task_row
+from tests.rows import group_row, member_row, subtopology_row, task_row
 from tests.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 22, 7, 30, tzinfo=timezone.utc)
@@ -122,6 +122,18 @@ def broker_fact(group_id: str, kind: str, name: str, value: str, source: str | N
         "source": source,
         "observed_at": AT,
     }
+
+
+def test_internal_topics_that_are_not_as_the_topology_asks_for_follow_it(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    parts = [subtopology_row(source_topics=["orders"], changelogs={"orders-totals-changelog": 0})]
+    append(warehouse.path, "groups", group_row("orders", "Stable", subtopologies=parts))
+    for name, value in (("partitions", "3"), ("cleanup.policy", "delete, asked for compact")):
+        fact = broker_fact("orders", "internal_topic", name, value)
+        append(warehouse.path, "broker_facts", {**fact, "subject": "orders-totals-changelog"})
+    header, row = warehouse.describe("--group", "orders", "--topology").splitlines()[-2:]
+    assert header.split() == ["GROUP", "INTERNAL-TOPIC", "WHAT", "DIFFERS"]
+    assert row.split(maxsplit=3) == ["orders", "orders-totals-changelog", "cleanup.policy", "delete, asked for compact"]
 
 
 def test_of_a_group_without_members_it_is_said_when_the_brokers_remove_what_is_left(tmp_path: Path) -> None:

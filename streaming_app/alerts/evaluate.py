@@ -23,7 +23,7 @@ from functools import cache
 from streaming_app.alerts.alert import Alert, AlertKey, Finding
 from streaming_app.alerts.copies_rules import COPIES_RULES
 from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES
-from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
+from streaming_app.alerts.health_rules import HEALTH_RULES, RULES_BY_VERDICT, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
 from streaming_app.alerts.rule import (
@@ -154,14 +154,11 @@ def _findings_of_incidents(
 ) -> Iterator[tuple[AlertKey, Finding]]:
     """Yield a finding for each open incident; one about several groups is under the first for which its rule is on."""
     for incident in incidents:
-        rule = _RULE_OF[incident.verdict]
+        rule = RULES_BY_VERDICT[incident.verdict]
         found = ((group_id, rule_settings_of(group_id).get(rule.name)) for group_id in incident.groups)
         group_id, settings = next(((name, one) for name, one in found if one), ("", None))
         if settings and (finding := rule.find(incident, settings.thresholds, context)):
             yield AlertKey(incident.incident_id, group_id), finding
-
-
-_RULE_OF: Mapping[str, HealthRule] = {rule.verdict: rule for rule in RULES_FOR_INCIDENTS}
 
 
 def is_held(key: AlertKey, context: EvaluationContext) -> bool:

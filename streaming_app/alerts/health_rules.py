@@ -323,6 +323,7 @@ HEALTH_RULES = (
         ),
     ),
 )
+RULES_BY_VERDICT: Mapping[str, HealthRule] = {rule.verdict: rule for rule in HEALTH_RULES}
 """In the order of the runbook, which is that of the verdicts."""
 
 REPLACED = {

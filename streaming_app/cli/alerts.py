@@ -91,7 +91,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
             for alert in found
         ]
         echo_rows(rows)
-        if first := next((alert.group_id for alert in found if alert.incident_id), None):
+        firing_ones = (alert.group_id for alert in found if alert.incident_id and alert.state == FIRING)
+        if first := next(firing_ones, None):
             echo_error(f"Since when, why, and what will be lost: streams-groups why --group {shlex.quote(first)}")
     else:
         click.echo("No alerts are firing.")

@@ -29,7 +29,7 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
     if row is None:
         raise WarehouseError(f"There is no verdict on a group {group_id!r} in cluster {cluster!r}")
     incidents = health.find_incidents(reader, cluster, {}, with_ended=True)
-    incident = next((one for one in incidents if one.incident_id == row.incident_id), None)
+    incident = health.incident_of(row, incidents)
     if as_json:
         echo_json(health.health_json(row) | {"incident": incident and health.incident_json(incident)})
         return
@@ -97,7 +97,7 @@ def end(warehouse: Location, cluster: str, incident_id: str, reason: str) -> Non
 @handle_errors
 def report(warehouse: Location, cluster: str, incident_id: str, output: Path | None) -> None:
     """Write an incident as one HTML file that needs no network: time line, lag and evidence."""
-    from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import health, incident_report  # noqa: PLC0415 - not loaded by --help
 
     reader = open_cluster(warehouse, cluster)
     found = [
@@ -107,7 +107,7 @@ def report(warehouse: Location, cluster: str, incident_id: str, output: Path | N
         raise WarehouseError(f"No incident {incident_id!r}: `streams-groups incidents --all` lists them")
     file = output or Path(f"{incident_id}.html")
     try:
-        file.write_text(health.report(reader, found[0], datetime.now(timezone.utc)), "utf-8")
+        file.write_text(incident_report.report(reader, found[0], datetime.now(timezone.utc)), "utf-8")
     except OSError as error:
         raise WarehouseError(f"Cannot write {file}: {reason_of(error)}") from None
     echo(f"{file} written")

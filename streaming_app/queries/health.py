@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import html
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import Any
 
+from streaming_app.alerts.health_rules import RULES_BY_VERDICT
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.deployments import DEPLOYMENT
-from streaming_app.health.incidents import BY_EVIDENCE, CAUSES, Incident
+from streaming_app.health.incidents import Incident, Line
 from streaming_app.health.verdict import UNKNOWN, VERDICTS, Verdict, trouble
-from streaming_app.lag.sums import totals_over_time
-from streaming_app.queries.lag import lag_history
 from streaming_app.tables.definitions import table
 from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.text import ago, count, first_of, format_duration, utc
+from streaming_app.text import ago, first_of, format_duration, utc
 
 Row = dict[str, Any]
 _BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
 _LINES = 2  # of a time line, in `why`
 _NAMED = 3
-_CHART = (720, 120)
-_AROUND = timedelta(hours=1)
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:52em;margin:2em auto;padding:0 1em}"
-    "table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.2em .8em .2em 0}"
-    "pre{white-space:pre-wrap;font-size:12px}svg{background:#f4f4f4}"
-)
 
 
 def parse_verdicts(text: str) -> list[str]:
@@ -131,14 +123,26 @@ def incident_rows(incidents: Sequence[Incident]) -> list[Row]:
             "ENDED": one.ended_at,
             "BY": one.ended_by,
             "GROUPS": first_of(one.groups, _NAMED),
-            "WHY": one.newest.why,
+            "WHY": worst_line(one).why if one.ended_at else one.newest.why,
         }
         for one in incidents
     ]
 
 
+def worst_line(one: Incident) -> Line:
+    """Return the newest line with the worst verdict: of an incident that ended, what was wrong."""
+    return next((line for line in reversed(one.timeline) if line.verdict == one.verdict), one.newest)
+
+
+def incident_of(row: HealthRow, incidents: Iterable[Incident]) -> Incident | None:
+    """Return the open incident of a group, or else the one that ended last."""
+    own = [one for one in incidents if row.group_id in one.groups]
+    open_one = next((one for one in own if one.incident_id == row.incident_id), None)
+    return open_one or max(own, key=lambda one: one.opened_at, default=None)
+
+
 def explain(row: HealthRow, incident: Incident | None, deployment: str | None, now: datetime) -> Iterator[str]:
-    """Yield at most ten lines that say how a group is, since when and why, and what will be lost."""
+    """Yield at most ten lines that say how a group is, since when and why, what will be lost, and what to do."""
     verdict = row.verdict
     yield to_line(row.group_id, verdict)
     yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
@@ -149,10 +153,20 @@ def explain(row: HealthRow, incident: Incident | None, deployment: str | None, n
     known = f"as of {ago(verdict.facts_at, now)}" if verdict.facts_at else "not known"
     yield f"  What is said of its work is {known}."
     yield from filter(None, [deployment])
-    if incident:
+    if incident and incident.ended_at:
+        lasted = format_duration(round((incident.ended_at - incident.opened_at).total_seconds()))
+        yield (
+            f"  Its last incident, {incident.incident_id}, {incident.verdict}, ended at {utc(incident.ended_at)} after "
+            f"{lasted} ({incident.ended_by}): {worst_line(incident).why}"
+        )
+    elif incident:
         groups = first_of(incident.groups, _NAMED)
         yield f"  Incident {incident.incident_id}, {incident.severity}, since {utc(incident.opened_at)}: {groups}."
         yield from (f"  {utc(line.at)} {line.group_id} {line.verdict}" for line in incident.timeline[-_LINES:])
+        yield (
+            f"  What to do: the runbook, {RULES_BY_VERDICT[incident.verdict].name}. Evidence: `streams-groups report "
+            f"--incident {shlex.quote(incident.incident_id)}`."
+        )
 
 
 def health_json(row: HealthRow) -> Row:
@@ -167,55 +181,3 @@ def incident_json(one: Incident) -> Row:
     """Return an incident as JSON."""
     names = [name for name in table("incidents").names if name != "timeline"]
     return {name: getattr(one, name) for name in names} | {"timeline": [line._asdict() for line in one.timeline]}
-
-
-def report(reader: WarehouseReader, one: Incident, now: datetime) -> str:
-    """Return an incident as one HTML file that needs nothing else: time line, lag, evidence."""
-    end = one.ended_at or now
-    until = f"ended {utc(end)} ({_ended(one)})" if one.ended_at else "open"
-    lasted = format_duration(round((end - one.opened_at).total_seconds()))
-    charts = "".join(f"<h2>Lag of {_safe(name)}</h2>{_chart(reader, one, name, end)}" for name in one.groups[:20])
-    lines = "".join(
-        f"<tr><td>{utc(line.at)}<td>{_safe(line.group_id)}<td>{_safe(line.verdict)}<td>{_safe(line.why)}"
-        f"<pre>{_safe(str(dict(line.evidence)))}</pre>"
-        for line in one.timeline
-    )
-    title = f"Incident {one.incident_id}: {one.verdict}"
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{_safe(title)}</title><style>{_STYLE}</style>"
-        f"<h1>{_safe(title)}</h1><p>{_safe(one.severity)}, cluster {_safe(one.cluster)}, from {utc(one.opened_at)}, "
-        f"{until}, {lasted}. {_safe(CAUSES.get(one.cause, ''))} Scope: {_safe(one.scope)}. "
-        f"{count(len(one.groups), 'group')}: {_safe(', '.join(one.groups))}.</p>"
-        f"<h2>Time line</h2><table><tr><th>at<th>group<th>verdict<th>why{lines}</table>{charts}</html>\n"
-    )
-
-
-def _ended(one: Incident) -> str:
-    return "offsets advanced, or nothing was left to do" if one.ended_by == BY_EVIDENCE else str(one.ended_by)
-
-
-def _safe(text: str) -> str:
-    return html.escape(text.encode("utf-8", "replace").decode())
-
-
-def _chart(reader: WarehouseReader, one: Incident, group_id: str, end: datetime) -> str:
-    """Return the lag around the incident as a line in SVG; the time of the incident is shaded."""
-    first, last = one.opened_at - _AROUND, end + _AROUND
-    totals = list(totals_over_time(lag_history(reader, one.cluster, group_id, first, last)))
-    if not totals:
-        return "<p>There is no history of its lag for this time.</p>"
-    width, height = _CHART
-    most = max(1, *(total.lag for total in totals))
-
-    def x(at: datetime) -> float:
-        return round((at.astimezone(timezone.utc) - first) / (last - first) * width, 1)
-
-    points = " ".join(f"{x(one.at)},{round(height - one.lag / most * height, 1)}" for one in totals)
-    partial = [total.at for total in totals if total.unknown]
-    unknown = f" From {utc(partial[0])} on the sum lacks partitions whose lag was not known." if partial else ""
-    shaded = f'<rect x="{x(one.opened_at)}" y="0" width="{x(end) - x(one.opened_at)}" height="{height}" fill="#fdd"/>'
-    line = f'<polyline points="{points}" fill="none" stroke="#036" stroke-width="1.5"/>'
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}">{shaded}{line}</svg>'
-        f"<p>At most {most:,} offsets, from {utc(first)} to {utc(last)}.{unknown}</p>"
-    )

@@ -126,6 +126,26 @@ def test_an_alert_about_an_incident_names_it_and_the_command_that_says_why(wareh
     assert {one["incident_id"] for one in as_json} == {incident_of(warehouse), None}
 
 
+def test_what_was_wrong_is_shown_after_it_is_over_and_what_to_do_while_it_is_not(warehouse: Path) -> None:
+    incident_id = incident_of(warehouse)
+    last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
+    assert last == (
+        "  What to do: the runbook, StreamsGroupDown. Evidence: `streams-groups report --incident " + incident_id + "`."
+    )
+    tables = HealthTables(warehouse, "default")
+    incidents = Incidents("default", tables.open_incidents())
+    over = Verdict(OK, NOW, NOW, "Offsets advance.")
+    tables.save_incidents(incidents.step([Change("payments", over)]))
+    tables.save_verdicts({"payments": over}, (), {}, NOW)
+    last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
+    assert last.startswith(
+        f"  Its last incident, {incident_id}, Down, ended at {utc(NOW)} after 4m (evidence): no members;"
+    )
+    (line,) = [one for one in run(warehouse, "incidents", "--all").splitlines() if one.startswith(incident_id)]
+    assert "no members;" in line
+    assert "no members;" not in run(warehouse, "list", "--health")
+
+
 def test_who_ends_an_incident_no_longer_sees_it(warehouse: Path) -> None:
     incident_id = incident_of(warehouse)
     end = ("incidents", "end", "--incident", incident_id, "--reason")
@@ -166,10 +186,16 @@ def test_a_report_is_one_file_without_links_and_what_others_wrote_is_text_in_it(
     LagTables(warehouse, "default").append_history(
         [row(**common, partition=one, observed_at=ago(minutes=9).timestamp() + at, lag=lag) for one, at, lag in samples]
     )
+    left = {"group_id": "payments", "kind": "member_left", "client_host": "<script>", "member_id": "m\x1b[2J"}
+    append(warehouse, "group_events", {**left, "at": ago(minutes=9), "offset": 1, "source_partition": 0})
     file = tmp_path / "report.html"
     run(warehouse, "report", "--incident", incident_of(warehouse), "--output", str(file))
     text = file.read_text("utf-8")
     assert "&lt;b&gt;7 offsets wait" in text
+    assert "<h2>What to do</h2>" in text
+    assert "No members: check whether the application should run." in text
+    assert "&lt;script&gt;" in text
+    assert "member_left" in text
     assert "At most 490 offsets" in text
     assert "lacks partitions whose lag was not known" in text
     assert [word for word in ("<b>", "src=", "href=", "http") if word in text] == []

@@ -14,8 +14,12 @@ def read_secret_file(file: Path) -> str:
     Raises OSError, also if others than its owner and its group may read it, and UnicodeDecodeError.
     """
     with file.open(encoding="utf-8") as opened:
-        mode = os.fstat(opened.fileno()).st_mode
-        if stat.S_ISREG(mode) and mode & stat.S_IROTH:
+        if is_open_to_all(os.fstat(opened.fileno())):
             reason = "every user may read it, and it holds a secret: chmod o= it, or mount it with defaultMode 0440"
             raise PermissionError(errno.EPERM, reason, str(file))
         return opened.read()
+
+
+def is_open_to_all(status: os.stat_result) -> bool:
+    """Return whether every user of the machine may read a file."""
+    return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IROTH)

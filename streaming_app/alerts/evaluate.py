@@ -36,7 +36,7 @@ from streaming_app.alerts.rule import (
     RuleSettings,
     Snapshot,
 )
-from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule_failed
+from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule_failed, say_what_is_cut
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import Newcomers, is_newcomer, ranks, survey_newcomers
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -109,6 +109,7 @@ def evaluate(
     findings.update(_findings_of_incidents(context.incidents, context, rule_settings_of))
     if job is not None:
         findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
+    say_what_is_cut(findings, groups)
     left_out = _leave_out_newcomers(findings, groups, context)
     if newcomers := survey_newcomers(groups, context.now, left_out):
         findings.update(_find(RULES_FOR_NEWCOMERS, newcomers, None, context, rule_settings_of))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from streaming_app.alerts.alert import CRITICAL, Finding
+from collections.abc import Iterable
+from dataclasses import replace
+
+from streaming_app.alerts.alert import CRITICAL, AlertKey, Finding
 from streaming_app.alerts.rule import (
     NOT_DEAD,
     EvaluationContext,
@@ -17,6 +20,8 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.text import count, escape, first_of, round_down, shorten
 
 _REASON, _PREFIX = 300, 60  # characters
+_RULES_ABOUT_CUTS = {"StreamsGroupOverBudget", "StreamsGroupSetAside"}
+_OLD_ROW = "it is set aside: its row is as it was before"
 
 
 def _over_budget(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
@@ -41,6 +46,15 @@ def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, context: Evaluatio
         f"{group.group_id} is set aside, and its row stays as it was: {reason}",
         {"reason": reason},
     )
+
+
+def say_what_is_cut(findings: dict[AlertKey, Finding], groups: Iterable[GroupSnapshot]) -> None:
+    """Let every other finding about a group whose row has only a part of it say so."""
+    cut = {one.group_id: one for one in groups if one.over_budget or one.set_aside_reason}
+    for key, finding in findings.items():
+        if (group := cut.get(key.group_id or "")) and key.rule not in _RULES_ABOUT_CUTS:
+            what = f"its row has only a part of its {group.over_budget}" if group.over_budget else _OLD_ROW
+            findings[key] = replace(finding, details={**finding.details, "cut": what})
 
 
 def rule_failed(group_id: str, rule: str, error: Exception, context: EvaluationContext) -> Finding:

@@ -13,12 +13,15 @@ from streaming_app.checks.result import Result, failed, ok, warning
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
 from streaming_app.jvm.java import find_java, java_version
-from streaming_app.text import GIB, gibibytes, parse_size
+from streaming_app.secret_file import is_open_to_all
+from streaming_app.text import GIB, first_of, gibibytes, parse_size
 from streaming_app.web.server import bind
 
 _DRIVER_MEMORY, _DEFAULT_HEAP = "spark.driver.memory", "2g"
 _OUTSIDE_HEAP = 1 * GIB  # of the JVM, the job and its Python workers, with few groups; measured: see deploy/README.md
 _ADVISED_OUTSIDE_HEAP = 3 * GIB
+_SECRETS, _NAMED_SECRETS = ("password", "jaas.config", "keystore.key", "secret"), 3
+"""Words in the names of client properties whose values are secrets."""
 _UNLIMITED = 1 << 60  # what cgroup v1 reports without a limit is larger
 _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -40,6 +43,14 @@ def check_machine(
     yield check_port(metrics_listen)
     if page_listen is not None:
         yield check_page(page_listen)
+
+
+def check_client_properties(file: Path | None, properties: Mapping[str, str]) -> Iterator[Result]:
+    """Yield a warning if every user of the machine may read a properties file that has secrets."""
+    secrets = sorted(name for name in properties if any(word in name for word in _SECRETS))
+    if file and secrets and is_open_to_all(file.stat()):
+        text = f"every user may read {file}, and it has {first_of(secrets, _NAMED_SECRETS)}"
+        yield warning("command_config", text, "chmod o= it, or mount it with defaultMode 0440")
 
 
 def _check_java() -> Result:

@@ -59,6 +59,19 @@ def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -
     assert opened <= found.keys()
 
 
+def test_an_alert_about_a_group_of_which_only_a_part_is_kept_says_so() -> None:
+    failed = {"description_status": "FAILED", "stored_description_epoch": -1, "failed_description_epoch": 3}
+    over = replace(stuck("orders", 48), **failed)
+    aside = replace(stuck("payments", 48), **failed, over_budget=None, set_aside_reason="x", set_aside_at=NOW)
+    whole = replace(stuck("clicks", 48), **failed, over_budget=None)
+    found = find([over, aside, whole], descriptions_since=NOW - timedelta(days=9))
+    cuts = {(key.rule, key.group_id): one.details.get("cut") for key, one in found.items()}
+    rule = "StreamsGroupDescriptionFailed"
+    assert cuts[rule, "orders"] == "its row has only a part of its members"
+    assert cuts[rule, "payments"] == "it is set aside: its row is as it was before"
+    assert cuts[rule, "clicks"] is None
+
+
 def test_few_new_groups_are_no_flood() -> None:
     assert AlertKey(FLOOD, None) not in find([stuck(f"g{number}", 1) for number in range(20)])
 

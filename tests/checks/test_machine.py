@@ -10,6 +10,7 @@ import pytest
 
 from streaming_app.checks import machine
 from streaming_app.checks.machine import (
+    check_client_properties,
     check_machine,
     check_port,
     check_temporary_files,
@@ -20,6 +21,7 @@ from streaming_app.checks.machine import (
 from streaming_app.checks.result import FAILED, OK, WARNING, ok
 from streaming_app.errors import SetupError
 from streaming_app.jvm.spark_installation import SparkAndDelta
+from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.process import reserve_port
 
 GIB = 1 << 30
@@ -113,3 +115,19 @@ def test_untested_versions_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(machine, "_check_jars", lambda _: ok("jars", ""))
     results = {result.check: result for result in check_machine({}, None)}
     assert results["versions"].status == WARNING
+
+
+def test_client_properties_with_secrets_that_every_user_may_read_are_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\nsasl.jaas.config=x\nssl.truststore.password=y\n", "utf-8")
+    properties = client_properties("broker:9092", file)
+    found = {}
+    for mode in (0o644, 0o640):
+        file.chmod(mode)
+        found[mode] = list(check_client_properties(file, properties))
+    (one,) = found[0o644]
+    assert (one.status, found[0o640]) == ("warning", [])
+    assert one.text == f"every user may read {file}, and it has sasl.jaas.config, ssl.truststore.password"
+    file.chmod(0o644)
+    assert list(check_client_properties(file, {"bootstrap.servers": "b:1"})) == []
+    assert list(check_client_properties(None, properties)) == []

@@ -333,6 +333,26 @@ def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
     assert wait_until(changed, seconds=10)
 
 
+def test_what_budgets_and_fairness_cut_is_said(sample: Path) -> None:
+    now = datetime.now(timezone.utc)
+    over = {"truncated": True, "over_budget": "members, client tags", "members_left_out": 1_234}
+    replace_group(sample, group("price-feed", "Stable", now, 1, **over))
+    aside = {"set_aside_reason": "ValueError: x", "set_aside_at": now}
+    replace_group(sample, group("fraud-detection", "Stable", now, 1, **aside))
+    opened = {"cluster": "default", "severity": "warning", "state": "firing", "pending_since": now, "opened_at": now}
+    alert = {**opened, "details": "{}", "deliveries": []}
+    flood = "StreamsGroupsFlood", None, "The alerts of 900 are left out"
+    rows = [("StreamsGroupOverBudget", "price-feed", ""), flood]
+    append(sample, "alerts", *({**alert, "rule": rule, "group_id": one, "summary": text} for rule, one, text in rows))
+    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    overview = html.unescape(client.get("/").text)
+    assert "The alerts of 900 are left out" in overview
+    assert "1 group of which only a part, or an earlier state, is shown: price-feed" in overview
+    shown_part = html.unescape(client.get("/group?id=price-feed").text)
+    assert "its members, client tags exceed the budget of a group; at least 1,234 members are left out" in shown_part
+    assert "and is shown as it was before: ValueError: x" in html.unescape(client.get("/group?id=fraud-detection").text)
+
+
 def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
     source = SnapshotSource(sample, "default")
     client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)

@@ -49,15 +49,14 @@ class Disk(Startable):
     def _unmount(self) -> None:
         subprocess.run(["umount", "--lazy", str(self.directory)], capture_output=True, check=True)
 
-    def fill(self, pids: list[int]) -> None:
-        """Leave no space, for these processes at least."""
+    def fill(self, pids: list[int], leave: int = 0) -> None:
+        """Leave no space, for these processes at least; or so many bytes, if it is mounted."""
         if not self._is_mounted:
             self._limited = pids
             return self._limit(1)
-        with self._filler.open("wb", buffering=0) as file, suppress(OSError):
+        with self._filler.open("ab", buffering=0) as file, suppress(OSError):
             size = 1 << 20
-            while True:
-                free = shutil.disk_usage(self.directory).free
+            while (free := shutil.disk_usage(self.directory).free) > leave or not leave:
                 os.posix_fallocate(file.fileno(), file.tell(), max(1, min(size, free)))
                 file.seek(0, os.SEEK_END)
         return None

@@ -1,6 +1,7 @@
 """Attacks of a hostile tenant on the whole job, next to honest groups: what they cost the others.
 
     python -m tests.hostile [ATTACK ...] [--probes 3] [--directory DIR]
+    python -m tests.hostile fuzz [--seconds 3600] [--seed 1]
 
 Each attack has a broker and a job of its own. Printed for each: whether the job lived, the seconds until an honest
 group's row and until an honest alert (which has a `for` of two seconds), and the most memory of the job and all that it
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.campaign import HEADER, run_attack
+from tests.hostile.fuzz import fuzz
 from tests.jvm_archive import broker_archive, make_archives
 from tests.jvm_options import start_jvms_fast
 
@@ -29,11 +31,15 @@ def main() -> int:
     parser.add_argument("attacks", nargs="*", metavar="ATTACK", help=f"of {', '.join(ATTACKS)}; default all")
     parser.add_argument("--probes", type=int, default=3, help="during each attack")
     parser.add_argument("--directory", type=Path, default=None, help="for brokers, jobs and warehouses")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="of `fuzz`: random requests")
+    parser.add_argument("--seed", type=int, default=1, help="of `fuzz`")
     options = parser.parse_args()
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     directory = Path(options.directory or tempfile.mkdtemp(prefix="streams-groups-hostile-"))
     make_archives()
     start_jvms_fast(broker_archive())
+    if options.attacks == ["fuzz"]:
+        return fuzz(directory / f"fuzz-{options.seed}-{time.time():.0f}", seconds=options.seconds, seed=options.seed)
     print(HEADER, flush=True)
     lost = 0
     for name in options.attacks or ATTACKS:

@@ -17,7 +17,7 @@ from offsets_decoder import encode
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
 from tests.groups.encoded import Pair, group_records, metadata_record
-from tests.hostile import STORED
+from tests.hostile import STORED, page_attacks
 from tests.hostile.bed import Bed
 from tests.hostile.requests import LARGE, join, random_id, raw_key, write_internal
 
@@ -296,5 +296,11 @@ ATTACKS: dict[str, Attack] = {
     "far-times": Attack("records of the year 1970, and of in an hour", _far_times),
     "one-large-group": Attack("100,000 members of one group, in records", _one_large_group),
     "many-events": Attack("200,000 epochs of one group, in records", _many_events),
+    "idle-connections": Attack("1,000 idle connections to the page, and to the metrics", page_attacks.idle_connections),
+    "slow-headers": Attack("300 requests to each, a byte of a header a second", page_attacks.slow_headers),
+    "other-hosts": Attack("requests of an operator's browser on another site", page_attacks.other_hosts, is_fast=True),
+    "large-queries": Attack("400 requests to the page with long and odd queries", page_attacks.large_queries),
+    "many-tabs": Attack("700 pages that are open", page_attacks.many_tabs),
+    "slow-broker": Attack("60 clicks for a description at a time, and a broker that pauses", page_attacks.slow_broker),
 }
 """By name."""

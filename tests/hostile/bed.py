@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,6 +137,12 @@ class Bed(Startable):
             time.sleep(0.1)
         return Probe(seen.get("row"), seen.get("alert"))
 
+    def keep_members(self) -> None:
+        """Let the honest members of later probes send heartbeats: their sessions end after 45 s."""
+        for pair in self._pairs:
+            pair.growing.step()
+            pair.stuck.step()
+
     def is_caught_up(self) -> bool:
         """Return whether the job has processed what is in the topic now."""
         try:
@@ -165,6 +172,34 @@ class Bed(Startable):
             end.set()
             thread.join()
 
+    @contextmanager
+    def viewer(self) -> Iterator[dict[str, float]]:
+        """Give the most seconds that the page and the metrics took to answer since the block began; a minute: never."""
+        most, end = dict.fromkeys(("page", "metrics"), 0.0), threading.Event()
+
+        def look(name: str, path: str) -> None:
+            while not end.wait(1):
+                began = time.monotonic()
+                try:
+                    is_answered = self._get(name, path).status == HTTPStatus.OK
+                except urllib3.exceptions.HTTPError:
+                    is_answered = False
+                most[name] = max(most[name], time.monotonic() - began if is_answered else 60.0)
+
+        looks = ("page", "/"), ("metrics", "/metrics")
+        threads = [threading.Thread(target=look, args=one, daemon=True) for one in looks]
+        for thread in threads:
+            thread.start()
+        try:
+            yield most
+        finally:
+            end.set()
+            for thread in threads:
+                thread.join()
+
+    def _get(self, name: str, path: str) -> urllib3.BaseHTTPResponse:
+        return urllib3.request("GET", f"http://{self.urls[name]}{path}", timeout=60, retries=False)
+
     def query(self, sql: str) -> list[dict[str, Any]]:
         """Return the rows of a query of the warehouse."""
         rows: list[dict[str, Any]] = WarehouseReader(self.warehouse).query(sql).to_pylist()
@@ -172,7 +207,7 @@ class Bed(Startable):
 
     def without_series(self) -> list[str]:
         """Return the honest groups that have no series of their own in `/metrics`."""
-        text = urllib3.request("GET", f"http://{self.urls['metrics']}/metrics", timeout=60, retries=False).data.decode()
+        text = self._get("metrics", "/metrics").data.decode()
         return [one for one in self.honest if f'group="{one}"' not in text]
 
     def was_notified(self, group_id: str) -> bool:

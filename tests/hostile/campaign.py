@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +13,12 @@ from typing import NamedTuple
 from tests.bench.memory import format_megabytes
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.bed import STUCK_FOR_SECONDS, Bed, Probe
+from tests.hostile.page_attacks import AttackSucceededError
 from tests.waiting import wait_until
 
 MOST_ROW_SECONDS, MOST_ALERT_SECONDS, MOST_MEMORY = 10.0, STUCK_FOR_SECONDS + 10.0, 1.5
 """What is promised: seconds until a row and until an alert, and memory relative to that without an attack."""
+MOST_VIEWER_SECONDS = 10.0
 _CALM_PROBES = 2
 _PLAY_SECONDS, _SETTLE_SECONDS = 150.0, 240.0
 HEADER = (
@@ -51,6 +53,10 @@ class Result:
     """Honest groups that have no series of their own any more."""
     errors: list[str] = field(default_factory=list)
     """Of the attack itself."""
+    viewer: Mapping[str, float] = field(default_factory=dict)
+    """The most seconds until the page and the metrics answered an honest viewer."""
+    has_succeeded: bool = False
+    """The attacker got what he is not to get."""
 
     @property
     def memory(self) -> float:
@@ -68,6 +74,8 @@ class Result:
             and (alert is not None and alert <= MOST_ALERT_SECONDS)
             and self.memory <= MOST_MEMORY
             and not self.without_series
+            and max(self.viewer.values(), default=0.0) <= MOST_VIEWER_SECONDS
+            and not self.has_succeeded
         )
 
     def row(self) -> str:
@@ -83,7 +91,8 @@ class Result:
             f"{len(self.without_series)}",
         ]
         memory = f"memory: {format_megabytes(calm.memory)}; attacked: {format_megabytes(attacked.memory)}"
-        return f"| {' | '.join(cells)} |" + "".join(f"\n  {line}" for line in (memory, *self.errors))
+        viewer = f"most seconds of a viewer: { ({name: round(most, 1) for name, most in self.viewer.items()}) }"
+        return f"| {' | '.join(cells)} |" + "".join(f"\n  {line}" for line in (memory, viewer, *self.errors))
 
 
 def run_attack(name: str, directory: Path, *, probes: int) -> Result:
@@ -100,14 +109,17 @@ def run_attack(name: str, directory: Path, *, probes: int) -> Result:
 def play(bed: Bed, name: str, calm: Measured, probes: int) -> Result:
     """Play an attack on a bed that runs, with so many probes meanwhile."""
     errors: list[str] = []
+    succeeded: list[str] = []
 
     def attack() -> None:
         try:
             ATTACKS[name].play(bed)
+        except AttackSucceededError as error:
+            succeeded.append(str(error))
         except Exception as error:  # noqa: BLE001 - a broker that ends a connection, too, is an end of the attack
             errors.append(f"the attack ended: {type(error).__name__}: {str(error)[:200]}")
 
-    with bed.memory() as memory:
+    with bed.memory() as memory, bed.viewer() as viewer:
         thread = threading.Thread(target=attack, daemon=True)
         thread.start()
         time.sleep(1)
@@ -119,7 +131,17 @@ def play(bed: Bed, name: str, calm: Measured, probes: int) -> Result:
         caught_up = wait_until(lambda: not bed.is_alive or bed.is_caught_up(), _SETTLE_SECONDS, interval=0.5)
         took = time.monotonic() - ended if caught_up and bed.is_alive else None
         lost = bed.without_series() if bed.is_alive else bed.honest
-        return Result(name, calm, Measured(found, Counter(memory)), bed.is_alive, took, lost, errors)
+        return Result(
+            name,
+            calm,
+            Measured(found, Counter(memory)),
+            bed.is_alive,
+            took,
+            lost,
+            [*errors, *succeeded],
+            dict(viewer),
+            bool(succeeded),
+        )
 
 
 def _seconds(seconds: float | None) -> str:

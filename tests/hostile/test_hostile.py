@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.faults.disk import Disk
 from tests.groups.encoded import group_records, metadata_record
 from tests.hostile.attacks import ATTACKS
-from tests.hostile.bed import Bed
+from tests.hostile.bed import STUCK_RULE, Bed
 from tests.hostile.campaign import Measured, play
 from tests.hostile.requests import write_internal
 from tests.job.job_runner import streams_groups
@@ -18,6 +22,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.broker
 FAST = [name for name, attack in ATTACKS.items() if attack.is_fast]
 STEPS = 400
+DISK_RULE = "StreamsGroupsDiskAlmostFull"
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +69,30 @@ def reason(bed: Bed) -> object:
     """Return why the group is set aside; None if it is not."""
     rows = bed.query("SELECT set_aside_reason FROM groups WHERE group_id = 'busy'")
     return rows[0]["set_aside_reason"] if rows else None
+
+
+def test_the_alert_about_a_disk_that_fills_leaves_before_it_is_full_and_stays_while_it_is(tmp_path: Path) -> None:
+    rules = {STUCK_RULE: {"not_ready_after": "2s"}, DISK_RULE: {"free_mib": 60, "for": "1s"}}
+    with Disk(tmp_path / "bed" / "warehouse") as disk:
+        if not disk.directory.is_mount():
+            pytest.skip("this process may not mount a file system")
+        with Bed(tmp_path / "bed", probes=2, settings={"alerts": {"rules": rules}}) as bed:
+            bed.probe()
+            assert events(bed, DISK_RULE) == []
+            disk.fill([], leave=40 << 20)
+            assert wait_until(lambda: events(bed, DISK_RULE) == ["firing"], 60), bed.job.output[-3000:]
+            disk.fill([])
+            assert disk.is_full
+            time.sleep(10)
+            assert events(bed, DISK_RULE) == ["firing"]
+            disk.free()
+            if not bed.is_alive:
+                bed.restart_job(alerts={"rules": rules})
+            assert wait_until(lambda: events(bed, DISK_RULE) == ["firing", "resolved"], 120), bed.job.output[-3000:]
+            assert bed.probe().row is not None
+
+
+def events(bed: Bed, rule: str) -> list[str]:
+    """Return what the webhook got about a rule."""
+    bodies = [json.loads(one.body) for one in list(bed.receiver.requests) if rule.encode() in one.body]
+    return [body["type"].rpartition(".")[2] for body in bodies if body["data"].get("rule") == rule]

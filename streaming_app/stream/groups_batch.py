@@ -53,9 +53,12 @@ from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Boundary, Slice, Sli
 from streaming_app.stream.source import (
     Summary,
     between,
+    groups_apart,
     large_records,
+    of_groups,
     partition_offsets,
     read_few,
+    record_cuts,
     summarize,
     summarize_few,
     wanted_records,
@@ -202,16 +205,19 @@ class GroupsBatchWriter:
         return found
 
     def _write_parts(self, records: DataFrame, writers: tuple[str, str], batch_id: int) -> tuple[Summary, Counter[str]]:
-        records = records.persist()
+        from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
+
+        records = records.persist(StorageLevel.DISK_ONLY)  # in memory it would be garbage of the heap soon
         counts: Counter[str] = Counter()
         try:
             with self._times.measure("read"):
                 summary = self._read(lambda: summarize(read_again(records)))  # the one reading of the topic
             start: Boundary | None = None
-            for one in self._slices(records, summary):
-                is_whole = start is one.end
-                part = records if is_whole else records.where(between(start, one.end))
-                part_summary = summary if is_whole else summarize(part)
+            slices = self._slices(records, summary)
+            for one in slices:
+                condition = f"{between(start, one.end)} AND {of_groups(self._plans.apart, are_these=one.is_apart)}"
+                part = records if slices is WHOLE else records.where(condition)
+                part_summary = summary if slices is WHOLE else summarize(part)
                 counts.update(self._write(part, part_summary, _Batch(writers, one.version(batch_id))))
                 start = one.end
         finally:
@@ -221,9 +227,11 @@ class GroupsBatchWriter:
     def _slices(self, records: DataFrame, summary: Summary) -> tuple[Slice, ...]:
         if not summary.records:
             return WHOLE
-        if summary.large_size <= SLICE_BYTES and self._plans.is_whole:
+        apart = [] if summary.is_small or not self._plans.is_whole else groups_apart(records, summary)
+        if summary.large_size <= SLICE_BYTES and self._plans.is_whole and not apart:
             return self._plans.keep_whole(large=not summary.is_small)
-        return self._plans.divide(partition_offsets(records), large_records(records))
+        cuts = record_cuts(records, apart) if apart else ()
+        return self._plans.divide(partition_offsets(records), large_records(records), apart, cuts)
 
     def _write(self, records: DataFrame, summary: Summary, batch: _Batch) -> Mapping[str, int]:
         if not summary.records:

@@ -12,6 +12,11 @@ slice is written (see `SlicePlans`), a repeated batch uses them again, and every
 append whose version it already has. A batch that fails twice is divided further, into halves at each failure from then
 on, down to single offsets. A half gets a version between those of its neighbors, so a slice that was written before is
 skipped as both of its halves. Each batch that succeeds takes back one of the halvings for the next one.
+
+A group with very many or large records takes seconds, and the others would wait for it. So where the others are few,
+they are written first, and such groups `apart`, in slices of their own over the whole batch. The history of a partition
+is then for a moment ahead of a group's: should the job die at that moment, and lose its checkpoint, too, it would take
+the events of that group in that batch for written.
 """
 
 from __future__ import annotations
@@ -28,10 +33,10 @@ from streaming_app.tables.location import Location
 if TYPE_CHECKING:
     from streaming_app.tables.files import Files
 
-LARGE_RECORD = 64 << 10
+LARGE_RECORD = 16 << 10
 """Bytes. Everything that is bounded by a number of records takes at most some 100 MB with records up to this size."""
-SLICE_BYTES = 32 << 20
-"""Bytes of large records in a slice."""
+SLICE_BYTES = 8 << 20
+"""Bytes of large records in a slice. As objects of Python and rows with their events they have many times as many."""
 FAILURES_BEFORE_HALVING = 2
 _POSITIONS = 1 << 32  # in a batch
 _MAX_SLICES = 4_096
@@ -68,6 +73,8 @@ class Slice:
     end: Boundary | None
     position: int
     """Orders the slices of a batch; the last one has the highest."""
+    is_apart: bool = False
+    """It has the groups that are written apart only; the slices before it have all others."""
 
     def version(self, batch: int) -> int:
         """Return the version of an append of this slice: it increases with each slice and batch."""
@@ -93,6 +100,8 @@ class Attempt:
     halvings: int = 0
     slices: tuple[Slice, ...] = ()
     """Empty until the batch was read."""
+    apart: tuple[int, ...] = ()
+    """The groups that are written apart, as `source.groups_apart` names them."""
 
 
 def next_attempt(last: Attempt | None, writer: str, batch: int) -> Attempt:
@@ -111,27 +120,32 @@ def next_attempt(last: Attempt | None, writer: str, batch: int) -> Attempt:
     if last.batch < batch:
         return Attempt(writer, batch, halvings=max(0, last.halvings - 1))
     is_halved = last.halvings > 0 or last.number >= FAILURES_BEFORE_HALVING
-    return Attempt(writer, batch, last.number + 1, last.halvings + is_halved, last.slices)
+    return Attempt(writer, batch, last.number + 1, last.halvings + is_halved, last.slices, last.apart)
 
 
 def divide(
-    attempt: Attempt, earlier: Attempt | None, offsets: Mapping[int, Offsets], large: Sequence[LargeRecord]
+    attempt: Attempt,
+    earlier: Attempt | None,
+    offsets: Mapping[int, Offsets],
+    large: Sequence[LargeRecord],
+    cuts: Iterable[Boundary] = (),
 ) -> tuple[Slice, ...]:
     """Return the slices of an attempt, after the `earlier` one at the same batch if there was one.
 
-    `offsets` are those of the batch, `large` its large records in the order of (partition, offset).
+    `offsets` are those of the batch, `large` its large records in the order of (partition, offset), `cuts` where else
+    to divide it.
     """
     slices, halvings = attempt.slices, attempt.halvings
     if slices and earlier:
         halvings -= earlier.halvings
     else:
-        slices = _by_bytes(large)
+        slices = _first_slices(large, cuts, is_apart=bool(attempt.apart))
     for _ in range(halvings):
         slices = _halve(slices, offsets, large)
     return slices
 
 
-def _by_bytes(large: Iterable[LargeRecord]) -> tuple[Slice, ...]:
+def _first_slices(large: Iterable[LargeRecord], cuts: Iterable[Boundary], *, is_apart: bool) -> tuple[Slice, ...]:
     boundaries: list[Boundary] = []
     size = 0
     for record in large:
@@ -139,9 +153,13 @@ def _by_bytes(large: Iterable[LargeRecord]) -> tuple[Slice, ...]:
             boundaries.append(record.place)
             size = 0
         size += record.size
-    boundaries = boundaries[: _MAX_SLICES - 1]
+    boundaries = sorted({*boundaries, *cuts})[: _MAX_SLICES - 2]
     step = (_POSITIONS - 1) // (len(boundaries) + 1)
-    return (*(Slice(boundary, (n + 1) * step) for n, boundary in enumerate(boundaries)), *WHOLE)
+    slices = (*(Slice(boundary, (n + 1) * step) for n, boundary in enumerate(boundaries)), *WHOLE)
+    if not is_apart:
+        return slices
+    apart = (replace(one, position=(one.position + _POSITIONS - 1) // 2, is_apart=True) for one in slices)
+    return Slice(None, _POSITIONS // 3), *apart
 
 
 def _halve(
@@ -154,7 +172,7 @@ def _halve(
         position = (before.position + one.position) // 2
         middle = _middle(before.end or _START, one.end, offsets, large)
         if middle and before.position < position:
-            halves.append(Slice(middle, position))
+            halves.append(Slice(middle, position, one.is_apart))
         halves.append(one)
     return tuple(halves)
 
@@ -220,10 +238,26 @@ class SlicePlans:
             self._write(self._current)
         return WHOLE
 
-    def divide(self, offsets: Mapping[int, Offsets], large: Sequence[LargeRecord]) -> tuple[Slice, ...]:
-        """Return the slices of the batch, once they are stored. The arguments are those of `slices.divide`."""
+    @property
+    def apart(self) -> tuple[int, ...]:
+        """The groups that are written apart, see `Attempt.apart`."""
+        return self._current.apart if self._current else ()
+
+    def divide(
+        self,
+        offsets: Mapping[int, Offsets],
+        large: Sequence[LargeRecord],
+        apart: Sequence[int] = (),
+        cuts: Iterable[Boundary] = (),
+    ) -> tuple[Slice, ...]:
+        """Return the slices of the batch, once they are stored. The arguments are those of `slices.divide`.
+
+        `apart` are the groups to write apart; a batch that was divided before has those of then.
+        """
         assert self._current is not None  # noqa: S101 - `begin` comes first
-        self._current = replace(self._current, slices=divide(self._current, self._earlier, offsets, large))
+        if not self._current.slices:
+            self._current = replace(self._current, apart=tuple(apart))
+        self._current = replace(self._current, slices=divide(self._current, self._earlier, offsets, large, cuts))
         self._write(self._current)
         return self._current.slices
 
@@ -231,11 +265,11 @@ class SlicePlans:
         text = self._files.read(self._file)
         try:
             fields = json.loads(text or "")
-            slices = tuple(Slice(end and tuple(end), position) for end, position in fields.pop("slices"))
-            return Attempt(**fields, slices=slices)
+            slices = tuple(Slice(end and tuple(end), *rest) for end, *rest in fields.pop("slices"))
+            return Attempt(**{**fields, "apart": tuple(fields.get("apart", ()))}, slices=slices)
         except (ValueError, TypeError, KeyError, AttributeError):
             return None  # there is none, or its file is damaged
 
     def _write(self, attempt: Attempt) -> None:
-        slices = [(one.end, one.position) for one in attempt.slices]
+        slices = [(one.end, one.position, one.is_apart) for one in attempt.slices]
         self._files.write(self._file, json.dumps({**asdict(attempt), "slices": slices}))

@@ -18,7 +18,7 @@ from offsets_decoder.definitions import records
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.kafka import GROUP_PREFIX
-from streaming_app.stream.slices import LARGE_RECORD, Boundary, LargeRecord, Offsets
+from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Boundary, LargeRecord, Offsets
 from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
@@ -179,9 +179,46 @@ def partition_offsets(records: DataFrame) -> dict[int, Offsets]:
 
 
 def large_records(records: DataFrame) -> list[LargeRecord]:
-    """Return the large records in the order of (partition, offset): one for 64 kB of the batch at most."""
+    """Return the large records in the order of (partition, offset): one for 16 kB of the batch at most."""
     rows = records.where(f"{SIZE} >= {LARGE_RECORD}").selectExpr("partition", "offset", f"{SIZE} AS size")
     return sorted(LargeRecord(*row) for row in rows.collect())
+
+
+_GROUP_HASH = "xxhash64(group_bytes)"
+_APART_RECORDS, _APART_BYTES, _MOST_APART, _MOST_CUTS = 2_000, 128 << 10, 2_000, 20
+
+
+def groups_apart(records: DataFrame, summary: Summary) -> list[int]:
+    """Return the groups without which what is left of a batch is little; none if there are none, or too many.
+
+    Each as the hash of its id, which may be long; a group that has the hash of another one goes with it.
+    """
+    sizes = records.selectExpr(f"{_GROUP_HASH} AS hash", f"{SIZE} AS size").groupBy("hash")
+    sums = sizes.agg({"*": "count", "size": "sum"}).withColumnsRenamed({"count(1)": "records", "sum(size)": "size"})
+    heavy = sums.where(f"records >= {_APART_RECORDS} OR size >= {_APART_BYTES}").limit(_MOST_APART + 1).collect()
+    left = summary.records - sum(row["records"] for row in heavy), summary.size - sum(row["size"] for row in heavy)
+    are_few = left[1] <= SLICE_BYTES and by_delta_rs(GROUPS, records=left[0])
+    return sorted(row["hash"] for row in heavy) if are_few and len(heavy) <= _MOST_APART else []
+
+
+def record_cuts(records: DataFrame, apart: Iterable[int]) -> list[Boundary]:
+    """Return where to cut a batch so that few records of these groups are in each part: this process folds them.
+
+    None if there are so many records that Spark's workers take less time.
+    """
+    most = MOST[GROUPS].records // 2
+    numbered = records.where(of_groups(apart, are_these=True)).selectExpr(
+        "partition", "offset", "row_number() OVER (PARTITION BY partition ORDER BY offset) AS number"
+    )
+    rows = numbered.where(f"number % {most} = 0").select("partition", "offset").collect()
+    return sorted((row["partition"], row["offset"]) for row in rows) if len(rows) <= _MOST_CUTS else []
+
+
+def of_groups(hashes: Iterable[int], *, are_these: bool) -> str:
+    """Return the SQL condition that a record is, or is not, of one of these groups, see `groups_apart`."""
+    found = ", ".join(f"{one}L" for one in hashes) or "NULL"
+    is_one = f"coalesce({_GROUP_HASH} IN ({found}), false)"
+    return is_one if are_these else f"NOT {is_one}"
 
 
 def between(start: Boundary | None, end: Boundary | None) -> str:

@@ -8,13 +8,15 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from offsets_decoder import decode, encode
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.groups.encoded import metadata_record
+from tests.groups.encoded import group_records, metadata_record
 from tests.stream.frames import batch
 
 if TYPE_CHECKING:
@@ -122,3 +124,38 @@ def test_the_cost_of_a_record_does_not_grow_with_its_group() -> None:
         return counted
 
     assert calls(400) < 4.5 * calls(100)
+
+
+def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = [metadata_record({"group_id": "heavy"}, epoch, metadata_hash=epoch) for epoch in range(2, 20_102)]
+    honest = [list(group_records(f"honest-{number}", 2)) for number in range(3)]
+    pairs = [*honest[0], *epochs[:9_000], *honest[1], *epochs[9_000:], *honest[2]]
+    records = batch(spark, [(n, START + timedelta(milliseconds=n), *pair) for n, pair in enumerate(pairs)])
+    write = GroupsBatchWriter(SparkWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
+    write_part, written = write._write, list[object]()
+
+    def die_after_the_first(*part: Any) -> object:
+        if written:
+            raise RuntimeError("the job dies")
+        written.append(write_part(*part))
+        return written[0]
+
+    monkeypatch.setattr(write, "_write", die_after_the_first)
+    with pytest.raises(RuntimeError):
+        write(records, 0)
+    groups = "SELECT group_id, group_epoch FROM groups ORDER BY group_id"
+    expected = [{"group_id": f"honest-{number}", "group_epoch": 2} for number in range(3)]
+    assert WarehouseReader(empty_warehouse).rows(groups) == expected
+
+    again = GroupsBatchWriter(SparkWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
+    again(records, 0)
+    opened = WarehouseReader(empty_warehouse)
+    assert opened.rows(groups) == [{"group_id": "heavy", "group_epoch": 20_101}, *expected]
+    events = "SELECT group_id, count(*) AS n, count(DISTINCT e.offset) AS d FROM group_events e GROUP BY 1 ORDER BY 1"
+    counts = {row["group_id"]: (row["n"], row["d"]) for row in opened.rows(events)}
+    assert counts["heavy"][1] == 20_100
+    assert counts["honest-0"] == counts["honest-1"] == counts["honest-2"]
+    created = "SELECT count(*) AS n FROM group_events WHERE kind = 'created'"
+    assert opened.rows(created) == [{"n": 4}]

@@ -55,9 +55,23 @@ def test_a_batch_is_halved_after_two_failures_then_after_each_and_each_success_t
 
 
 def test_a_batch_is_divided_by_the_bytes_of_its_large_records() -> None:
-    large = [LargeRecord(0, 10 * n, 9 * MB) for n in range(6)] + [LargeRecord(1, 3, 40 * MB), LargeRecord(1, 4, MB)]
+    part = SLICE_BYTES // 32
+    large = [LargeRecord(0, 10 * n, 9 * part) for n in range(6)]
+    large += [LargeRecord(1, 3, 40 * part), LargeRecord(1, 4, part)]
     slices = divide(attempt(), None, {0: Offsets(0, 60), 1: Offsets(0, 5)}, large)
     assert [one.end for one in slices] == [(0, 30), (1, 3), (1, 4), None]
+
+
+def test_groups_that_are_written_apart_come_after_all_others_also_once_the_batch_is_halved() -> None:
+    large = [LargeRecord(0, n, SLICE_BYTES) for n in range(3)]
+    first = replace(attempt(), apart=(7,))
+    slices = divide(first, None, {0: Offsets(0, 3)}, large)
+    ends = [((None), False), ((0, 1), True), ((0, 2), True), (None, True)]
+    assert [(one.end, one.is_apart) for one in slices] == ends
+    halved = divide(replace(first, number=3, halvings=1, slices=slices), first, {0: Offsets(0, 3)}, large)
+    assert [(one.end, one.is_apart) for one in halved] == [((0, 2), False), *ends]
+    assert all(one.position < following.position for one, following in pairwise(halved))
+    assert next_attempt(replace(first, slices=slices), "w", 7).apart == (7,)
 
 
 def test_a_batch_without_large_records_is_halved_by_its_offsets_down_to_single_ones() -> None:

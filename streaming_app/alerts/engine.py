@@ -35,7 +35,7 @@ from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.history import GroupHistory
 from streaming_app.health.incidents import Incident, Incidents
-from streaming_app.health.verdict import HealthSettings, Verdict
+from streaming_app.health.verdict import Away, HealthSettings, Verdict
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
@@ -87,6 +87,8 @@ class Observed:
     """What waits for each group; None while the lag is not known."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records."""
+    away: Away = field(default_factory=dict)
+    """The partitions without a leader by the broker that led them."""
     ended: Mapping[str, str] = field(default_factory=dict)
     """Incidents that a person ended, and why."""
     is_silenced: IsSilenced | None = None
@@ -199,7 +201,8 @@ class AlertEngine:
             for one in observed.copies or ()
             if one.restoring
         }
-        known = Known(observed.groups, observed.histories, work, observed.lag, observed.retention, restores)
+        facts = (work, observed.lag, observed.retention, observed.away, restores)
+        known = Known(observed.groups, observed.histories, *facts)
         changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
         self._unsaved_changes += changes
         self._unsaved_verdicts |= dict(changes)

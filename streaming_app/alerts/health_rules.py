@@ -132,6 +132,7 @@ HEALTH_RULES = (
         for_seconds=None,
         thresholds={
             "after": _seconds("down_after", "without members while work waits"),
+            "restart_within": _seconds("restart_within", "the same, of the only instance, if it was stopped in order"),
             "after_unknown": _seconds("down_unknown_after", "the same, while it is not known whether work waits"),
             "not_ready_after": _seconds("not_ready_after", "NotReady"),
             "established": _seconds("established", "one that had members for less, and left nothing, runs at times"),
@@ -140,6 +141,7 @@ HEALTH_RULES = (
         },
         settings={
             "after": "down_after",
+            "restart_within": "restart_within",
             "after_unknown": "down_unknown_after",
             "not_ready_after": "not_ready_after",
             "established": "established",
@@ -151,8 +153,10 @@ HEALTH_RULES = (
             "since topics that its topology needs are missing or have partition counts that do not match, or it is "
             "started again and again and processes for less than half of the time. A group without members to which "
             "nothing waits and nothing comes is Off, not Down; so is one that usually rests at this time, and one "
-            "whose successor, with the same topology, has passed its offsets. It ends when offsets have advanced, not "
-            "when members are back; a group that is deleted meanwhile stays Down. NotReady with nothing to do is a "
+            "whose successor, with the same topology, has passed its offsets. The only instance of an application "
+            "that committed as it left was stopped to be restarted or deployed, and has twelve minutes. It ends when "
+            "offsets have advanced, not when members are back; a group that is deleted meanwhile stays Down. NotReady "
+            "with nothing to do is a "
             "warning."
         ),
         queries={

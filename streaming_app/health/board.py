@@ -24,7 +24,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import DEAD, activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Facts, HealthSettings, Restores, Verdict, judge
+from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Away, Facts, HealthSettings, Restores, Verdict, judge
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 
@@ -50,6 +50,8 @@ class Known:
     """The groups with whose lag something is wrong."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records."""
+    away: Away = field(default_factory=dict)
+    """The partitions without a leader by the broker that led them."""
     restores: Mapping[str, Restores] = field(default_factory=dict)
     """By group what is reported of tasks that are restored."""
 
@@ -123,7 +125,8 @@ class Board:
         facts = one.facts if one else None
         if facts is None or one is None or snapshot is not one.snapshot or history.version != one.version:
             facts = Facts(activity(snapshot, history, now))
-        facts = replace(facts, work=work, lag=lag, retention=known.retention, restores=restores, is_deleted=False)
+        facts = replace(facts, work=work, lag=lag, retention=known.retention, away=known.away, restores=restores)
+        facts = replace(facts, is_deleted=False) if facts.is_deleted else facts
         before = one.verdict if one else self._stored.pop(group_id, None)
         verdict = self._safely(group_id, facts, now, before)
         self._groups[group_id] = _Group(snapshot, history.version, work, lag, facts, verdict)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from streaming_app.groups.deployments import WITHIN
 from streaming_app.health.activity import NOT_READY, Activity
 from streaming_app.health.history import EMPTY
 from streaming_app.health.interruptions import Outage, current_outage
@@ -17,6 +18,7 @@ from streaming_app.health.unstable import late_members, not_assigned_since, rest
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
+    CLIENT_HOST,
     CRITICAL,
     DOWN,
     LOSING,
@@ -47,6 +49,7 @@ _LOOP = timedelta(minutes=5)  # how long it has to go on
 _SHARE = 0.5
 _AFTER_LAST_COMMIT = timedelta(seconds=60)
 _SETTLES = timedelta(minutes=5)
+_CLOSES = timedelta(seconds=5)
 _NO_PROGRESS = timedelta(minutes=5)  # by the reports of a task that is restored, which come every minute
 _AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
 _NEVER = timedelta(days=400)
@@ -111,8 +114,17 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, _prev
         due,
         CRITICAL,
         f"no members since {utc(since)}{after}; {waits}",
-        {**({"reason": activity.gave_up} if activity.gave_up else {}), **_work_numbers(facts)},
+        {
+            **({"reason": activity.gave_up} if activity.gave_up else {}),
+            **({CLIENT_HOST: left[0]} if len(left := _left(activity, since)) == 1 else {}),
+            **_work_numbers(facts),
+        },
     )
+
+
+def _left(activity: Activity, since: datetime) -> list[str]:
+    """Return the places of the last members, in the quarter of an hour until the group had none."""
+    return list({one.place for one in activity.members if not one.joined and since - WITHIN < one.at <= since})
 
 
 def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -> datetime:  # noqa: FBT001 - a fact
@@ -130,12 +142,20 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
         patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
         return _on_duty(settings.duty, max(since, waits_since) + patience, patience)
     due = (max(since, waits_since) if not is_short else since) + patience
+    if work and _is_restarted(activity, work, since):
+        due = max(due, since + timedelta(seconds=settings.restart_within))
     for _ in range(_RESTS):
         until = activity.rests.usual_until(since, due, is_done=is_done)
         if until is None or until <= due:
             break
         due = until
     return due
+
+
+def _is_restarted(activity: Activity, work: GroupWork, since: datetime) -> bool:
+    """Tell whether the only instance was stopped in an orderly way: it committed when it left, as clients do then."""
+    is_orderly = work.committed_at is not None and abs(to_time(work.committed_at) - since) <= _CLOSES
+    return is_orderly and len(_left(activity, since)) == 1
 
 
 def _on_duty(duty: Sequence[TimeInterval], due: datetime, patience: timedelta) -> datetime:
@@ -153,11 +173,17 @@ def started_again_and_again(
     activity, work = facts.activity, facts.work
     uptime = timedelta(seconds=settings.stay_up)
     outage = _outage(activity, now, settings)
-    if outage is None or outage.starts < _STARTS or (outage.processed_share >= _SHARE and outage.starts < 2 * _STARTS):
+    if outage is None:
         return None
-    if work and is_known(facts, now) and _ends_with_nothing_left(activity, work):
+    is_loop = outage.starts >= _STARTS and (outage.processed_share < _SHARE or outage.starts >= 2 * _STARTS)
+    is_idle = _has_done_nothing(facts, outage, now)
+    if not (is_loop or is_idle) or (work and is_known(facts, now) and _ends_with_nothing_left(activity, work)):
         return None
-    third = max(outage.since + _LOOP, _nth_start(activity, outage, _STARTS))
+    due = max(outage.since + _LOOP, _nth_start(activity, outage, _STARTS))
+    if work and is_idle:
+        patience = settings.restart_within if _is_restarted(activity, work, outage.since) else settings.down_after
+        idle_due = outage.since + timedelta(seconds=patience)
+        due = min(due, idle_due) if is_loop else idle_due
     ends_at = activity.runs_since + uptime if activity.runs else None
     processed, lasted = (format_duration(round(one.total_seconds())) for one in (outage.processed, outage.lasted))
     between = ", ".join(f"{s} {format_duration(round(d.total_seconds()))}" for s, d in sorted(outage.down.items()))
@@ -173,8 +199,20 @@ def started_again_and_again(
         **({"reason": activity.reason} if reason else {}),
         **_work_numbers(facts),
     }
-    verdict, severity = (DOWN, CRITICAL) if outage.processed_share < _SHARE else (UNSTABLE, WARNING)
-    return Check(verdict, outage.since, third, severity, why, evidence, ends_at)
+    is_down = is_idle or outage.processed_share < _SHARE
+    verdict, severity = (DOWN, CRITICAL) if is_down else (UNSTABLE, WARNING)
+    return Check(verdict, outage.since, due, severity, why, evidence, ends_at)
+
+
+def _has_done_nothing(facts: Facts, outage: Outage, now: datetime) -> bool:
+    """Tell whether it was started once at least since the outage began, went down again, and no offset has moved."""
+    work, activity = facts.work, facts.activity
+    if work is None or not work.waiting or not is_known(facts, now) or work.restoring or facts.restores:
+        return False
+    again = 1 if activity.group.state in {EMPTY, NOT_READY} else 2
+    return outage.starts >= again and (
+        work.progressed_at is None or to_time(work.progressed_at) <= outage.since + _AFTER_LAST_COMMIT
+    )
 
 
 def _outage(activity: Activity, now: datetime, settings: HealthSettings) -> Outage | None:

@@ -15,21 +15,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.health.board import Change
-from streaming_app.health.verdict import BAD, GOOD, RESTORING, VERDICTS, Verdict
+from streaming_app.health.verdict import BAD, BROKER_AWAY, CLIENT_HOST, GOOD, RESTORING, VERDICTS, Verdict
 
-GROUP, MISSING_TOPIC = "group", "missing_topic"
+GROUP, MISSING_TOPIC, BROKER, HOST = "group", "missing_topic", "broker_away", "client_host"
 CAUSES: Mapping[str, str] = {
     GROUP: "One group does not process what it should; the scope is the group.",
     MISSING_TOPIC: "A topic that groups read is missing; the scope is the topic.",
+    BROKER: "A broker is away, and groups that read partitions which it led do not process; the scope is the broker.",
+    HOST: "A host is lost on which all instances of several groups ran; the scope is the host.",
 }
 """Every cause, and what its scope is."""
 BY_EVIDENCE, RETIRED, PLANNED = "evidence", "retired", "planned"
 _SEVERITIES = ("critical", "warning", "info")
 _LINES = 200
+_TOGETHER = timedelta(minutes=10)  # groups that go down with a host
 _ID_CHARACTERS = 12
 _MISSING = ("MISSING_SOURCE_TOPICS: Source topics ", " are missing")
 
@@ -127,9 +130,13 @@ class Incidents:
         if known is not None or not is_bad(verdict):
             return known
         cause, scope = _cause(group_id, verdict)
+        host = verdict.evidence.get(CLIENT_HOST)
         for one in self._open.values():
             if (one.cause, one.scope) == (cause, scope):
                 return one
+            is_soon = cause == GROUP and abs(verdict.at - one.opened_at) <= _TOGETHER
+            if is_soon and host and one.cause in {GROUP, HOST} and host == one.timeline[0].evidence.get(CLIENT_HOST):
+                return replace(one, cause=HOST, scope=host)
         key = repr((self._cluster, cause, scope, verdict.at.isoformat()))
         incident_id = hashlib.sha256(key.encode()).hexdigest()[:_ID_CHARACTERS]
         return Incident(incident_id, self._cluster, cause, scope, verdict.severity or "warning", verdict.at)
@@ -145,6 +152,8 @@ def _cause(group_id: str, verdict: Verdict) -> tuple[str, str]:
     reason = str(verdict.evidence.get("reason", ""))
     if reason.startswith(begin) and end in reason:
         return MISSING_TOPIC, reason.removeprefix(begin).partition(end)[0]
+    if broker := verdict.evidence.get(BROKER_AWAY):
+        return BROKER, str(broker)
     return GROUP, group_id
 
 

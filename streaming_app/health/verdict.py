@@ -14,7 +14,7 @@ neither ends nor begins anything: the verdict stays as it was and says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -60,6 +60,8 @@ class HealthSettings:
 
     down_after: float = 5 * MINUTE
     """Without members or ready tasks, while work waits."""
+    restart_within: float = 12 * MINUTE
+    """The same of an application of one instance that was stopped in an orderly way: it is restarted or deployed."""
     down_unknown_after: float = 15 * MINUTE
     """The same while it is not known whether work waits."""
     not_ready_after: float = 5 * MINUTE
@@ -79,6 +81,9 @@ class HealthSettings:
 
 DEFAULTS = HealthSettings()
 Restores = Mapping[str, Restore]
+Away = Mapping[str, Collection[str]]
+CLIENT_HOST, BROKER_AWAY = "client_host", "broker_away"
+"""Keys of evidence: the one host that all members left, and the broker that led partitions which the group reads."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,8 @@ class Facts:
     """The group was deleted: the other facts are those before that."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records, of those that do not keep them for ever."""
+    away: Away = field(default_factory=dict)
+    """The partitions without a leader, such as `orders-3`, by the broker that led them."""
     restores: Restores = field(default_factory=dict)
     """By task, such as `0_3`: what its owner reports of its restore."""
 
@@ -176,7 +183,7 @@ def judge(
             wakes.append(one.ends_at)
         break
     if found:
-        result = _verdict_of(found, previous)
+        result = _verdict_of(_with_broker(found, facts), previous)
     else:
         is_bad = previous is not None and previous.verdict in BAD | {RESTORING}
         missing, proven_at = _missing_proof(facts, now, previous) if previous and is_bad else (None, None)
@@ -267,6 +274,16 @@ def _verdict_of(found: Check, previous: Verdict | None) -> Verdict:
             since=min(previous.since, found.since),
         )
     return Verdict(found.verdict, found.since, found.due, found.why, found.severity, found.evidence)
+
+
+def _with_broker(found: Check, facts: Facts) -> Check:
+    """Name the broker that is away, of those which lead partitions that the group reads the one with most of them."""
+    if not facts.away or facts.work is None:
+        return found
+    own = {f"{topic}-{partition}" for topic, partition in facts.work.progress}
+    counts = {broker: len(own.intersection(led)) for broker, led in facts.away.items()}
+    broker = max(sorted(counts), key=lambda one: counts[one])
+    return found._replace(evidence={**found.evidence, BROKER_AWAY: broker}) if counts[broker] else found
 
 
 def _kept(previous: Verdict, missing: str) -> Verdict:

@@ -79,6 +79,8 @@ class Sources(NamedTuple):
     """What waits for each group; None while it is not known."""
     retention: Callable[[], Mapping[str, float]] = dict
     """For how many seconds topics keep records."""
+    away: Callable[[], Mapping[str, Collection[str]]] = dict
+    """The partitions without a leader, by the broker that led them."""
 
 
 class AlertService(Service):
@@ -197,6 +199,7 @@ class AlertService(Service):
             self._sources.lag(),
             self._sources.work(),
             self._sources.retention(),
+            self._sources.away(),
             self._ended.reasons(),
             self._silenced(),
         )

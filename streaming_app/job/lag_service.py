@@ -29,7 +29,7 @@ from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from streaming_app.config.sections import LagSettings
     from streaming_app.config.settings import JobConfig
@@ -164,6 +164,10 @@ class LagService(Service):
     def work(self) -> Mapping[str, GroupWork] | None:
         """Return what waits for each group; None if the newest pass says nothing of now."""
         return self._work if self._is_new() else None
+
+    def away(self) -> Mapping[str, Collection[str]]:
+        """Return the partitions without a leader by the broker that led them, as of the newest pass."""
+        return self._result.away if self._result and self._is_new() else {}
 
     def _is_new(self) -> bool:
         result = self._result

@@ -200,6 +200,7 @@ def background_services(
             disks.now,
             lag.work if lag else dict,
             facts.retention if facts else dict,
+            lag.away if lag else dict,
         ),
         store,
         HealthTables(config.warehouse, config.cluster, fence),

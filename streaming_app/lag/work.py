@@ -98,6 +98,8 @@ class GroupWork:
     """How long it usually takes, at most, until records come again."""
     progressed_at: float | None = None
     """When an offset last moved."""
+    committed_at: float | None = None
+    """When the newest commit was written, by the broker's clock."""
     waits_since: float | None = None
     """When the oldest record that waits was written, or earlier."""
     oldest: Mapping[str, float] = field(default_factory=dict)
@@ -180,6 +182,7 @@ def _group_work(
         arrived_at=seen.now if ends_moved else before.arrived_at if before else None,
         arrival_gap=_arrival_gap(before, seen.now, came=ends_moved),
         progressed_at=max(moved, default=None),
+        committed_at=max((row.committed_at for row in rows if row.committed_at is not None), default=None),
         waits_since=seen.now - max(ages) if ages else min((one.work_since or 0.0 for _, one in working), default=None),
         oldest=oldest,
         stalled=_unmoved([(row, one) for row, one in working if one.is_stalled and not one.restores]),

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import BY_EVIDENCE, MISSING_TOPIC, Incidents
+from streaming_app.health.incidents import BROKER, BY_EVIDENCE, GROUP, HOST, MISSING_TOPIC, Incidents
 from streaming_app.health.verdict import BEHIND, DOWN, IDLE, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from tests.health.health_harness import ago
 
@@ -50,6 +50,26 @@ def test_one_missing_topic_under_several_groups_is_one_incident() -> None:
     assert incidents.open()[0].open_groups == ("c",)
     (ended,) = incidents.step([change(OK, ago(minutes=1), "c")])
     assert ended.ended_at == ago(minutes=1)
+
+
+def test_groups_that_go_down_with_their_one_host_are_one_incident_from_the_second_one_on() -> None:
+    incidents = Incidents("prod")
+    lost = {"evidence": {"client_host": "10.0.0.7"}}
+    (one,) = incidents.step([change(DOWN, ago(minutes=20), "a", "critical", **lost)])
+    assert (one.cause, one.scope) == (GROUP, "a")
+    (both,) = incidents.step([change(DOWN, ago(minutes=18), "b", "critical", **lost)])
+    assert (both.incident_id, both.cause, both.scope, both.groups) == (one.incident_id, HOST, "10.0.0.7", ("a", "b"))
+    incidents.step([change(DOWN, ago(minutes=17), "c", "critical", evidence={"client_host": "10.0.0.8"})])
+    incidents.step([change(DOWN, ago(minutes=3), "late", "critical", **lost)])
+    assert [incident.groups for incident in incidents.open()] == [("a", "b"), ("c",), ("late",)]
+
+
+def test_groups_that_read_what_an_absent_broker_led_are_one_incident() -> None:
+    incidents = Incidents("prod")
+    for minutes, name in ((20, "a"), (5, "b")):
+        incidents.step([change(DOWN, ago(minutes=minutes), name, "critical", evidence={"broker_away": "broker 1"})])
+    (one,) = incidents.open()
+    assert (one.cause, one.scope, one.groups) == (BROKER, "broker 1", ("a", "b"))
 
 
 def test_the_same_verdict_with_newer_numbers_is_the_same_line() -> None:

@@ -215,6 +215,50 @@ def test_a_loop_of_twelve_minutes_is_unstable_also_on_another_host_each_time(oth
     assert verdict(twice).verdict == OK
 
 
+def gone(minutes: float, *places: str) -> GroupHistory:
+    return members(*((ago(minutes=minutes), f"m{n}", False, place) for n, place in enumerate(places)))
+
+
+@pytest.mark.parametrize(
+    ("places", "committed", "after"),
+    [(("a", "a"), 0, 12), (("a", "a"), 20, 5), (("a", "b"), 0, 5), (("a",), None, 5)],
+    ids=["committed as it left: a restart", "did not: it crashed", "two instances", "never committed"],
+)
+def test_the_only_instance_that_is_stopped_in_order_has_the_time_of_a_deployment(
+    places: tuple[str, ...], committed: float | None, after: float
+) -> None:
+    for minutes, expected in ((after - 0.1, OFF), (after, DOWN)):
+        at = None if committed is None else ago(minutes=minutes, seconds=committed)
+        known = waiting(ago(minutes=minutes), committed_at=at)
+        one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
+        assert verdict(facts(one, known, gone(minutes, *places))).verdict == expected
+
+
+def test_records_that_come_long_after_the_only_instance_was_stopped_are_no_restart() -> None:
+    one = group("Empty", ago(minutes=60), first_seen_at=ago(days=9))
+    known = waiting(ago(minutes=5), committed_at=ago(minutes=60))
+    assert verdict(facts(one, known, gone(60, "a"))).verdict == DOWN
+
+
+@pytest.mark.parametrize(("moved", "expected"), [(7, DOWN), (1, OFF)])
+def test_a_start_that_moves_no_offset_does_not_begin_the_time_again(moved: float, expected: str) -> None:
+    began, back, down = ago(minutes=6), ago(minutes=1.5), ago(minutes=1)
+    history = states((began, "Stable", "Empty"), (back, "Empty", "Stable"), (down, "Stable", "Empty"))
+    known = waiting(began, progressed_at=ago(minutes=moved))
+    assert verdict(facts(group("Empty", down, first_seen_at=ago(days=9)), known, history)).verdict == expected
+
+
+def test_a_broker_that_is_away_and_the_host_of_all_members_are_evidence() -> None:
+    progress = {("orders", n): None for n in range(3)}
+    known = waiting(ago(minutes=6), progress=progress)
+    one, history = group("Empty", ago(minutes=6), first_seen_at=ago(days=9)), gone(6, "10.0.0.7", "10.0.0.7")
+    away = {"b1": ["orders-0"], "b2": ["orders-1", "orders-2"], "b3": ["other-0"]}
+    found = verdict(facts(one, known, history, away=away)).evidence
+    assert (found["broker_away"], found["client_host"]) == ("b2", "10.0.0.7")
+    assert "broker_away" not in verdict(facts(one, known, history, away={"b3": ["other-0"]})).evidence
+    assert "client_host" not in verdict(facts(one, known, gone(6, "a", "b"))).evidence
+
+
 def deployed(minutes: float, history: GroupHistory | None = None, times: int = 2) -> GroupHistory:
     """Return the history with deployments of the last days, each of which took so long without members."""
     known = history or GroupHistory()

@@ -192,6 +192,7 @@ class _Job:
             lag=self._lag.groups,
             work=self._lag.work,
             retention=self._simulation.retention(),
+            away=self._lag.away,
         )
         self.engine.step(observed, now)
         self._save()

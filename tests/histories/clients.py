@@ -92,7 +92,7 @@ class Clients:
         self._settled_epoch: dict[str, int] = {}
 
     def stop(self, name: str) -> None:
-        """Stop an instance in an orderly way, or let its threads end with an exception: its members leave."""
+        """Stop an instance: its members leave."""
         instance = self._instances[name]
         threads = len(instance.members)
         for thread, member in enumerate(instance.members):

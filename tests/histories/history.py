@@ -119,7 +119,7 @@ def crash_loop(
     until: float,
     *,
     pauses: Iterable[float] = BACK_OFF,
-    action: str = "stop",
+    action: str = "crash",
     **settings: Any,
 ) -> Operations:
     """Let an instance crash at once, and after each restart when it was `up` for so long."""

@@ -9,7 +9,7 @@ from operator import attrgetter
 from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import to_row
 from streaming_app.lag.group_lag import GroupLag, group_lags
-from streaming_app.lag.model import GroupTasks, LagRow, group_tasks
+from streaming_app.lag.model import NO_ENDS, GroupTasks, LagRow, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork, observe_work
 from tests.histories.clients import START
@@ -28,6 +28,7 @@ class LagPasses:
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
         self.groups: dict[str, GroupLag] | None = None if seen else {}
         self.work: dict[str, GroupWork] = {}
+        self.away: dict[str, frozenset[str]] = {}
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
                 self._tracker.restore_samples(topic, partition, before._tracker.topic_id(topic), samples.pairs())
@@ -47,6 +48,8 @@ class LagPasses:
             return
         commits = {(g, *key): commit for g, one in newest.items() for key, commit in one.commits.items()}
         ends = {key: end for one in newest.values() for key, end in one.ends.items()}
+        away = frozenset(f"{topic}-{partition}" for (topic, partition), end in ends.items() if end == NO_ENDS)
+        self.away = {"broker 1 (kafka-1:9092)": away} if away else {}
         tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
         now = START.timestamp() + at
         self._rows = self._tracker.observe(commits, ends, tasks, now)

@@ -69,14 +69,22 @@ POSTMORTEM_INCIDENTS = (
         _DOWN,
         steady(3, threads=4),
         do(_TRAFFIC, "read"),
-        stop(names(3), BEGINS, every=8),
+        stop(names(3), BEGINS, every=8, action="crash"),
     ),
     incident(
         "The only instance ends with an exception, and nothing starts it again",
         _DOWN,
         steady(1),
         do(_TRAFFIC, "read"),
-        stop(names(1), BEGINS),
+        stop(names(1), BEGINS, action="crash"),
+    ),
+    incident(
+        "The only instance fails at one record 20 s after each start, and Kubernetes waits for five minutes",
+        _DOWN,
+        steady(1),
+        do(_TRAFFIC, "read"),
+        do(BEGINS, "stick"),
+        crash_loop("i0", BEGINS, 20, _END, pauses=(300.0,) * 20),
     ),
     incident(
         "The only instance is killed for its memory, and nothing starts it again",
@@ -90,7 +98,7 @@ POSTMORTEM_INCIDENTS = (
         _DOWN,
         *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
         *(do(_TRAFFIC, "read", group=app) for app in _APPS),
-        *(stop([f"{app}-a", f"{app}-b"], BEGINS, every=20) for app in _APPS),
+        *(stop([f"{app}-a", f"{app}-b"], BEGINS, every=20, action="crash") for app in _APPS),
     ),
     incident(
         "A host with four applications is lost",
@@ -105,7 +113,7 @@ POSTMORTEM_INCIDENTS = (
         *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
         *(do(_TRAFFIC, "read", group=app) for app in _APPS),
         *(do(BEGINS, "lose_leaders", partitions=[0, 3, 6, 9], seconds=DAY, group=app) for app in _APPS),
-        *(stop([f"{app}-a", f"{app}-b"], BEGINS + 60, every=15) for app in _APPS),
+        *(stop([f"{app}-a", f"{app}-b"], BEGINS + 60, every=15, action="crash") for app in _APPS),
         begins=BEGINS + 60,
     ),
     incident(

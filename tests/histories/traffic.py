@@ -71,12 +71,14 @@ class Traffic:
     """Retention of the topics; None: nothing is deleted."""
     empty_since: float | None = None
     """When the brokers' clean-up first found the group without members."""
+    stepped_at: float | None = None
     generation: int = 0
     """How often the topics were deleted and created again."""
     recreated_at: float = -1.0
 
     def step(self, now: float, instances: dict[int, str]) -> None:
-        """Go on by one pass, to `now`; `instances` has the one that runs the task of each partition."""
+        """Go on to `now`; `instances` has the one that runs the task of each partition."""
+        seconds, self.stepped_at = PASS if self.stepped_at is None else now - self.stepped_at, now
         for topic in self.group.sources:
             for number in range(self.group.topics.get(topic, 0)):
                 if (topic, number) not in self.partitions:
@@ -85,14 +87,21 @@ class Traffic:
             if now < self.without_leader.get(number, 0.0):
                 continue
             if self.log_of is None:
-                partition.end += self.rate * PASS
+                partition.end += self.rate * seconds
                 if self.keeps_seconds is not None:
                     partition.start = max(partition.start, partition.end - self.rate * self.keeps_seconds)
             elif log := self.log_of.partitions.get((topic, number)):
                 partition.end, partition.start = log.end, log.start
-            self._process(partition, instances.get(number), now)
+            self._process(partition, instances.get(number), now, seconds)
         for partition in self.left_over.values():
-            partition.end += PASS
+            partition.end += seconds
+
+    def close(self, instance: str, now: float) -> None:
+        """Let an instance commit what it has processed, as it does before it leaves in an orderly way."""
+        for one in self.partitions.values():
+            processes = one.instance == instance and instance not in self.hung and now >= one.restores_until
+            if processes and not one.is_stuck and int(one.position) != one.committed:
+                one.committed, one.committed_at = int(one.position), now
 
     def seen(self, now: float, epoch: float) -> Seen:
         """Return what a pass sees; `epoch` is when time began, by the clock of the group's broker."""
@@ -135,7 +144,7 @@ class Traffic:
         for one in self.partitions.values():
             one.end = one.start = one.position = 0.0
 
-    def _process(self, partition: Partition, instance: str | None, now: float) -> None:
+    def _process(self, partition: Partition, instance: str | None, now: float, seconds: float) -> None:
         if instance is not None and instance != partition.instance:
             partition.restores_until = now + self.restore_seconds if partition.instance else now
             partition.instance = instance
@@ -144,7 +153,7 @@ class Traffic:
         if partition.is_stuck:
             partition.committed_at = now if partition.commits_again else partition.committed_at
             return
-        partition.position = min(partition.end, max(partition.position, partition.start) + self.capacity * PASS)
+        partition.position = min(partition.end, max(partition.position, partition.start) + self.capacity * seconds)
         is_due = now - partition.committed_at >= self.commit_interval
         if is_due and int(partition.position) != partition.committed:
             partition.committed, partition.committed_at = int(partition.position), now

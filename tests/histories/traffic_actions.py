@@ -38,6 +38,17 @@ class TrafficActions(Clients):
         self._traffic[group] = made
         self._at(self.now - self.now % PASS + PASS, lambda: self._pass(made))
 
+    def stop(self, name: str) -> None:
+        """Stop an instance in an orderly way: it commits, and its members leave."""
+        if traffic := self._traffic.get(self._instances[name].group.group_id):
+            traffic.step(self.now, self._running(traffic))
+            traffic.close(name, self.now)
+        super().stop(name)
+
+    def crash(self, name: str) -> None:
+        """Let the threads of an instance end with an exception: its members leave, and nothing is committed."""
+        super().stop(name)
+
     def change(self, group: str = "app", **values: float) -> None:
         """Change `rate`, `capacity` or another number of `read`."""
         for name, value in values.items():
@@ -104,16 +115,19 @@ class TrafficActions(Clients):
         traffic.group = self._groups[traffic.group.group_id]
         if not traffic.group.exists:
             traffic.forget()
+        traffic.step(self.now, self._running(traffic))
+        clock = self._clock.get(traffic.group.group_id, self._clock_of_all)
+        self.lag.append(traffic.seen(self.now, START.timestamp() + clock))
+        self._after(PASS, lambda: self._pass(traffic))
+
+    def _running(self, traffic: Traffic) -> dict[int, str]:
+        """Return the instance that runs the task of each partition."""
         running = {
             member.member_id: instance.name for instance in self._instances.values() for member in instance.members
         }
-        instances = {
+        return {
             number: running[member.member_id]
             for member in traffic.group.members.values()
             for subtopology, number in member.tasks
             if subtopology == _SUBTOPOLOGY and member.member_id in running
         }
-        traffic.step(self.now, instances)
-        clock = self._clock.get(traffic.group.group_id, self._clock_of_all)
-        self.lag.append(traffic.seen(self.now, START.timestamp() + clock))
-        self._after(PASS, lambda: self._pass(traffic))

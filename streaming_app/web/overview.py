@@ -276,7 +276,7 @@ class Overview:
 
 
 _NOT_SEVERE = MOST_SEVERE_FIRST.index(INFO)  # an info does not go before a verdict
-_NO_VERDICT = _NOT_SEVERE, WORST_FIRST.index(OK)
+_NO_VERDICT, _UNKNOWN = WORST_FIRST.index(OK), WORST_FIRST.index(UNKNOWN_HEALTH)
 
 
 def severity_rank(alert: Alert) -> int:
@@ -287,7 +287,9 @@ def severity_rank(alert: Alert) -> int:
 
 def trouble(group: GroupSummary) -> tuple[Any, ...]:
     """Return the sort key: trouble first."""
-    by_severity, by_verdict = health_trouble(group.health) if group.health else _NO_VERDICT
+    by_severity, by_verdict = health_trouble(group.health) if group.health else (_NOT_SEVERE, _NO_VERDICT)
+    if group.verdict == UNKNOWN_HEALTH:
+        by_verdict = _UNKNOWN
     by_severity = min(by_severity, *map(severity_rank, group.alerts[:1]), _NOT_SEVERE)
     lag = -(group.lag_seconds or 0), -(group.lag or 0)
     return by_severity, by_verdict, group.is_new, *lag, group.group_type != STREAMS, group.group_id

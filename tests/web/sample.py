@@ -260,7 +260,11 @@ def _alerts(now: datetime) -> Iterator[Row]:
         "fraud-detection is NotReady and processes nothing: Source topics card-transactions are missing.",
     )
     yield alert(
-        "StreamsGroupDown", "warning", "nightly-settlement", 400, "nightly-settlement has had no members for hours"
+        "StreamsGroupDescriptionNotCleanedUp",
+        "warning",
+        "nightly-settlement",
+        400,
+        "nightly-settlement is empty, and its description is still stored",
     )
     yield alert(
         "StreamsGroupStalled", "warning", RICH, 3, f"{RICH} has been Reconciling since the deployment", "pending"

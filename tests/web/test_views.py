@@ -62,7 +62,8 @@ def test_trouble_comes_first_then_lag_then_the_name() -> None:
     groups = [
         judged("ok-b", OK, lag=5, lag_seconds=1.0),
         judged("ok-a", OK),
-        summary("ok-c"),
+        summary("unknown"),
+        summary("consumer", group_type="consumer"),
         judged("late", OK, lag=5, lag_seconds=90.0),
         judged("off", OFF, state="Empty"),
         judged("restoring", RESTORING),
@@ -76,7 +77,7 @@ def test_trouble_comes_first_then_lag_then_the_name() -> None:
     ]
     shown = [one.group_id for one in overview(groups, Query()).rows]
     assert shown[:6] == ["losing", "down", "critical", "stalled in part", "behind", "warned"]
-    assert shown[6:] == ["restoring", "late", "ok-b", "ok-a", "ok-c", "off"]
+    assert shown[6:] == ["restoring", "unknown", "late", "ok-b", "ok-a", "consumer", "off"]
 
 
 @pytest.mark.parametrize("state", ["Stable", "NotReady", "Empty", "Reconciling", "Unknown", None])

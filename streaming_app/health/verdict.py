@@ -310,6 +310,8 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
             return "the lag of some partitions is not known now", None
         if not work.waiting:
             return None, None
+        if previous.verdict == BEHIND and _may_be_behind(facts.lag):
+            return "it does not catch up yet, as far as is known", None
         back = activity.runs_since if previous.verdict == DOWN else previous.since
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
         return (None if moved else "no offset has advanced yet"), None
@@ -317,6 +319,11 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         proven_at = activity.runs_since + _PROVEN_BY_UPTIME
         return (None if now >= proven_at else "it has just come back"), proven_at
     return "its lag is not known now", None
+
+
+def _may_be_behind(lag: GroupLag | None) -> bool:
+    """Tell whether a partition does not catch up, or that is not known, as in the first minutes of a run of the job."""
+    return lag is not None and (bool(lag.unknown) or any(one.catches_up_since is None for one in lag.slow.values()))
 
 
 def _good(facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings, *, is_back: bool) -> Verdict:

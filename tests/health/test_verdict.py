@@ -12,6 +12,7 @@ from streaming_app.groups.copies_status import Restore
 from streaming_app.health.history import Deployment, GroupHistory, Reason, StateChange
 from streaming_app.health.verdict import (
     BAD,
+    BEHIND,
     DOWN,
     IDLE,
     LOSING,
@@ -23,6 +24,7 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     VERDICTS,
 )
+from streaming_app.lag.group_lag import GroupLag, SlowSince
 from streaming_app.lag.work import GroupWork
 from tests.health.health_harness import (
     LONG_AGO,
@@ -417,3 +419,18 @@ def test_times_do_not_depend_on_when_one_looks() -> None:
         == (late.verdict, late.since, late.at)
         == (DOWN, ago(minutes=30), ago(minutes=25))
     )
+
+
+@pytest.mark.parametrize(
+    ("lag", "expected"),
+    [
+        (GroupLag("g", unknown=frozenset({("orders", 0)})), BEHIND),
+        (GroupLag("g", slow={("orders", 0): SlowSince(0.0, None)}), BEHIND),
+        (GroupLag("g", slow={("orders", 0): SlowSince(0.0, 1.0)}), OK),
+        (None, OK),
+    ],
+    ids=["not known yet", "not long enough yet", "catches up", "nothing is wrong"],
+)
+def test_a_group_that_was_behind_is_so_until_it_is_known_to_catch_up(lag: GroupLag | None, expected: str) -> None:
+    known = facts(group(), waiting(ago(minutes=50), progressed_at=NOW), lag=lag)
+    assert verdict(known, bad(BEHIND, ago(hours=2))).verdict == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.incidents import INCIDENTS
 from tests.histories.ordinary import ORDINARY
 from tests.histories.page import PAGE, outcomes, render_page
+from tests.histories.postmortems import POSTMORTEM_INCIDENTS
 from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
 pytestmark = pytest.mark.slow
@@ -94,7 +96,20 @@ def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == render_page(), "run python -m tests.histories.page"
 
 
-_AT_ANY_PACE = [*VERDICT_INCIDENTS, *(one for one in INCIDENTS if one.name.startswith(_COMPARED))]
+# The trend of a lag is no fact of the log: after a restart it takes a minute until it is known again.
+_PROVEN = [
+    one for one in POSTMORTEM_INCIDENTS if not one.name.startswith("Offsets are reset to the beginning by mistake")
+]
+_COMPARED_INCIDENTS = [one for one in INCIDENTS if one.name.startswith(_COMPARED)]
+_AT_ANY_PACE = (
+    _PROVEN
+    if os.environ.get("HISTORIES") == "all"
+    else [
+        *VERDICT_INCIDENTS,
+        *_PROVEN[::6],
+        *_COMPARED_INCIDENTS,
+    ]
+)
 
 
 @pytest.mark.parametrize("history", _AT_ANY_PACE, ids=named)

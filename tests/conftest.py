@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from tests.jvm_archive import broker_archive
 from tests.jvm_options import INTERPRETED, start_jvms_fast
 from tests.marks import START_JVMS, add_marks
-from tests.order import add_groups, order_items
+from tests.order import add_groups, check_groups, order_items
 from tests.warehouse_template import copy_template, warehouse_template
 
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
@@ -53,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         add_groups(items)
     yield
     if in_processes:
+        if config.getvalue("loadgroup"):
+            check_groups(items)
         order_items(items)
     if any(mark.name in START_JVMS for item in items for mark in item.iter_markers()):
         start_jvms_fast(broker_archive())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.order import add_groups, order_items
+from tests.order import add_groups, check_groups, order_items
 
 
 class Item(SimpleNamespace):
@@ -58,6 +58,16 @@ def test_a_folder_that_shares_a_broker_is_one_group_with_or_without_a_session() 
     first, second = "tests/security/test_a.py::one", "tests/security/test_b.py::two"
     assert {group for _, group in ordered(item(first), item(second, marks=("broker",)))} == {"security"}
     assert {group for _, group in ordered(item(first), item(second, "spark", marks=("spark",)))} == {"spark"}
+
+
+def test_a_run_whose_groups_are_not_passed_on_is_refused() -> None:
+    tests = [item("tests/a/test_x.py::one"), item("tests/a/test_x.py::two")]
+    add_groups(tests)
+    with pytest.raises(pytest.UsageError, match="does not pass on the groups"):
+        check_groups(tests)
+    for one in tests:
+        one.nodeid += "@tests/a/test_x"
+    check_groups(tests)
 
 
 def test_the_names_of_parametrized_tests_are_not_part_of_their_group() -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -151,6 +152,7 @@ class CommitSeries:
         "_observed_at",
         "_window",
         "behind_since",
+        "commit_interval",
         "commits_at_offset",
         "committed_at",
         "held_since",
@@ -180,6 +182,8 @@ class CommitSeries:
         self.status: str | None = None
         self.status_since = 0.0
         self.held_since: float | None = None
+        self.commit_interval: float | None = None
+        """How far apart 95 of 100 commits are at most, in seconds, as a power of two; None before the second commit."""
         self._gaps: bytearray | None = None
         self._observed_at: float | None = None
         self._window = array("d")
@@ -242,19 +246,6 @@ class CommitSeries:
         del self._window[:]
 
     @property
-    def commit_interval(self) -> float | None:
-        """How far apart 95 of 100 commits are at most, in seconds, as a power of two; None before the second commit."""
-        gaps = self._gaps
-        if gaps is None:
-            return None
-        needed, seen = ceil(sum(gaps) * 0.95), 0
-        for bucket, count in enumerate(gaps):
-            seen += count
-            if seen >= needed:
-                return float(1 << bucket)
-        return None
-
-    @property
     def patience(self) -> float:
         """How long the time since a commit, or the age of the lag, says nothing: three intervals, a minute at least."""
         interval = self.commit_interval
@@ -264,6 +255,7 @@ class CommitSeries:
         """Assume this `commit_interval`, which an earlier run found."""
         self._gaps = bytearray(_BUCKETS)
         self._gaps[_bucket(seconds)] = _RESTORED_COUNT
+        self.commit_interval = _interval(self._gaps)
 
     def trend(self) -> Trend:
         """Compare the lowest lag of the newest part of the window with the one of the part before.
@@ -294,6 +286,12 @@ class CommitSeries:
         if gaps[bucket] >= _MAX_COUNT:
             gaps[:] = bytes(count // 2 for count in gaps)
         gaps[bucket] += 1
+        self.commit_interval = _interval(gaps)
+
+
+def _interval(gaps: bytearray) -> float:
+    needed = ceil(sum(gaps) * 0.95)
+    return float(1 << next(bucket for bucket, seen in enumerate(accumulate(gaps)) if seen >= needed))
 
 
 def _bucket(seconds: float) -> int:

@@ -1,13 +1,14 @@
 """Runs a history through fold and alert engine in simulated time, as the job does with its default settings.
 
-The job reads and evaluates every five seconds. Where nothing has been written for a while, evaluations are left out
-that cannot bring anything new; `every_step` runs them all, which a test compares.
+The job reads and evaluates every five seconds. Evaluations that cannot bring anything new are left out: before the next
+record or answer of brokers, and the next time at which an alert or a verdict changes by itself. `every_step` runs them
+all, which a test compares.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -15,6 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.alerts.description_rules import CLUSTER_RULES
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, StoredHealth
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
@@ -37,10 +39,10 @@ from tests.histories.lag_passes import LagPasses
 from tests.histories.simulation import Simulation
 
 STEP = 5.0
-_ACTIVE = 2 * HOUR  # after the newest record: longer than any window
 _QUIET_STEP = 10 * MINUTE
 _READ_PLUGIN = HOUR
 _PAGER = "pager"
+_REPLACED = {name for rule in CLUSTER_RULES for name in rule.replaces}  # of which there is no pending alert
 _READ = 200  # members of a group, as in `job.group_cache`
 
 
@@ -98,6 +100,7 @@ class _Job:
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
         self._copies_read = 0
+        self._copies_read_at = -STEP
         self._lag = tables.lag = LagPasses(simulation.lag, tables.states, tables.lag)
 
     def step(self, records: list[tuple[str, LogRecord]], at: float, earliest: float | None) -> None:
@@ -127,7 +130,7 @@ class _Job:
             del self._snapshots[group_id]
 
     def due(self) -> Iterator[datetime]:
-        """Yield when each pending alert is to fire if nothing happens."""
+        """Yield when pending alerts are to fire if nothing happens, verdicts may change, and windows end."""
         for alert in self.engine.open_alerts:
             if alert.state != FIRING:
                 settings = self._rule_settings_of(alert.group_id)[alert.rule]
@@ -135,10 +138,19 @@ class _Job:
         for verdict in self.engine.verdicts.values():
             if verdict.recheck_at is not None:
                 yield verdict.recheck_at
+        for group_id, one in self._snapshots.items():
+            settings = self._rule_settings_of(group_id)
+            if since := one.corrected.description_since:
+                yield from (since + timedelta(seconds=settings[name].for_seconds) for name in _REPLACED)
+            if pushed_at := one.corrected.last_unsolicited_push_at:
+                window = settings["StreamsGroupUnsolicitedDescription"].thresholds["window"]
+                yield pushed_at + timedelta(seconds=window)
 
     def next_answers(self) -> Iterator[float]:
-        """Yield when the brokers next say something of copies, and of the ends of logs, and when something is sent."""
+        """Yield when the brokers next say something of plugins, copies and the ends of logs, and something is sent."""
+        yield self._plugin_read_at + _READ_PLUGIN
         yield self.engine.outboxes.by_sink[_PAGER].wakes_at()
+        yield self._copies_read_at + STEP  # an alert's time is that of its finding once this is past
         if self._copies_read < len(self._simulation.copies):
             yield self._simulation.copies[self._copies_read][0]
         if (lag := self._lag.next_at()) is not None:
@@ -178,6 +190,7 @@ class _Job:
         while self._copies_read < len(every) and every[self._copies_read][0] <= at:
             time, group_id, copies, standbys = every[self._copies_read]
             self._copies_read += 1
+            self._copies_read_at = at
             snapshot = self._snapshots.get(group_id)
             if snapshot and snapshot.corrected.state == "Stable":
                 self._copies[group_id] = next_status(copies, standbys, self._copies.get(group_id), _time(time))
@@ -234,7 +247,7 @@ def run(
     log = sorted(simulation.log, key=attrgetter("at"))
     tables, settings, outcome = _Tables(), AlertSettings.model_validate(dict(history.settings)), Outcome()
     job: _Job | None = None
-    read, at, last_record, read_at = 0, history.watched_from, -_ACTIVE, None
+    read, at, read_at = 0, history.watched_from, None
     started_at = at
     while at <= history.seconds:
         if any(begin <= at < end for begin, end in simulation.job_downtimes):
@@ -245,15 +258,14 @@ def run(
         first = read
         while read < len(log) and log[read].at <= at:
             read += 1
-        if read > first:
-            last_record = log[read - 1].at
         job.step([(one.group_id, one.record) for one in log[first:read]], at, read_at)
         outcome.evaluations += 1
-        next_record = log[read].at if read < len(log) else None
-        if only_changes:
-            at = _next_change(at, job, next_record)
+        if every_step:
+            at += STEP
         else:
-            at = _next_step(at, job, next_record, last_record, every_step=every_step)
+            known = [begin for begin, _ in simulation.job_downtimes] + [one.at for one in log[read : read + 1]]
+            known += [started_at + restart_every] if restart_every else []
+            at = _next_step(at, known, job.next_answers(), () if only_changes else job.due())
         read_at = at - STEP
     outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
     if job:
@@ -264,22 +276,9 @@ def run(
     return outcome
 
 
-def _next_step(at: float, job: _Job, next_record: float | None, last_record: float, *, every_step: bool) -> float:
-    if every_step or at - last_record < _ACTIVE:
-        return at + STEP
-    candidates = [at + _QUIET_STEP, *((due - START).total_seconds() for due in job.due())]
-    if next_record is not None:
-        candidates.append(next_record)
-    candidates += job.next_answers()
-    soonest = max(at + STEP, min(candidates))
-    return -(-soonest // STEP) * STEP
-
-
-def _next_change(at: float, job: _Job, next_record: float | None) -> float:
-    candidates = [at + _QUIET_STEP, *job.next_answers()]
-    if next_record is not None:
-        candidates.append(next_record)
-    return -(-max(at + STEP, min(candidates)) // STEP) * STEP
+def _next_step(at: float, known: Iterable[float], answers: Iterable[float], due: Iterable[datetime]) -> float:
+    candidates = [at + _QUIET_STEP, *known, *answers, *((time - START).total_seconds() for time in due)]
+    return -(-min(time for time in candidates if time > at) // STEP) * STEP
 
 
 def _row(state: GroupState) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 With `--dist loadgroup --no-loadscope-reorder` a process takes a group of tests at a time, in the order in which the
 groups first occur. A module is a group, so that what its fixtures start is started once, but for the tests that use the
 Spark session: a second session takes half a minute of processor time until its JVM is warm. They are one group, and the
-first one, as nothing else takes as long. Then come the modules that start something else, and what needs nothing
-comes last, as it is short: the processes end at about the same time.
+first one, as nothing else takes as long. Then come the modules that take minutes, those that start something else, and
+what needs nothing comes last, as it is short: the processes end at about the same time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ SESSION = "spark"
 """The group of the tests that use the Spark session."""
 WHOLE = frozenset({"security"})
 """Folders whose modules share what they start, a secured broker, and so a process with each other."""
+_LONG = frozenset({"tests/faults/test_faults", "tests/histories/test_histories", "tests/test_adding"})
 _STARTS = frozenset({"broker", "spark", "java", "browser", "slow"})
 
 
@@ -45,7 +46,7 @@ def order_items(items: list[pytest.Item]) -> None:
 
 
 def _rank(group: str, starting: Iterable[str]) -> tuple[int, str]:
-    return 0 if group == SESSION else 1 if group in starting else 2, group
+    return (0 if group == SESSION else 1 if group in _LONG else 2 if group in starting else 3), group
 
 
 def _group(item: pytest.Item) -> str:

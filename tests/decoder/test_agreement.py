@@ -140,6 +140,7 @@ def test_a_key_truncated_at_any_byte_is_malformed(variant: Variant) -> None:
     assert errors == {MalformedRecord}
 
 
+@pytest.mark.slow
 @EVERY_VARIANT
 def test_a_record_with_any_one_byte_flipped_has_the_same_outcome_in_both_decoders(variant: Variant) -> None:
     key, value = build_random(Random(variant_id(variant)), variant, max_length=6)
@@ -192,7 +193,10 @@ def test_a_string_is_read_up_to_the_length_that_kafka_reads(length: int, is_read
     assert isinstance(result, tuple) != is_read
 
 
-@pytest.mark.parametrize("count", [0, 1, 31, 32, 126, 127, 128, 4095, 4096, 16382, 16383, 16384])
+_LONGEST = [pytest.param(count, marks=pytest.mark.slow) for count in (4096, 16382, 16383, 16384)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 126, 127, 128, 4095, *_LONGEST])
 def test_arrays_and_tagged_fields_are_read_around_every_length_where_their_varints_grow(count: int) -> None:
     tasks = [{"subtopology_id": "s" * count, "partitions": [count] * count, "assignment_epochs": [1] * count}]
     value = {"active_tasks": tasks, "standby_tasks": [{"subtopology_id": "0"}] * count}

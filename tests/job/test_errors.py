@@ -42,6 +42,7 @@ ODD_IDS = (
 )
 
 
+@pytest.mark.slow
 def test_a_warehouse_that_cannot_be_written_is_an_error_before_spark_starts(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = run_job(NO_BROKER, tmp_path / "file" / "warehouse")
@@ -49,6 +50,7 @@ def test_a_warehouse_that_cannot_be_written_is_an_error_before_spark_starts(tmp_
     assert "Starting Spark" not in ran.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("properties", "message"), [({}, "was not created by streams-groups"), ({"streams_groups.format": "9"}, "format 9")]
 )
@@ -59,6 +61,7 @@ def test_tables_of_another_program_are_left_alone(tmp_path: Path, properties: di
     assert message in error_line(run_job(NO_BROKER, tmp_path))
 
 
+@pytest.mark.slow
 def test_a_second_job_is_rejected_and_the_first_is_named(tmp_path: Path) -> None:
     with hold_job_lock(tmp_path / "_jobs", "default"):
         error = error_line(run_job(NO_BROKER, tmp_path))
@@ -84,6 +87,7 @@ def test_wrong_usage_names_the_option_and_exits_2(options: list[str], message: s
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_command_config_that_does_not_exist_is_named_in_the_error(tmp_path: Path) -> None:
     assert "nowhere.properties" in error_line(
         run_job(NO_BROKER, tmp_path, "--command-config", tmp_path / "nowhere.properties")

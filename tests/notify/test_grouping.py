@@ -75,6 +75,7 @@ def running() -> Iterator[Running]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_maintenance_of_the_brokers_is_one_message_in_chat_mail_and_log_and_single_alerts_elsewhere(
     running: Running, receiver: HttpReceiver, tmp_path: Path
 ) -> None:

@@ -80,7 +80,15 @@ def _is_java(pid: int) -> bool:
 
 
 def _kind(pid: int, job: int) -> str:
-    return "the job's own Python" if pid == job else _name(pid)
+    if pid == job:
+        return "the job's own Python"
+    name = _name(pid)
+    return "the page" if name == _WORKERS and _parent(pid) == job else name  # workers are started by the JVM
+
+
+def _parent(pid: int) -> int:
+    fields = read_process_file(pid, "stat").rpartition(")")[2].split()
+    return int(fields[1]) if fields else 0
 
 
 def _name(pid: int) -> str:

@@ -100,7 +100,7 @@ def run_attack(name: str, directory: Path, *, probes: int) -> Result:
     directory.mkdir(parents=True)
     with Bed(directory, probes=1 + _CALM_PROBES + probes) as bed:
         bed.probe()  # what is slow only once
-        with bed.memory() as memory:
+        with bed.memory() as memory, bed.viewer():
             calm_probes = [bed.probe() for _ in range(_CALM_PROBES)]
             calm = Measured(calm_probes, Counter(memory))
         return play(bed, name, calm, probes)

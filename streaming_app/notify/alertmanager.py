@@ -43,7 +43,7 @@ class AlertmanagerSettings(AuthSettings):
     """Every member of an Alertmanager cluster: alerts are sent to all; one that accepts them is enough."""
     resend: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
     """How often firing alerts are sent again; Watchdog ends there if it is not sent for four times as long."""
-    ends_after: Annotated[Duration, Field(ge=60)] = 7 * DAY
+    ends_after: Annotated[Duration, Field(ge=1)] = 7 * DAY
     """How long after it was last sent an alert ends there: without the job, or while it is silenced here."""
     labels: Mapping[_Label, str] = {}
     """Additional labels for every alert, for routing."""

@@ -56,7 +56,8 @@ def invoke(path: tuple[str, ...], option: click.Parameter, text: str) -> Any:
 
 def test_the_options_with_a_time_are_found() -> None:
     found = {option.opts[0] for _, option in OPTIONS}
-    assert found == {"--timeout", "--max-age", "--trigger", "--retention-days", "--seconds", "--for", "--at", "--from"}
+    instants = {"--at", "--from", "--to", "--starts-at"}
+    assert found == {"--timeout", "--max-age", "--trigger", "--retention-days", "--seconds", "--for", *instants}
 
 
 @pytest.mark.parametrize(("path", "option"), CASES)

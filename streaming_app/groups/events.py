@@ -123,6 +123,7 @@ def member_values(member_id: str, member: Member | None, *, with_identity: bool)
     values: Values = {
         ("member", member_id): (member.client_id or "") if member else None,
         ("assignment", member_id): _format_tasks(member.current) if member and member.current else None,
+        (JOINED_AT, member_id): member.joined_at.isoformat() if member and member.joined_at else None,
     }
     if with_identity:
         values |= {(name, member_id): value_of(member) if member else None for name, value_of in _OF_IDENTITY.items()}

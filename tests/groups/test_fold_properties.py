@@ -103,6 +103,7 @@ _JOINS = (19, M1, member())
 @example(
     log_of([(0, _JOINS), (900, (19, M1, None)), (900, (19, M2, member())), (900, (17, GROUP, metadata(3)))]), [2, 3]
 )
+@example(log_of([(0, _ASSIGNED), (0, (19, M1, None)), (0, (22, M1, current()))]), [2])
 @given(logs(), st.lists(st.integers(1, 24), max_size=3))
 def test_where_batches_end_makes_no_difference(log: list[LogRecord], cuts: list[int]) -> None:
     """The row is the same, and so are the events that are left when retracted ones are taken away."""

@@ -71,13 +71,12 @@ _OF_METADATA = frozenset(
 _OF_IDENTITY: Mapping[str, Callable[[Member], str | None]] = {
     CLIENT_HOST: attrgetter("client_host"),
     INSTANCE_ID: attrgetter("instance_id"),
-    JOINED_AT: lambda member: member.joined_at.isoformat() if member.joined_at else None,
     RACK: lambda member: _shortened(member.rack_id),
     TAGS: lambda member: _shortened(str(sorted(member.client_tags.items())) if member.client_tags else None),
     PROCESS: lambda member: _shortened(member.process_id),
 }
 """The values of a member that only record 19 changes."""
-_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, CAUSES, REPLACING, *_OF_IDENTITY})
+_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, JOINED_AT, CAUSES, REPLACING, *_OF_IDENTITY})
 """Compared only for the causes and deployments, and to describe a member that joined or left."""
 NOT_COMPARED = frozenset({NOT_READY_REASON, DEPLOYMENT, CAUSES, REPLACING})
 """The `what` of changes that are made of the comparison, or after it."""

@@ -47,7 +47,8 @@ def samples(gap: tuple[datetime, datetime] | None = None) -> Iterator[Row]:
         at = NOW - timedelta(minutes=60 * 6 - minute)
         if gap and gap[0] <= at < gap[1]:
             continue
-        processed = minute if at < DOWN_AT or at >= BACK_AT + timedelta(minutes=2) else 60 * 5
+        crashing = DOWN_AT - timedelta(minutes=2)  # it commits nothing as it leaves
+        processed = minute if at < crashing or at >= BACK_AT + timedelta(minutes=2) else 60 * 5 - 3
         offsets = {"committed_offset": 10 * processed, "log_start_offset": 0, "log_end_offset": 10 * minute + 5}
         common = {"group_id": "payments", "topic": "in", "partition": 0, "status": "OK"}
         yield {**common, **offsets, "lag": offsets["log_end_offset"] - offsets["committed_offset"], "observed_at": at}

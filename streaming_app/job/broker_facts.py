@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,19 +20,17 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job.service import Service, describes_requests
+from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import broker_facts
 from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.lag.work import retention_seconds
-from streaming_app.report import Report
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 
 if TYPE_CHECKING:
-    from streaming_app.config.settings import JobConfig
     from streaming_app.tables.fence import Fence
 
 NAME = "broker_facts"
@@ -76,35 +74,22 @@ class _Known:
     """The groups or topics that were asked about."""
 
 
-class BrokerFacts(Service):
+class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
-        interval: float,
+        polling: Polling,
         connect: Connect,
         groups: Callable[[], Mapping[str, GroupSnapshot]],
         warehouse: Location,
         cluster: str,
-        *,
-        may_ask: Callable[[], bool],
-        report: Report,
-        describe_error: Callable[[Exception], str] | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         fence: Fence | None = None,
     ) -> None:
-        """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
-        super().__init__(
-            "broker facts",
-            report,
-            interval=interval,
-            after=self.poll_seconds,
-            describe_error=describe_error,
-            may_tick=may_ask,
-        )
+        """Prepare it for the groups of a cluster, whose rows it keeps."""
+        super().__init__("broker facts", polling)
         self._connect, self._groups, self._warehouse = connect, groups, warehouse
         self._table = RustTable(warehouse / NAME, cluster, fence)
-        self._now = now
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
@@ -204,23 +189,14 @@ def _internal_topics(row: Mapping[str, Any]) -> Iterator[InternalTopic]:
             yield InternalTopic(row["group_id"], topic["name"], *sizes, configs)
 
 
-def make_broker_facts(  # noqa: PLR0913, PLR0917 - each is one thing it needs
-    config: JobConfig,
-    properties: Mapping[str, str],
-    groups: Callable[[], Mapping[str, GroupSnapshot]],
-    may_ask: Callable[[], bool],
-    report: Report,
-    fence: Fence | None = None,
-) -> BrokerFacts:
-    """Return the poller of a job, whose term is that of `fence`; `properties` are Kafka client properties."""
+def make_broker_facts(job: PolledBy) -> BrokerFacts:
+    """Return the poller of a job."""
+    config = job.config
     return BrokerFacts(
-        config.broker_facts.interval,
-        lambda: closing(connect(properties)),
-        groups,
+        job.polling(config.broker_facts.interval, _NEEDS),
+        lambda: closing(connect(job.properties)),
+        job.groups,
         config.warehouse,
         config.cluster,
-        fence=fence,
-        may_ask=may_ask,
-        report=report,
-        describe_error=describes_requests(properties, _NEEDS),
+        job.fence,
     )

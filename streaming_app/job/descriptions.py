@@ -24,19 +24,18 @@ import pyarrow as pa
 from streaming_app.groups.description_graph import graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology
-from streaming_app.job.service import Service, describes_requests
+from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
-from streaming_app.report import Report, ReportOnce
+from streaming_app.report import ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.rust_table import RustTable, older_than
 from streaming_app.text import count
 
 if TYPE_CHECKING:
-    from streaming_app.config.settings import JobConfig
-    from streaming_app.tables.fence import Fence
+    pass
 
 NAME = "descriptions"
 _NEEDS = "topology descriptions need Describe on the groups and on their topics"
@@ -60,33 +59,25 @@ class _Asked(NamedTuple):
     """None: nothing that is stored, as the group may not be described, is gone, or its broker is older."""
 
 
-class DescriptionsService(Service):
+class DescriptionsService(Poller):
     """Fetches from `start` to `close`."""
 
     def __init__(  # noqa: PLR0913 - each is one thing it needs
         self,
-        interval: float,
+        polling: Polling,
         connect: Callable[[], AbstractContextManager[StreamsGroupClient]],
         groups: Callable[[], Mapping[str, GroupSnapshot]],
+        table: RustTable,
         warehouse: Location,
-        cluster: str,
         *,
         retention_days: float,
-        may_ask: Callable[[], bool],
-        report: Report,
-        describe_error: Callable[[Exception], str] | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-        fence: Fence | None = None,
     ) -> None:
-        """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
-        super().__init__(
-            NAME, report, interval=interval, after=self.poll_seconds, describe_error=describe_error, may_tick=may_ask
-        )
-        self._connect, self._groups, self._warehouse, self._now = connect, groups, warehouse, now
+        """Prepare it for the groups of a cluster, whose rows of `table` it keeps."""
+        super().__init__(NAME, polling)
+        self._connect, self._groups, self._table, self._warehouse = connect, groups, table, warehouse
         self._retention_days = retention_days
-        self._table = RustTable(warehouse / NAME, cluster, fence)
         self._asked: dict[str, _Asked] | None = None
-        self._report_denial = ReportOnce(report)
+        self._report_denial = ReportOnce(polling.report)
 
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and those of brokers that do not answer."""
@@ -231,24 +222,14 @@ def _merged(stored: list[dict[str, Any]], new: Mapping[str, Any]) -> Iterator[Ma
             yield {**row, "is_newest": False}
 
 
-def make_descriptions(  # noqa: PLR0913, PLR0917 - each is one thing it needs
-    config: JobConfig,
-    properties: Mapping[str, str],
-    groups: Callable[[], Mapping[str, GroupSnapshot]],
-    may_ask: Callable[[], bool],
-    report: Report,
-    fence: Fence | None = None,
-) -> DescriptionsService:
-    """Return the service of a job, whose term is that of `fence`; `properties` are Kafka client properties."""
+def make_descriptions(job: PolledBy) -> DescriptionsService:
+    """Return the poller of a job."""
+    config = job.config
     return DescriptionsService(
-        config.descriptions.interval,
-        lambda: StreamsGroupClient.of(properties),
-        groups,
+        job.polling(config.descriptions.interval, _NEEDS),
+        lambda: StreamsGroupClient.of(job.properties),
+        job.groups,
+        RustTable(config.warehouse / NAME, config.cluster, job.fence),
         config.warehouse,
-        config.cluster,
         retention_days=config.retention_days,
-        fence=fence,
-        may_ask=may_ask,
-        report=report,
-        describe_error=describes_requests(properties, _NEEDS),
     )

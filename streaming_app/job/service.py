@@ -27,13 +27,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from socket import gaierror
 from ssl import SSLError
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kafka.errors import KafkaError
 
 from streaming_app.errors import OtherOwnerError, UserError, java_error_message
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message
 from streaming_app.report import Report, ReportOnce
+
+if TYPE_CHECKING:
+    from streaming_app.config.settings import JobConfig
+    from streaming_app.groups.snapshot import GroupSnapshot
+    from streaming_app.tables.fence import Fence
 
 CLOSE_SECONDS = 2.0
 """How long the end of a service is waited for, once it was asked to end."""
@@ -182,6 +187,54 @@ class Service(ABC):
         self._health = replace(self._health, failures=self._health.failures + 1, failing_since=since, failure=text)
         with suppress(OSError):  # nobody reads the output any more
             self.report_failure(self.failed(text))
+
+
+@dataclass(frozen=True)
+class Polling:
+    """How a service asks the brokers."""
+
+    interval: float
+    """Seconds between two passes."""
+    may_ask: Callable[[], bool]
+    """Whether a pass may begin."""
+    report: Report
+    """Gets lines for the operator."""
+    describe_error: Callable[[Exception], str] | None = None
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+
+
+class Poller(Service):
+    """A service whose ticks are passes over what brokers are asked."""
+
+    def __init__(self, name: str, polling: Polling) -> None:
+        """Prepare it."""
+        super().__init__(
+            name,
+            polling.report,
+            interval=polling.interval,
+            after=self.poll_seconds,
+            describe_error=polling.describe_error,
+            may_tick=polling.may_ask,
+        )
+        self._now = polling.now
+
+
+@dataclass(frozen=True)
+class PolledBy:
+    """The job that polls: what its pollers are made of."""
+
+    config: JobConfig
+    properties: Mapping[str, str]
+    """Kafka client properties."""
+    groups: Callable[[], Mapping[str, GroupSnapshot]]
+    may_ask: Callable[[], bool]
+    report: Report
+    fence: Fence | None = None
+    """That of the job's term."""
+
+    def polling(self, interval: float, needs: str) -> Polling:
+        """Return how one of them asks; `needs` is as for `describes_requests`."""
+        return Polling(interval, self.may_ask, self.report, describes_requests(self.properties, needs))
 
 
 class Services:

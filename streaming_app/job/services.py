@@ -26,7 +26,7 @@ from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import make_page_service
-from streaming_app.job.service import Service, Services
+from streaming_app.job.service import PolledBy, Service, Services
 from streaming_app.job.task_copies import make_task_copies
 from streaming_app.job.watchdog import Disks, Watchdogs, make_watchdogs
 from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
@@ -150,18 +150,16 @@ def background_services(
     silences = ActiveSilences(config.warehouse, config.cluster, report, recurring=recurring)
     wanted = wanted_services(config)
     properties = client_properties(config.bootstrap_server, config.command_config)
-    copies = facts = lag = None
 
     def may_ask() -> bool:
         return health.status.caught_up
 
-    if COPIES in wanted:
-        copies = make_task_copies(config, properties, group_cache.groups, may_ask, report, fence)
+    polled_by = PolledBy(config, properties, group_cache.groups, may_ask, report, fence)
+    copies = make_task_copies(polled_by) if COPIES in wanted else None
+    if copies:
         copies.on_described = health.described
-    if FACTS in wanted:
-        facts = make_broker_facts(config, properties, group_cache.groups, may_ask, report, fence)
-    if config.lag.enabled:
-        lag = make_lag_service(config, properties, health, report, fence)
+    facts = make_broker_facts(polled_by) if FACTS in wanted else None
+    lag = make_lag_service(config, properties, health, report, fence) if config.lag.enabled else None
     store = AlertsTable(config.warehouse, config.cluster, fence)
     watchdogs, disks = make_watchdogs(config, health, report), Disks(config)
 
@@ -245,9 +243,7 @@ def background_services(
             lag if LAG in wanted else None,
             copies,
             facts,
-            make_descriptions(config, properties, group_cache.groups, may_ask, report, fence)
-            if DESCRIPTIONS in wanted
-            else None,
+            make_descriptions(polled_by) if DESCRIPTIONS in wanted else None,
             *(watchdogs if WATCHDOG in wanted else ()),
         )
         for service in _beside_the_stream(config, wanted, pollers, report):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,7 +31,7 @@ from streaming_app.groups.task_copies import (
     sum_copies,
     with_report_times,
 )
-from streaming_app.job.service import Service, describes_requests
+from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import (
     Descriptions,
@@ -40,15 +40,14 @@ from streaming_app.kafka.client import (
     describe_each,
 )
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.report import Report, ReportOnce
+from streaming_app.report import ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.text import count
 
 if TYPE_CHECKING:
-    from streaming_app.config.settings import JobConfig
-    from streaming_app.tables.fence import Fence
+    pass
 
 _NEEDS = "task copies need Describe on the groups and on their topics"
 _GROUPS_PER_QUERY = 1_000
@@ -101,38 +100,26 @@ class _Group:
     standby_replicas: int | None = None
 
 
-class TaskCopies(Service):
+class TaskCopies(Poller):
     """Polls from `start` to `close`; `statuses` is for the alerts."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
+    def __init__(
         self,
-        interval: float,
+        polling: Polling,
         connect: Callable[[], AbstractContextManager[Brokers]],
         groups: Callable[[], Mapping[str, GroupSnapshot]],
         rows: Rows,
         table: Table,
-        *,
-        may_ask: Callable[[], bool],
-        report: Report,
-        describe_error: Callable[[Exception], str] | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
-        """`interval` is in seconds; no pass begins unless `may_ask`; `report` gets lines for the operator."""
-        super().__init__(
-            "task copies",
-            report,
-            interval=interval,
-            after=self.poll_seconds,
-            describe_error=describe_error,
-            may_tick=may_ask,
-        )
-        self._interval, self._connect, self._snapshots, self._rows, self._table = interval, connect, groups, rows, table
-        self._now = now
+        """Prepare it for these groups, whose rows it reads, and keeps in `table`."""
+        super().__init__("task copies", polling)
+        self._interval, self._connect, self._snapshots = polling.interval, connect, groups
+        self._rows, self._table = rows, table
         self.on_described: Callable[[datetime], None] = lambda _at: None
         """Called when brokers have described groups."""
         self._known: dict[str, _Group] = {}
         self._stored: list[TaskCopy] | None = None
-        self._report_denial = ReportOnce(report)
+        self._report_denial = ReportOnce(polling.report)
         self._statuses: tuple[GroupCopies, ...] | None = None
         self._sums: Mapping[str, CopiesSum] = {}
 
@@ -280,28 +267,19 @@ class ClientBrokers:
         self.acceptable_lags: Callable[[Sequence[str]], Mapping[str, int]] = partial(acceptable_lags, client)
 
 
-def make_task_copies(  # noqa: PLR0913, PLR0917 - each is one thing it needs
-    config: JobConfig,
-    properties: Mapping[str, str],
-    groups: Callable[[], Mapping[str, GroupSnapshot]],
-    may_ask: Callable[[], bool],
-    report: Report,
-    fence: Fence | None = None,
-) -> TaskCopies:
-    """Return the poller of a job, whose term is that of `fence`; `properties` are Kafka client properties."""
+def make_task_copies(job: PolledBy) -> TaskCopies:
+    """Return the poller of a job."""
+    config = job.config
 
     @contextmanager
     def connect() -> Iterator[ClientBrokers]:
-        with StreamsGroupClient.of(properties) as client:
+        with StreamsGroupClient.of(job.properties) as client:
             yield ClientBrokers(client)
 
     return TaskCopies(
-        config.task_copies.interval,
+        job.polling(config.task_copies.interval, _NEEDS),
         connect,
-        groups,
+        job.groups,
         GroupRows(config.warehouse, config.cluster),
-        TaskCopiesTable(config.warehouse, config.cluster, fence),
-        may_ask=may_ask,
-        report=report,
-        describe_error=describes_requests(properties, _NEEDS),
+        TaskCopiesTable(config.warehouse, config.cluster, job.fence),
     )

@@ -14,6 +14,7 @@ from kafka.errors import KafkaConnectionError
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.broker_facts import BrokerFacts
+from streaming_app.job.service import Polling
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.sandbox.container import Broker
@@ -40,14 +41,11 @@ class Rig:
 
     def restart(self) -> None:
         self.service = BrokerFacts(
-            60,
+            Polling(60, lambda: True, pytest.fail, now=lambda: self.now),
             self._connect,
             lambda: self.groups,
             Location.of(self.warehouse),
             "default",
-            may_ask=lambda: True,
-            report=pytest.fail,
-            now=lambda: self.now,
         )
 
     @contextmanager

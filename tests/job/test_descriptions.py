@@ -12,11 +12,13 @@ import pytest
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.descriptions import DescriptionsService
+from streaming_app.job.service import Polling
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import RustTable
 from tests.alerts.healthy_group import healthy_group
 from tests.warehouses import make_warehouse
 
@@ -37,16 +39,14 @@ class Rig:
         self.restart()
 
     def restart(self) -> None:
+        warehouse = Location.of(self.warehouse)
         self.service = DescriptionsService(
-            60,
+            Polling(60, lambda: True, self.lines.append, now=lambda: self.now),
             self._connect,
             lambda: self.groups,
-            Location.of(self.warehouse),
-            "default",
+            RustTable(warehouse / "descriptions", "default"),
+            warehouse,
             retention_days=30,
-            may_ask=lambda: True,
-            report=self.lines.append,
-            now=lambda: self.now,
         )
 
     def _connect(self) -> StreamsGroupClient:

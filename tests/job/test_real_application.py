@@ -19,6 +19,7 @@ from streaming_app.config.sections import LagSettings
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass
+from streaming_app.job.service import PolledBy
 from streaming_app.job.task_copies import make_task_copies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
@@ -98,7 +99,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     groups = GroupCache(tmp_path, "default", timedelta(hours=1))
     groups.refresh()
     properties = {"bootstrap.servers": broker.bootstrap_server}
-    copies = make_task_copies(config, properties, groups.groups, lambda: True, pytest.fail)
+    copies = make_task_copies(PolledBy(config, properties, groups.groups, lambda: True, pytest.fail))
     copies.tick()
 
     for name, application in applications.items():

@@ -12,7 +12,7 @@ import pytest
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
-from streaming_app.job.service import Service
+from streaming_app.job.service import Polling, Service
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import Descriptions
 from streaming_app.kafka.protocol import GroupError
@@ -112,14 +112,11 @@ class Harness:
         self.may_ask = True
         self.lines: list[str]
         self.poller = TaskCopies(
-            interval,
+            Polling(interval, lambda: self.may_ask, self.lines.append, now=lambda: self.now),
             self._connect,
             lambda: self.groups,
             FakeRows(),
             self.table,
-            may_ask=lambda: self.may_ask,
-            report=self.lines.append,
-            now=lambda: self.now,
         )
 
     @contextmanager

@@ -19,6 +19,7 @@ Range = tuple[int, int]
 
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
+_SHIFT = timedelta(hours=2)  # more than clocks are ever changed by
 _MINUTES = 24 * 60
 _LOOKED_AHEAD = 400  # days: an interval that does not change in so long changes at its years
 _CLOCK = re.compile(r"(\d{2}):(\d{2})")
@@ -90,9 +91,15 @@ def next_change(
     is_in = is_in or (lambda time: contain(intervals, time))
     before = is_in(at)
     for number in range(_LOOKED_AHEAD):
-        days = ((one, at.astimezone(one.location).date() + number * _DAY) for one in intervals)
-        for bound in sorted(bound for one, day in days for bound in one.bounds(day)):
-            if bound > at and is_in(bound) != before:
+        # A day of one location begins before that of another one ends: only what all of these days cover is in order.
+        end = at + (number + 1) * _DAY - _SHIFT
+        days = (
+            (one, at.astimezone(one.location).date() + (number + offset) * _DAY)
+            for one in intervals
+            for offset in (-1, 0, 1)
+        )
+        for bound in sorted({bound for one, day in days for bound in one.bounds(day)}):
+            if at < bound <= end and is_in(bound) != before:
                 return bound
     return None
 

@@ -15,7 +15,7 @@ from streaming_app.cli.main import main
 from tests.rows import Row, subtopology_row
 from tests.warehouses import append, make_warehouse
 
-NOW = datetime.now(timezone.utc).replace(second=0, microsecond=0)
+NOW = datetime.now(timezone.utc).replace(second=0, microsecond=0)  # when the module was loaded: options name times
 DOWN_AT, BACK_AT = NOW - timedelta(minutes=60), NOW - timedelta(minutes=20)
 BEGAN = NOW - timedelta(days=20)
 
@@ -69,8 +69,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fill(tmp_path_factory.mktemp("warehouse"), *samples())
 
 
+def ago(minutes: int) -> str:
+    return (NOW - timedelta(minutes=minutes)).isoformat()
+
+
 def play(warehouse: Path, *arguments: str) -> Any:
-    options = ["--from", "3h", "--warehouse", str(warehouse), "--json", *arguments]
+    options = ["--from", ago(180), "--to", ago(0), "--warehouse", str(warehouse), "--json", *arguments]
     result = CliRunner().invoke(main, ["alerts", "backtest", *options])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -106,10 +110,10 @@ def test_another_setting_changes_what_is_heard(
 
 
 def test_only_the_time_that_is_asked_for_is_told_and_what_was_open_at_its_begin(warehouse: Path) -> None:
-    assert brief(play(warehouse, "--to", "90m")) == []
-    before = [one[:2] for one in brief(play(warehouse, "--from", "40m"))]
+    assert brief(play(warehouse, "--to", ago(90))) == []
+    before = [one[:2] for one in brief(play(warehouse, "--from", ago(40)))]
     assert before == [("opened", "StreamsGroupDown"), ("ended", "StreamsGroupDown")]
-    assert brief(play(warehouse, "--from", "10m")) == []
+    assert brief(play(warehouse, "--from", ago(10))) == []
 
 
 def test_what_is_not_recorded_is_named(tmp_path: Path) -> None:
@@ -124,7 +128,7 @@ def test_what_is_not_recorded_is_named(tmp_path: Path) -> None:
 
 def test_it_is_a_table_for_people_and_wrong_times_are_one_line(warehouse: Path) -> None:
     command = ["alerts", "backtest", "--warehouse", str(warehouse), "--from"]
-    result = CliRunner().invoke(main, [*command, "3h"])
+    result = CliRunner().invoke(main, [*command, ago(180), "--to", ago(0)])
     names, *rows = result.stdout.splitlines()
     assert names.split() == ["AT", "WHAT", "SEVERITY", "RULE", "GROUP", "TEAM", "TO", "SUMMARY"]
     assert [row.split()[1:4] for row in rows] == [

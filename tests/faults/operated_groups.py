@@ -25,21 +25,22 @@ class OperatedGroups(Operations):
         self.log: list[RawRecord] = []
         self.folded = FoldedLog()
         self.reader = LogReader(server)
+        self.described: list[Fields] = []
+        """What the broker said when the log was last compared with it: an assignment may follow by itself."""
 
     def close(self) -> None:
         self.reader.close()
 
     def compare(self) -> list[Difference]:
         """Read and fold the new records, and compare every group with the broker."""
-        before: list[Fields] = []
         for _ in range(_ATTEMPTS):
-            before = self.client.describe(self.groups)
+            self.described = self.client.describe(self.groups)
             self.read()
             after = self.client.describe(self.groups)
-            if list(map(fields_of_description, before)) == list(map(fields_of_description, after)):
+            if list(map(fields_of_description, self.described)) == list(map(fields_of_description, after)):
                 break
             time.sleep(0.1)
-        return compare_rows(self.folded.rows, before)
+        return compare_rows(self.folded.rows, self.described)
 
     def row(self, group_id: str) -> dict[str, Any] | None:
         return self.folded.rows.get(group_id)
@@ -60,7 +61,7 @@ class OperatedGroups(Operations):
         compacted.add(
             raw for raw in self.log if newest[raw.key] is raw and (raw.value is not None or self.random.random() < 0.5)
         )
-        return compare_rows(compacted.rows, self.client.describe(self.groups))
+        return compare_rows(compacted.rows, self.described)
 
     def gaps(self) -> list[str]:
         """Return where the events of a group do not follow from one another, or the last ones differ from the row."""

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResourceType
 from kafka.errors import GroupAuthorizationFailedError
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import OffsetSpec
@@ -99,10 +99,11 @@ def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], 
             cause += "; the cluster has fenced it: the controller does not hear from it"
         yield _listener_result(number, _address(broker), cause, led[number], found.get(number))
     yield from judge_releases(list(found.values()))
-    yield from judge_configs(broker_facts.broker_configs(client.admin, ()))
-    answering = next((number for number, cause in causes.items() if cause is None), None)
+    answering = [number for number, cause in causes.items() if cause is None]
+    configs = broker_facts.configs_of_brokers(client.admin, answering)
+    yield from judge_configs(configs)
     yield _check_optional_acl(
-        None if answering is None else _may_describe_configs(client, str(answering)),
+        bool(configs) if answering else None,  # of brokers that may not be asked, none is returned
         "ACL DescribeConfigs on Cluster",
         "whether brokers have a description plugin is derived from the records",
     )
@@ -148,9 +149,7 @@ def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
 
 def judge_configs(facts: Iterable[BrokerFact]) -> Iterator[Result]:
     """Yield what some brokers do not do as they are configured; nothing if their configs may not be read."""
-    configs: defaultdict[int, dict[str, str]] = defaultdict(dict)
-    for fact in facts:
-        configs[int(fact.subject)][fact.name] = fact.value
+    configs = releases.configs_by_broker((fact.subject, fact.name, fact.value) for fact in facts)
     for gap in releases.config_gaps(configs):
         yield warning("brokers' configs", gap, "give all brokers the same")
 
@@ -218,11 +217,11 @@ def _check_groups(client: StreamsGroupClient, _properties: Mapping[str, str], _t
         _APPLICATIONS,
     )
     for kind, unknown in _UNKNOWN_CONFIGS.items():
-        granted = _may_describe_configs_of_all(client, kind)
+        granted = _may_describe_configs(client, kind)
         yield _check_optional_acl(granted, f"ACL DescribeConfigs on {kind.name.title()}:*", unknown, _FACTS)
 
 
-def _may_describe_configs_of_all(client: StreamsGroupClient, kind: ConfigResourceType) -> bool:
+def _may_describe_configs(client: StreamsGroupClient, kind: ConfigResourceType) -> bool:
     """Return whether the principal may read the configs of a resource of this type, which need not exist."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=kind.value, resource_name=f"streams-groups-{uuid.uuid4()}", configuration_keys=[]
@@ -237,15 +236,6 @@ def _may_describe_group(client: StreamsGroupClient, group_id: str) -> bool:
         return bool(client.describe([group_id])[0]["error_code"] != _GROUP_AUTHORIZATION_FAILED)
     except GroupAuthorizationFailedError:  # the request for its coordinator was denied
         return False
-
-
-def _may_describe_configs(client: StreamsGroupClient, broker: str) -> bool:
-    """Return whether the principal may read brokers' configs; of one that may not, kafka-python returns no config.
-
-    The authorized operations of the cluster do not say: they are empty without the ACL Describe.
-    """
-    found = client.admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
-    return bool(found.get("broker", {}).get(broker))
 
 
 def _check_optional_acl(

@@ -120,11 +120,16 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
 
 
 def broker_configs(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
-    """Return the configs of each broker that limit streams groups, or say when what they leave is removed.
+    """Return `configs_of_brokers` of every broker."""
+    return configs_of_brokers(admin, admin.broker_ids())
+
+
+def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]:
+    """Return the configs of these brokers that limit streams groups, or say when what they leave is removed.
 
     Of a config that is not set there is no fact. Needs DescribeConfigs on the cluster. Raises if no broker answers.
     """
-    answers = [_configs_of(admin, broker) for broker in admin.broker_ids()]
+    answers = [_configs_of(admin, broker) for broker in brokers]
     errors = [answer for answer in answers if isinstance(answer, KafkaError)]
     if errors and len(errors) == len(answers):
         raise errors[0]

@@ -138,6 +138,14 @@ def _broker(broker: int, answer: Mapping[str, Sequence[Mapping[str, int]]]) -> B
     return BrokerRelease(broker, release_of(supported.get(METADATA_VERSION, 0), requests), finalized)
 
 
+def configs_by_broker(facts: Iterable[tuple[str, str, str]]) -> dict[int, dict[str, str]]:
+    """Return the configs of each broker by name, of facts as the id of the broker, name and value."""
+    found: dict[int, dict[str, str]] = {}
+    for broker, name, value in facts:
+        found.setdefault(int(broker), {})[name] = value
+    return found
+
+
 def config_gaps(configs: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
     """Yield what some brokers do not do since they are configured otherwise, by broker and name of the config."""
     refusing = [

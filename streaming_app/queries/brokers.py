@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 from streaming_app.kafka.releases import (
@@ -15,6 +14,7 @@ from streaming_app.kafka.releases import (
     Ability,
     BrokerRelease,
     config_gaps,
+    configs_by_broker,
     describe_releases,
     why_unknown,
 )
@@ -73,10 +73,7 @@ def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
     """Return what the job has stored of a cluster's brokers. Raises WarehouseError."""
     rows = reader.rows(_QUERY.format(quote(cluster)))
     found = []
-    configs = {
-        int(broker): {row["name"]: row["value"] for row in facts}
-        for broker, facts in groupby((row for row in rows if row["kind"] != _FEATURE), key=itemgetter("subject"))
-    }
+    configs = configs_by_broker((row["subject"], row["name"], row["value"]) for row in rows if row["kind"] != _FEATURE)
     features = [row for row in rows if row["kind"] == _FEATURE]
     for subject, facts in groupby(features, key=lambda row: str(row["subject"])):
         values = {row["name"]: row["value"] for row in facts}

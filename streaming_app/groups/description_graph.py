@@ -6,10 +6,11 @@ there are: no more than `MAX_NODES` of it are kept, and no more than `MAX_CHARAC
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from streaming_app.groups.topology import content_hash
 
 SOURCE, PROCESSOR, SINK, STORE, TOPIC = "source", "processor", "sink", "store", "topic"
 MAX_NODES = 2_000
@@ -17,9 +18,8 @@ MAX_NODES = 2_000
 MAX_CHARACTERS = 2_000_000
 """Characters that the edges of what is kept may have, with a few for each edge."""
 _EDGE_CHARACTERS = 16
-_KINDS = {1: SOURCE, 2: PROCESSOR, 3: SINK}
-_HASH_CHARACTERS = 16  # as of a topology: what is compared are the few descriptions of one group
-_GLOBAL = None  # the subtopology of a global store, which has none
+NODE_KINDS = {1: SOURCE, 2: PROCESSOR, 3: SINK}
+"""By the node type of a description."""
 
 
 class Node(NamedTuple):
@@ -55,11 +55,11 @@ class DescriptionGraph(NamedTuple):
 
 def graph_of(description: Mapping[str, Any]) -> DescriptionGraph:
     """Return the nodes and edges of a description; of one that is too large, those of the first names."""
-    every = sorted(_nodes_of(description), key=lambda one: (one[0] or "", one[1]["name"]))
-    content = json.dumps(sorted(json.dumps([part, node], sort_keys=True) for part, node in every))
-    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARACTERS]
+    nodes_of_parts = ((part, node) for part, nodes in parts_of(description) for node in nodes)
+    every = sorted(nodes_of_parts, key=lambda one: (one[0] or "", one[1]["name"]))
+    digest = content_hash(sorted(json.dumps([part, node], sort_keys=True) for part, node in every))
     kept = every[: _fitting(every)]
-    kinds = {(part, node["name"]): _KINDS.get(node["node_type"], PROCESSOR) for part, node in kept}
+    kinds = {(part, node["name"]): NODE_KINDS.get(node["node_type"], PROCESSOR) for part, node in kept}
     edges = {edge for part, node in kept for edge in _edges_of(part, node, kinds)}
     nodes = {Node(name, kind, part) for (part, name), kind in kinds.items()}
     nodes |= {one for edge in edges for one in _ends(edge) if one.kind in {STORE, TOPIC}}
@@ -78,12 +78,12 @@ def _fitting(nodes: Sequence[tuple[str | None, Mapping[str, Any]]]) -> int:
     return min(len(nodes), MAX_NODES)
 
 
-def _nodes_of(description: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
-    """Yield the sources, processors and sinks with their subtopologies."""
+def parts_of(description: Mapping[str, Any]) -> Iterator[tuple[str | None, Sequence[Mapping[str, Any]]]]:
+    """Yield the subtopologies and their nodes; a global store, which belongs to none, comes with None."""
     for part in description.get("subtopologies") or ():
-        yield from ((part["subtopology_id"], node) for node in part["nodes"])
+        yield part["subtopology_id"], part["nodes"]
     for store in description.get("global_stores") or ():
-        yield from ((_GLOBAL, store[role]) for role in ("source", "processor"))
+        yield None, [store["source"], store["processor"]]
 
 
 def _edges_of(part: str | None, node: Mapping[str, Any], kinds: Mapping[tuple[str | None, str], str]) -> Iterator[Edge]:

@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
 def topology_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str:
     """Return a hash over the content of a topology, given as the column `subtopologies` of `groups`: 16 hex digits."""
-    return _hash(sorted(_facts(subtopologies)))
+    return content_hash(sorted(_facts(subtopologies)))
 
 
 def sources_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str | None:
@@ -76,7 +76,7 @@ def sources_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str | None:
         for column in ("source_topics", "source_topic_regex")
         for name in subtopology[column] or ()
     }
-    return _hash(sorted(names)) if names else None
+    return content_hash(sorted(names)) if names else None
 
 
 def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[Change]:
@@ -100,7 +100,8 @@ def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping
     return sorted(changes, key=lambda one: (kinds.index(one.kind), one.name, *map(str, one)))
 
 
-def _hash(content: Iterable[object]) -> str:
+def content_hash(content: Iterable[object]) -> str:
+    """Return a hash over values that JSON has, in their order: 16 hex digits."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:_HASH_CHARACTERS]
 
 

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from streaming_app.groups.description_graph import NODE_KINDS, parts_of
 from streaming_app.groups.topology_description import AVAILABLE
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.security import security_settings
@@ -27,7 +28,6 @@ from streaming_app.web.words import short_name
 
 Fields = Mapping[str, Any]
 _TITLE = 40
-_NODE_KINDS = {1: "source", 2: "processor", 3: "sink"}
 STATUSES = {
     0: "The broker was not asked for the description.",
     1: "The broker stores no description of this topology: no member has sent one, or the brokers have no plugin.",
@@ -86,12 +86,12 @@ def described_of(response: Fields, group_id: str, at: datetime) -> Described:
 def node_rows(description: Fields) -> list[NodeRow]:
     """Return the nodes of a description, by subtopology, in the order of the broker."""
     rows = []
-    for part, nodes in _parts(description):
+    for part, nodes in parts_of(description):
         predecessors: dict[str, list[str]] = {}
         for node in nodes:
             for successor in node["successors"]:
                 predecessors.setdefault(successor, []).append(node["name"])
-        rows += [_row(part, node, predecessors.get(node["name"], ())) for node in nodes]
+        rows += [_row(part or "", node, predecessors.get(node["name"], ())) for node in nodes]
     return rows
 
 
@@ -102,7 +102,7 @@ def description_graph(described: Described, changelogs: Iterable[str] = ()) -> G
         graph.problem = described.text
         return graph
     known = set(changelogs)
-    for part, nodes in _parts(described.description):
+    for part, nodes in parts_of(described.description):
         cluster = f"c{len(graph.clusters)}"
         graph.clusters.append((cluster, f"Subtopology {short_name(part, _TITLE)}" if part else "Global store"))
         by_name = {node["name"]: _add_node(graph, cluster, node) for node in nodes}
@@ -115,21 +115,14 @@ def description_graph(described: Described, changelogs: Iterable[str] = ()) -> G
     return graph
 
 
-def _parts(description: Fields) -> Iterable[tuple[str, Sequence[Fields]]]:
-    for part in description.get("subtopologies") or ():
-        yield part["subtopology_id"], part["nodes"]
-    for store in description.get("global_stores") or ():
-        yield "", [store["source"], store["processor"]]
-
-
 def _row(part: str, node: Fields, predecessors: Sequence[str]) -> NodeRow:
     topics = [*(node["source_topics"] or ()), *([node["sink_topic"]] if node["sink_topic"] else [])]
-    kind = _NODE_KINDS.get(node["node_type"], "node")
+    kind = NODE_KINDS.get(node["node_type"], "node")
     return NodeRow(part, node["name"], kind, topics, node["stores"] or (), predecessors, node["successors"] or ())
 
 
 def _add_node(graph: Graph, cluster: str, node: Fields) -> Node:
-    kind = _NODE_KINDS.get(node["node_type"], "processor")
+    kind = NODE_KINDS.get(node["node_type"], "processor")
     box = graph.add(kind, node["name"], short_name(node["name"], _TITLE), cluster=cluster, lines=[kind])
     box.facts = [("Kind", kind), ("Name", short_name(node["name"], 250))]
     box.facts += [("Reads", short_name(topic, 250)) for topic in node["source_topics"] or ()]

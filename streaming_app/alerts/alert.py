@@ -14,8 +14,6 @@ INCIDENT = "incident"
 """The key of the details with the id of an incident."""
 TEAM = "team"
 """The key of the details with the team that owns the group."""
-
-
 WAS = "was"
 """The key of the details with what an alert was before: rule, severity and team, as text, for each."""
 
@@ -104,6 +102,11 @@ class Alert:
     def team(self) -> str | None:
         """The team that owns the group, by the routes of the configuration."""
         return self.details.get(TEAM)
+
+    @property
+    def identity(self) -> Identity:
+        """What receivers route it by now."""
+        return Identity(self.rule, self.severity, self.team)
 
     @property
     def was(self) -> tuple[Identity, ...]:

@@ -156,8 +156,7 @@ HEALTH_RULES = (
             "whose successor, with the same topology, has passed its offsets. The only instance of an application "
             "that committed as it left was stopped to be restarted or deployed, and has twelve minutes. It ends when "
             "offsets have advanced, not when members are back; a group that is deleted meanwhile stays Down. NotReady "
-            "with nothing to do is a "
-            "warning."
+            "with nothing to do is a warning."
         ),
         queries={
             "When was it up, and why not?": _STATE_HISTORY,
@@ -318,17 +317,16 @@ HEALTH_RULES = (
         },
         steps=(
             "Members at one place: they crash, or exceed the group's `streams.session.timeout.ms` (that of the client "
-            "is ignored) or the client's `max.poll.interval.ms`. Check this "
-            "instance for restarts, out-of-memory kills and long pauses, and stop it until it is repaired: the others "
-            "then process without interruption.",
+            "is ignored) or the client's `max.poll.interval.ms`. Check this instance for restarts, out-of-memory kills "
+            "and long pauses, and stop it until it is repaired: the others then process without interruption.",
             "All members: an autoscaler that cannot decide, or a network that comes and goes.",
             "No member caused it: topics change (`topics_changed`), or a group config (`config_changed`, "
             "`kafka-configs.sh --entity-type groups`). `unknown`: search the log of the group coordinator.",
         ),
     ),
 )
-RULES_BY_VERDICT: Mapping[str, HealthRule] = {rule.verdict: rule for rule in HEALTH_RULES}
 """In the order of the runbook, which is that of the verdicts."""
+RULES_BY_VERDICT: Mapping[str, HealthRule] = {rule.verdict: rule for rule in HEALTH_RULES}
 
 REPLACED = {
     "StreamsGroupNotReady": rule_of(DOWN),

@@ -236,10 +236,9 @@ def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since:
 def _details(alert: Alert, finding: Finding, now: Identity) -> Mapping[str, Any]:
     """Return the details of a finding, with the team, and with what the alert was before while it fired."""
     own = {TEAM: now.team} if now.team else {}
-    before = Identity(alert.rule, alert.severity, alert.team)
     was = [str(one) for one in alert.was if one != now]
-    if alert.state == FIRING and before != now:
-        was.append(str(before))
+    if alert.state == FIRING and alert.identity != now:
+        was.append(str(alert.identity))
     return {**own, **finding.details, **({WAS: was[-_WAS_KEPT:]} if was else {})} if own or was else finding.details
 
 

@@ -135,12 +135,11 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
     waits_since = to_time(work.waits_since) if work and work.waits_since is not None else since
     is_done = not known or waits_since >= since - _AFTER_LAST_COMMIT
     patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
+    if settings.duty:
+        return _on_duty(settings.duty, max(since, waits_since) + patience, patience)
     if is_done and is_short:
         patience = timedelta(seconds=settings.short_run)
     patience = max(patience, activity.deployment_gap)
-    if settings.duty:
-        patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
-        return _on_duty(settings.duty, max(since, waits_since) + patience, patience)
     due = (max(since, waits_since) if not is_short else since) + patience
     if work and _is_restarted(activity, work, since):
         due = max(due, since + timedelta(seconds=settings.restart_within))

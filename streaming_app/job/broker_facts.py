@@ -20,6 +20,7 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job.group_cache import DEAD
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import broker_facts
 from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
-_DEAD = "Dead"
 GROUPS, TOPICS, INTERNAL, BROKERS = "groups", "topics", "internal topics", "brokers"
 _AT_EACH_PASS, _RARELY = timedelta(0), timedelta(minutes=10)
 _WRITTEN_EVERY = timedelta(minutes=10)
@@ -98,10 +98,12 @@ class BrokerFacts(Poller):
         """Make one pass. Raises the errors of tables, and an error of the brokers after every kind was tried."""
         known = self._restored()
         now, topologies = self._now(), self._topologies()
+        internal = sorted({topic for row in topologies for topic in _internal_topics(row)})
+        sources = {topic for row in topologies for topic in row["source_topics"] or ()}
         subjects: Mapping[str, Sequence[Any]] = {
             GROUPS: self._running(),
-            TOPICS: sorted({topic for row in topologies for topic in _topics_of(row)}),
-            INTERNAL: sorted({topic for row in topologies for topic in _internal_topics(row)}),
+            TOPICS: sorted(sources.union(topic.name for topic in internal)),
+            INTERNAL: internal,
             BROKERS: [BROKERS],
         }
         due = [kind for kind in _KINDS if _is_due(kind, known.get(kind.name), subjects[kind.subjects], now)]
@@ -129,7 +131,7 @@ class BrokerFacts(Poller):
         return sorted(
             group_id
             for group_id, group in self._groups().items()
-            if group.state != _DEAD and group.group_type == "streams"
+            if group.state != DEAD and group.group_type == "streams"
         )
 
     def _topologies(self) -> list[dict[str, Any]]:
@@ -174,11 +176,6 @@ class BrokerFacts(Poller):
 
 def _is_due(kind: _Kind, known: _Known | None, names: Sequence[Any], now: datetime) -> bool:
     return known is None or known.names != names or now - known.observed_at >= kind.every
-
-
-def _topics_of(row: Mapping[str, Any]) -> Iterator[str]:
-    yield from row["source_topics"] or ()
-    yield from (topic.name for topic in _internal_topics(row))
 
 
 def _internal_topics(row: Mapping[str, Any]) -> Iterator[InternalTopic]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 from streaming_app.groups.description_graph import graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology
+from streaming_app.job.group_cache import DEAD
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
@@ -45,7 +46,6 @@ _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: th
 _MOST_STEPS = 2_000_000  # nodes times edges of a description that is printed, which takes a second
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
 _STORED = "CURRENT"
-_DEAD = "Dead"
 _AVAILABLE = STATUSES[AVAILABLE][0]
 
 
@@ -87,7 +87,7 @@ class DescriptionsService(Poller):
         groups = {
             group.group_id: group
             for group in self._groups().values()
-            if group.description_status == _STORED and group.state != _DEAD
+            if group.description_status == _STORED and group.state != DEAD
         }
         for group_id in asked.keys() - groups.keys():
             del asked[group_id]

@@ -122,10 +122,9 @@ class AlertmanagerSink(Sink):
         ends_at = (
             (alert.resolved_at or now) if event == RESOLVED else now + timedelta(seconds=self._settings.ends_after)
         )
-        current = Identity(alert.rule, alert.severity, alert.team)
         return [
-            *(self._to_api_alert(alert, one, min(now, ends_at)) for one in alert.was if one != current),
-            self._to_api_alert(alert, current, ends_at),
+            *(self._to_api_alert(alert, one, min(now, ends_at)) for one in alert.was if one != alert.identity),
+            self._to_api_alert(alert, alert.identity, ends_at),
         ]
 
     def _to_api_alert(self, alert: Alert, identity: Identity, ends_at: datetime) -> dict[str, Any]:

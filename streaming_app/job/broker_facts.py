@@ -22,7 +22,17 @@ from kafka.errors import KafkaError
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.group_cache import DEAD
 from streaming_app.job.service import PolledBy, Poller, Polling
-from streaming_app.kafka import broker_facts
+from streaming_app.kafka import (
+    BROKER_CONFIG,
+    COORDINATOR,
+    FEATURE,
+    GROUP_CONFIG,
+    INTERNAL_TOPIC,
+    ISR,
+    RETENTION,
+    TRANSACTION,
+    broker_facts,
+)
 from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
@@ -53,14 +63,14 @@ class _Kind(NamedTuple):
 
 
 _KINDS = (
-    _Kind(broker_facts.GROUP_CONFIG, broker_facts.group_configs, GROUPS, _RARELY),
-    _Kind(broker_facts.INTERNAL_TOPIC, broker_facts.internal_topics, INTERNAL, _RARELY),
-    _Kind(broker_facts.BROKER_CONFIG, broker_facts.broker_configs, BROKERS, _RARELY),
-    _Kind(broker_facts.COORDINATOR, broker_facts.coordinators, GROUPS, _AT_EACH_PASS),
-    _Kind(broker_facts.RETENTION, broker_facts.retention, TOPICS, _RARELY),
-    _Kind(broker_facts.ISR, broker_facts.replication, TOPICS, _AT_EACH_PASS),
-    _Kind(broker_facts.FEATURE, broker_facts.features, BROKERS, _AT_EACH_PASS),
-    _Kind(broker_facts.TRANSACTION, broker_facts.overdue_transactions, TOPICS, _AT_EACH_PASS),
+    _Kind(GROUP_CONFIG, broker_facts.group_configs, GROUPS, _RARELY),
+    _Kind(INTERNAL_TOPIC, broker_facts.internal_topics, INTERNAL, _RARELY),
+    _Kind(BROKER_CONFIG, broker_facts.broker_configs, BROKERS, _RARELY),
+    _Kind(COORDINATOR, broker_facts.coordinators, GROUPS, _AT_EACH_PASS),
+    _Kind(RETENTION, broker_facts.retention, TOPICS, _RARELY),
+    _Kind(ISR, broker_facts.replication, TOPICS, _AT_EACH_PASS),
+    _Kind(FEATURE, broker_facts.features, BROKERS, _AT_EACH_PASS),
+    _Kind(TRANSACTION, broker_facts.overdue_transactions, TOPICS, _AT_EACH_PASS),
 )
 
 
@@ -115,7 +125,7 @@ class BrokerFacts(Poller):
 
     def retention(self) -> Mapping[str, float]:
         """Return for how many seconds each topic keeps records, of those that delete them by their age."""
-        known = self._known.get(broker_facts.RETENTION)
+        known = self._known.get(RETENTION)
         return retention_seconds((one.subject, one.name, one.value) for one in known.facts) if known else {}
 
     def _ask(self, admin: Admin, kind: _Kind, names: Sequence[Any], now: datetime) -> Exception | None:

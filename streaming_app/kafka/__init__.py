@@ -6,3 +6,16 @@ GROUP_PREFIX = "streams-groups"
 """Spark's consumers use group ids with this prefix; they neither join nor commit."""
 AUTHORIZATION_CODES = frozenset({29, 30})
 """TOPIC_AUTHORIZATION_FAILED, of a topic that the group uses, and GROUP_AUTHORIZATION_FAILED."""
+GROUP_CONFIG, INTERNAL_TOPIC, BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
+    "group_config",
+    "internal_topic",
+    "broker_config",
+    "coordinator",
+    "retention",
+    "isr",
+    "transaction",
+    "feature",
+)
+"""The kinds of rows of `broker_facts`."""
+ASKED_FOR = ", asked for "
+"""Between what an internal topic is and what its topology asks for, in the value of a fact where they differ."""

@@ -16,20 +16,21 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 from kafka.protocol.metadata.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
-from streaming_app.kafka import releases
+from streaming_app.kafka import (
+    ASKED_FOR,
+    BROKER_CONFIG,
+    COORDINATOR,
+    FEATURE,
+    GROUP_CONFIG,
+    INTERNAL_TOPIC,
+    ISR,
+    RETENTION,
+    TRANSACTION,
+    releases,
+)
 from streaming_app.kafka.connection import Admin
 from streaming_app.text import format_duration, utc_iso
 
-GROUP_CONFIG, INTERNAL_TOPIC, BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
-    "group_config",
-    "internal_topic",
-    "broker_config",
-    "coordinator",
-    "retention",
-    "isr",
-    "transaction",
-    "feature",
-)
 _PER_REQUEST = 500  # groups or topics
 _STREAMS = "streams."  # what the names of configs of streams groups begin with
 _BROKER_CONFIGS = (
@@ -41,7 +42,7 @@ _BROKER_CONFIGS = (
     "group.streams.max.warmup.replicas",
     "group.streams.min.session.timeout.ms",
     "offsets.retention.check.interval.ms",
-    "offsets.retention.minutes",
+    releases.OFFSETS_RETENTION,
 )
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 _MIN_ISR = "min.insync.replicas"
@@ -101,12 +102,12 @@ def _compared(
     asked: InternalTopic, partitions: Sequence[Mapping[str, Any]], configs: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     count, replicas = len(partitions), len(partitions[0]["replica_nodes"])
-    yield "partitions", f"{count}, asked for {asked.partitions}" if asked.partitions not in {0, count} else str(count)
+    yield "partitions", f"{count}{ASKED_FOR}{asked.partitions}" if asked.partitions not in {0, count} else str(count)
     if asked.replication_factor not in {0, replicas}:
-        yield "replication_factor", f"{replicas}, asked for {asked.replication_factor}"
+        yield "replication_factor", f"{replicas}{ASKED_FOR}{asked.replication_factor}"
     for name, value in asked.configs:
         if name in configs and configs[name] != value:
-            yield name, f"{configs[name]}, asked for {value}"
+            yield name, f"{configs[name]}{ASKED_FOR}{value}"
 
 
 def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from streaming_app.kafka import BROKER_CONFIG, FEATURE, RETENTION
 from streaming_app.kafka.releases import (
     ABILITIES,
+    OFFSETS_RETENTION,
     RELEASE,
     TASK_OFFSETS,
     Ability,
@@ -21,13 +23,6 @@ from streaming_app.kafka.releases import (
 from streaming_app.lag.work import retention_seconds
 from streaming_app.tables.reader import WarehouseReader, quote
 
-_QUERY = (
-    "SELECT subject, kind, name, value, observed_at FROM broker_facts "
-    "WHERE cluster = {} AND kind IN ('feature', 'broker_config') ORDER BY 1"
-)
-_RETENTION = "SELECT subject, name, value FROM broker_facts WHERE cluster = {} AND kind = 'retention'"
-_FEATURE = "feature"
-OFFSETS_RETENTION = "offsets.retention.minutes"
 _DEFAULT_RETENTION = timedelta(days=7)  # Kafka's
 
 
@@ -71,10 +66,10 @@ class Brokers(NamedTuple):
 
 def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
     """Return what the job has stored of a cluster's brokers. Raises WarehouseError."""
-    rows = reader.rows(_QUERY.format(quote(cluster)))
+    rows = _facts(reader, cluster, FEATURE, BROKER_CONFIG)
     found = []
-    configs = configs_by_broker((row["subject"], row["name"], row["value"]) for row in rows if row["kind"] != _FEATURE)
-    features = [row for row in rows if row["kind"] == _FEATURE]
+    configs = configs_by_broker((row["subject"], row["name"], row["value"]) for row in rows if row["kind"] != FEATURE)
+    features = [row for row in rows if row["kind"] == FEATURE]
     for subject, facts in groupby(features, key=lambda row: str(row["subject"])):
         values = {row["name"]: row["value"] for row in facts}
         release = values.pop(RELEASE)
@@ -85,5 +80,13 @@ def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
 
 def read_retention(reader: WarehouseReader, cluster: str) -> dict[str, float]:
     """Return for how many seconds topics keep records, as the job last heard. Raises WarehouseError."""
-    rows = reader.rows(_RETENTION.format(quote(cluster)))
+    rows = _facts(reader, cluster, RETENTION)
     return retention_seconds((row["subject"], row["name"], row["value"]) for row in rows)
+
+
+def _facts(reader: WarehouseReader, cluster: str, *kinds: str) -> list[dict[str, Any]]:
+    """Return the rows of `broker_facts` of these kinds, by subject."""
+    return reader.rows(
+        "SELECT subject, kind, name, value, observed_at FROM broker_facts "  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(cluster)} AND kind IN ({', '.join(map(quote, kinds))}) ORDER BY subject"
+    )

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import utc
 
-_COORDINATOR, _CONFIG, _INTERNAL_TOPIC = "coordinator", "group_config", "internal_topic"
-_ASKED_FOR = ", asked for "
 Row = dict[str, Any]
 
 
@@ -48,12 +47,12 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
         return found
     rows = reader.rows(
         "SELECT subject, kind, name, value, source, observed_at FROM broker_facts "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND kind IN ({quote(_COORDINATOR)}, {quote(_CONFIG)}) "
+        f"WHERE cluster = {quote(cluster)} AND kind IN ({quote(COORDINATOR)}, {quote(GROUP_CONFIG)}) "
         f"AND subject IN ({', '.join(map(quote, found))}) ORDER BY subject, name"
     )
     for row in rows:
         facts = found[row["subject"]]
-        if row["kind"] == _COORDINATOR:
+        if row["kind"] == COORDINATOR:
             facts.coordinator = row["value"]
         else:
             facts.configs.append({name: row[name] for name in ("name", "value", "source", "observed_at")})
@@ -66,7 +65,7 @@ def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
         return []
     rows = reader.rows(
         "SELECT group_id, subject, name, value FROM broker_facts "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND kind = {quote(_INTERNAL_TOPIC)} AND value LIKE '%{_ASKED_FOR}%' "
+        f"WHERE cluster = {quote(cluster)} AND kind = {quote(INTERNAL_TOPIC)} AND value LIKE '%{ASKED_FOR}%' "
         f"AND group_id IN ({', '.join(map(quote, group_ids))}) ORDER BY group_id, subject, name"
     )
     return [

@@ -1,9 +1,9 @@
 """Deployments of an application, as its group shows them: every process replaced in a short time, or a new topology.
 
 A deployment replaces every member by another one within `WITHIN`, whatever its order: one after the other, all at once,
-or new ones beside the old ones. Members that join again under their own id, as after a pause of the network, are not
-replaced. A member that stayed for less than `WITHIN` is none that a deployment replaces: an application that crashes
-and is started again and again is deployed no more than once by that.
+or new ones while the old ones still run. Members that join again under their own id, as after a pause of the network,
+are not replaced. A member that stayed for less than `WITHIN` is none that a deployment replaces: an application that
+crashes and is started again and again is deployed no more than once by that.
 
 What must be known for it from operation to operation is a text in the row of the group, `replacing`: since when, and
 the ids of members that left since, as hashes. Of a group with members that are left out (see `budget`) nothing is said.

@@ -11,6 +11,7 @@ from tests.histories.simulation import Operation
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 BEGINS = 2 * HOUR  # most histories: by then the application has run for a while
+TRAFFIC = 60.0  # when records begin to flow
 BACK_OFF = (10.0, 20.0, 40.0, 80.0, 160.0)  # CrashLoopBackOff of Kubernetes, then always 5 minutes
 _LONGEST_BACK_OFF = 300.0
 STATIC = {"static": True}
@@ -76,6 +77,16 @@ def steady(number: int, **settings: Any) -> Operations:
 def stop(instances: Iterable[str], at: float, every: float = 0.2, action: str = "stop") -> Operations:
     """Stop instances one after the other."""
     return [Operation(at + n * every, action, {"name": name}) for n, name in enumerate(instances)]
+
+
+def blue_then_green(green_reads: float = 5.0, **reads: Any) -> Operations:
+    """Run blue, and start green with the same topics when it begins; green reads them so many seconds later."""
+    return [
+        *start(["a", "b"], group="blue"),
+        *do(TRAFFIC, "read", group="blue"),
+        *start(["c", "d"], BEGINS, group="green"),
+        *do(BEGINS + green_reads, "read", group="green", log_of="blue", **reads),
+    ]
 
 
 def roll(instances: Iterable[str], at: float, every: float, away: float, **settings: Any) -> Operations:

@@ -11,7 +11,9 @@ from tests.histories.history import (
     HOUR,
     MINUTE,
     PROCESS,
+    TRAFFIC,
     Operations,
+    blue_then_green,
     copies,
     do,
     names,
@@ -23,7 +25,6 @@ from tests.histories.history import (
     stop,
 )
 
-_TRAFFIC = 60.0
 _STATE = {"changelogs": ("log",)}
 _TOPICS = {"in": 12, "log": 12}
 _FEW = {"in": 2}
@@ -40,7 +41,7 @@ def _scaled_from_zero(at: float, seconds: float, starts_after: float, cooldown: 
 
 
 def _from_zero(bursts: int, every: float, starts_after: float, **times: float) -> Operations:
-    begin = [*start(["s0"]), *do(_TRAFFIC, "read"), *do(10 * MINUTE, "change", rate=0.0), *stop(["s0"], 20 * MINUTE)]
+    begin = [*start(["s0"]), *do(TRAFFIC, "read"), *do(10 * MINUTE, "change", rate=0.0), *stop(["s0"], 20 * MINUTE)]
     return [
         *begin,
         *(
@@ -84,50 +85,44 @@ OPERATED_ORDINARY = (
     ),
     ordinary(
         "An autoscaler from zero, on a broker whose clock is ten minutes ahead",
-        do(_TRAFFIC - 30, "fail_over", clock=600.0),
+        do(TRAFFIC - 30, "fail_over", clock=600.0),
         _from_zero(2, 2 * HOUR, 60),
         topics=_FEW,
     ),
     ordinary(
         "An autoscaler that adds four instances every hour and takes them away after twenty minutes",
         steady(2),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(start(names(4, f"x{n}-"), n * HOUR, 10) + stop(names(4, f"x{n}-"), n * HOUR + 1200, 10) for n in range(1, 6)),
     ),
     # Releases
     ordinary(
         "Blue and green under one id: all new instances join, then all old ones leave",
         start(names(4, "blue")),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         start(names(4, "green"), BEGINS),
         stop(names(4, "blue"), BEGINS + 180),
     ),
     ordinary(
         "Green begins where blue is, and blue ends ten minutes later",
-        start(["a", "b"], group="blue"),
-        do(_TRAFFIC, "read", group="blue"),
-        start(["c", "d"], BEGINS, group="green"),
-        do(BEGINS + 5, "read", group="green", log_of="blue", begins="committed"),
+        blue_then_green(begins="committed"),
         stop(["a", "b"], BEGINS + 600),
     ),
     ordinary(
         "Green is given up after half an hour, and blue goes on",
-        start(["a", "b"], group="blue"),
-        do(_TRAFFIC, "read", group="blue"),
-        start(["c", "d"], BEGINS, group="green"),
-        do(BEGINS + 5, "read", group="green", log_of="blue", begins="committed"),
+        blue_then_green(begins="committed"),
         stop(["c", "d"], BEGINS + 1800),
     ),
     ordinary(
         "A canary for fifteen minutes, four times a day",
         steady(4),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(start(["c"], n * 1.5 * HOUR) + stop(["c"], n * 1.5 * HOUR + 900) for n in range(1, 4)),
     ),
     ordinary(
         "A release that starts six new pods at once and then ends the old ones, which restores for two minutes",
         start(names(6, "old"), **_STATE),
-        do(_TRAFFIC, "read", restore_seconds=120.0),
+        do(TRAFFIC, "read", restore_seconds=120.0),
         start(names(6, "new"), BEGINS, **_STATE),
         stop(names(6, "old"), BEGINS + 40),
         topics=_TOPICS,
@@ -135,13 +130,13 @@ OPERATED_ORDINARY = (
     ordinary(
         "Five releases of three pods in an afternoon",
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(roll(names(3), BEGINS + n * 40 * MINUTE, 60, 25) for n in range(5)),
     ),
     ordinary(
         "A release of the only instance, which is away for four minutes, once a day",
         steady(1),
-        do(_TRAFFIC, "read", rate=1.0),
+        do(TRAFFIC, "read", rate=1.0),
         *(roll(names(1), day * DAY + BEGINS, 0, 240) for day in range(2)),
         hours=30,
         topics=_FEW,
@@ -149,7 +144,7 @@ OPERATED_ORDINARY = (
     ordinary(
         "A release with a migration of eight minutes, as the two before",
         steady(2),
-        do(_TRAFFIC, "read", rate=0.2),
+        do(TRAFFIC, "read", rate=0.2),
         *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
         hours=12,
         topics=_FEW,
@@ -158,20 +153,20 @@ OPERATED_ORDINARY = (
     ordinary(
         "Pods are replaced one after the other while records come",
         start(names(5, "old")),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         replace_pods(names(5, "old"), names(5, "new"), BEGINS, 45),
     ),
     # Nodes
     ordinary(
         "A node pool is drained: six pods one after the other, each pending for three minutes",
         steady(6),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         roll(names(6), BEGINS, 200, 180),
     ),
     ordinary(
         "Three of eight spot instances are lost at once, and replaced after four minutes",
         steady(8),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         stop(names(3), BEGINS, action="kill"),
         start(names(3, "n"), BEGINS + 240),
     ),
@@ -179,8 +174,8 @@ OPERATED_ORDINARY = (
         "A host with two applications reboots in four minutes",
         start(["a"], group="orders", host="10.0.0.7"),
         start(["b"], group="prices", host="10.0.0.7"),
-        do(_TRAFFIC, "read", group="orders"),
-        do(_TRAFFIC, "read", group="prices"),
+        do(TRAFFIC, "read", group="orders"),
+        do(TRAFFIC, "read", group="prices"),
         stop(["a", "b"], BEGINS, action="kill"),
         start(["a"], BEGINS + 240, group="orders", host="10.0.0.7"),
         start(["b"], BEGINS + 240, group="prices", host="10.0.0.7"),
@@ -188,20 +183,20 @@ OPERATED_ORDINARY = (
     ordinary(
         "Three pods of a StatefulSet with volumes move to other nodes, five minutes each",
         steady(3, **PROCESS),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         roll(names(3), BEGINS, 10 * MINUTE, 300, **PROCESS),
     ),
     # Brokers
     ordinary(
         "Three brokers restart one after the other, each for two minutes, while records come",
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         _brokers_roll(3, BEGINS, 5 * MINUTE, 120),
     ),
     ordinary(
         "Brokers are upgraded: each is away for ten minutes, and so are five applications' partitions on it",
         *(start([f"a{n}", f"b{n}"], group=f"app-{n}") for n in range(5)),
-        *(do(_TRAFFIC, "read", group=f"app-{n}") for n in range(5)),
+        *(do(TRAFFIC, "read", group=f"app-{n}") for n in range(5)),
         *(
             do(BEGINS + b * 15 * MINUTE, "lose_leaders", partitions=range(b, 12, 3), seconds=600, group=f"app-{n}")
             for n in range(5)
@@ -212,26 +207,26 @@ OPERATED_ORDINARY = (
     ordinary(
         "Brokers restart while the application is deployed",
         steady(4),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         _brokers_roll(3, BEGINS, 4 * MINUTE, 90),
         roll(names(4), BEGINS + 60, 90, 30),
     ),
     ordinary(
         "One partition has no leader for twenty minutes, and nothing can be written there",
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         do(BEGINS, "lose_leaders", partitions=[5], seconds=1200),
     ),
     ordinary(
         "All members lose the brokers for a minute, and join again under their ids",
         steady(4, threads=2),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(do(BEGINS, "expire", name=name) + do(BEGINS + 60, "rejoin", name=name) for name in names(4)),
     ),
     ordinary(
         "Producers are down for three hours, and send in twenty minutes what has waited",
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         do(BEGINS, "change", rate=0.0),
         do(BEGINS + 3 * HOUR, "change", rate=40.0),
         do(BEGINS + 3 * HOUR + 1200, "change", rate=10.0),
@@ -240,14 +235,14 @@ OPERATED_ORDINARY = (
     ordinary(
         "A database fails over in four minutes, and all instances wait for it",
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
         *(do(BEGINS + 240, "hang_processing", name=name, hung=False) for name in names(3)),
     ),
     ordinary(
         "A pause of one of five instances of two minutes, every half hour",
         steady(5),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(do(BEGINS + n * 1800, "hang_processing", name="i1") for n in range(6)),
         *(do(BEGINS + n * 1800 + 120, "hang_processing", name="i1", hung=False) for n in range(6)),
     ),
@@ -255,14 +250,14 @@ OPERATED_ORDINARY = (
         "A thread dies of an exception and is replaced, three times in an hour",
         steady(3),
         start(["t"], 10, host="10.9.0.1"),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(roll(["t"], BEGINS + n * 1200, 0, 2, host="10.9.0.1") for n in range(3)),
     ),
     # State
     ordinary(
         "A new instance restores for an hour and a half, and reports how far it is",
         steady(2, **_STATE),
-        do(_TRAFFIC, "read", restore_seconds=90 * MINUTE),
+        do(TRAFFIC, "read", restore_seconds=90 * MINUTE),
         start(["i2"], BEGINS, **_STATE),
         *(
             do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 9_000_000 - n * 100_000}, has_standbys=False)
@@ -274,27 +269,27 @@ OPERATED_ORDINARY = (
     ordinary(
         "A release whose instances restore for twenty-five minutes each",
         steady(3, **_STATE),
-        do(_TRAFFIC, "read", restore_seconds=25 * MINUTE),
+        do(TRAFFIC, "read", restore_seconds=25 * MINUTE),
         roll(names(3), BEGINS, 35 * MINUTE, 40, **_STATE),
         topics=_TOPICS,
     ),
     ordinary(
         "A new application reads what was written in two hours, and catches up in half an hour",
         steady(2),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         start(["l0", "l1"], BEGINS, group="loader"),
         do(BEGINS + 10, "read", group="loader", log_of="app"),
     ),
     ordinary(
         "The retention of a topic is shortened to ten minutes, and all was processed",
         steady(2),
-        do(_TRAFFIC, "read", keeps_seconds=DAY),
+        do(TRAFFIC, "read", keeps_seconds=DAY),
         do(BEGINS, "change", keeps_seconds=600.0),
     ),
     ordinary(
         "Two joined topics get more partitions, one twenty seconds after the other",
         start(names(2), sources=("in", "other")),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         stop(names(2), BEGINS - 60),
         do(BEGINS, "set_topic", topic="in", partitions=24),
         do(BEGINS + 20, "set_topic", topic="other", partitions=24),
@@ -304,7 +299,7 @@ OPERATED_ORDINARY = (
     ordinary(
         "The application is reset: stopped, its group deleted, and it reads from the beginning",
         steady(2),
-        do(_TRAFFIC, "read", rate=2.0),
+        do(TRAFFIC, "read", rate=2.0),
         stop(names(2), BEGINS),
         do(BEGINS + 30, "delete"),
         start(names(2), BEGINS + 120),
@@ -336,7 +331,7 @@ OPERATED_ORDINARY = (
     ordinary(
         "Ten developers try an application for three minutes each, under an id of their own",
         steady(2),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(
             [
                 *start([f"t{n}"], BEGINS + n * 240, group=f"test-{n}"),
@@ -351,7 +346,7 @@ OPERATED_ORDINARY = (
     ordinary(
         "The topic gets a record every quarter of an hour",
         steady(2),
-        do(_TRAFFIC, "read", rate=0.0),
+        do(TRAFFIC, "read", rate=0.0),
         *(do(n * 900, "change", rate=0.1) + do(n * 900 + 40, "change", rate=0.0) for n in range(1, 32)),
         hours=8,
     ),
@@ -359,7 +354,7 @@ OPERATED_ORDINARY = (
     ordinary(
         "The job that watches is started again six times in an hour",
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         *(do(BEGINS + n * 600, "job_down", seconds=60.0) for n in range(6)),
     ),
 )

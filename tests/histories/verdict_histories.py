@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from tests.histories.history import BEGINS, HOUR, MINUTE, Operations, do, incident, names, ordinary, start, steady, stop
+from tests.histories.history import (
+    BEGINS,
+    HOUR,
+    MINUTE,
+    TRAFFIC,
+    Operations,
+    blue_then_green,
+    do,
+    incident,
+    names,
+    ordinary,
+    start,
+    steady,
+    stop,
+)
 
 _DOWN, _STALLED = "GroupDown", "GroupStalled"
-_TRAFFIC = 60.0
 _OTHER = {"group": "audit", "sources": ("in",), "changelogs": ("log",)}
 _TOPICS = {"in": 12, "log": 12}
 
@@ -26,7 +39,7 @@ VERDICT_ORDINARY = (
     ordinary(
         "An autoscaler scales to zero when nothing waits, and nothing comes for hours",
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         do(BEGINS - 600, "change", rate=0.0),
         stop(names(3), BEGINS),
         start(names(3), BEGINS + 3 * HOUR),
@@ -34,10 +47,7 @@ VERDICT_ORDINARY = (
     ),
     ordinary(
         "Blue is replaced by green, which reads the topics from the beginning before blue is stopped",
-        start(["a", "b"], group="blue"),
-        do(_TRAFFIC, "read", group="blue"),
-        start(["c", "d"], BEGINS, group="green"),
-        do(BEGINS, "read", group="green", log_of="blue"),
+        blue_then_green(0.0),
         stop(["a", "b"], BEGINS + HOUR),
         hours=20,
     ),
@@ -48,7 +58,7 @@ VERDICT_INCIDENTS = (
         "All instances are lost while another application reads the same topics",
         _DOWN,
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         start(["o0"], HOUR, **_OTHER),
         do(HOUR + 30, "read", group="audit", log_of="app"),
         stop(names(3), BEGINS, action="kill"),
@@ -58,7 +68,7 @@ VERDICT_INCIDENTS = (
         "All instances are lost, and the same application starts under another id at the end of the topics",
         _DOWN,
         steady(3),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         stop(names(3), BEGINS),
         start(names(3, "n"), BEGINS + 20 * MINUTE, group="app-2"),
         do(BEGINS + 20 * MINUTE, "read", group="app-2", log_of="app", begins="latest"),
@@ -82,14 +92,14 @@ VERDICT_INCIDENTS = (
         "Retention of half an hour overtakes an application whose threads hang",
         f"{_STALLED} GroupLosing",
         steady(2),
-        do(_TRAFFIC, "read", keeps_seconds=1800.0),
+        do(TRAFFIC, "read", keeps_seconds=1800.0),
         *(do(BEGINS, "hang_processing", name=name) for name in names(2)),
     ),
     incident(
         "An application is scaled to zero, and records come",
         _DOWN,
         steady(2),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         stop(names(2), BEGINS),
     ),
     incident(
@@ -103,14 +113,14 @@ VERDICT_INCIDENTS = (
         "The only instance is killed for its memory every twelve minutes, on another host each time",
         "GroupUnstable",
         start(["i0"]),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         _killed_for_memory(12 * MINUTE, 8),
     ),
     incident(
         "All instances are lost, the job dies meanwhile, and the application comes back after two hours",
         _DOWN,
         steady(2),
-        do(_TRAFFIC, "read"),
+        do(TRAFFIC, "read"),
         stop(names(2), BEGINS, action="kill"),
         do(BEGINS + 30 * MINUTE, "job_down", seconds=1200.0),
         start(names(2), BEGINS + 2 * HOUR),

@@ -181,10 +181,10 @@ def test_a_silence_that_recurs_sends_nothing_meanwhile_and_nothing_twice(begin: 
         known |= {alert.fingerprint for alert in state.open.values()}
         if not is_silent:
             firing = {alert.fingerprint for alert in state.open.values()}
-            told = {name for name, event in sent if event == FIRING} - {
+            sent_for = {name for name, event in sent if event == FIRING} - {
                 name for name, event in sent if event == RESOLVED
             }
-            assert told == firing
+            assert sent_for == firing
     assert len(sent) == len(set(sent))
 
 

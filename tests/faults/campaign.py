@@ -214,8 +214,9 @@ def run_round(
             report(
                 f"{results.total} faults: {', '.join(phase.faults)}; {measured or '-'}; "
                 f"{time.monotonic() - started_at:.0f} s in all; {len(findings)} findings"
-                + (f"; without effect: {', '.join(without)}" if without else "")
+                + (f"; without effect: {', '.join(without)} {'; '.join(harness.shown)}" if without else "")
             )
+            harness.shown.clear()
             if findings:
                 done = one._replace(phases=one.phases[: number + 1])
                 texts = "\n".join(f"  {kind}: {text}" for kind, text in findings[:20])

@@ -69,8 +69,8 @@ def unclean_election(harness: ClusterHarness) -> None:
     cluster, partition = harness.cluster, harness.random.randrange(PARTITIONS)
     lost, kept = harness.new_group(partition), harness.new_group(partition)
     is_read, writes = harness.random.random() < 0.6, harness.random.random() < 0.7
-    epoch = cluster.leaders(TOPIC)[partition][1]
-    elected_at = 0.0
+    leader, epoch = cluster.leaders(TOPIC)[partition]
+    paused, elected_at = harness.random.random() < 0.7, 0.0
 
     def lose() -> None:
         harness.join(lost)
@@ -84,11 +84,13 @@ def unclean_election(harness: ClusterHarness) -> None:
         if writes:
             harness.join(kept)
 
-    cluster.cut(TOPIC, partition, lost=lose, kept=keep, paused=harness.random.random() < 0.7)
+    behind = cluster.cut(TOPIC, partition, lost=lose, kept=keep, paused=paused)
     cluster.await_all_in_sync(TOPIC, *INPUTS)
     harness.reconnect()
-    is_gone = harness.retry(lambda: harness.client.describe([lost]))[0]["error_code"] == _GONE
-    harness.expect(is_gone and cluster.leaders(TOPIC)[partition][1] > epoch)
+    (found,) = harness.retry(lambda: harness.client.describe([lost]))
+    is_gone, now = found["error_code"] == _GONE, cluster.leaders(TOPIC)[partition]
+    shown = f"({paused=} {is_read=} {writes=}, {behind} was behind, {(leader, epoch)} led, {now} leads: {found})"
+    harness.expect(is_gone and now[1] > epoch, shown=shown)
     if is_gone:
         if not writes:
             harness.join(kept)

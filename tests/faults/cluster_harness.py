@@ -160,14 +160,15 @@ class ClusterHarness(FaultHarness):
         self.ensure_running()
         self.application.produce(on=False)
         self.cluster.await_all_in_sync(TOPIC, *INPUTS)
-        ends, since, until = self._ends(), time.monotonic(), time.monotonic() + _REST_SECONDS
+        ends, since, until = self.ends(), time.monotonic(), time.monotonic() + _REST_SECONDS
         while time.monotonic() - since < _QUIET_SECONDS and time.monotonic() < until:
             time.sleep(0.3)
-            if (now := self._ends()) != ends:
+            if (now := self.ends()) != ends:
                 ends, since = now, time.monotonic()
         super().settle()
 
-    def _ends(self) -> dict[int, int]:
+    def ends(self) -> dict[int, int]:
+        """Return the ends of the logs of the offsets topic's partitions."""
         return self.retry(lambda: self.client.end_offsets(TOPIC))
 
     # What faults do

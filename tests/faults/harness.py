@@ -77,6 +77,7 @@ class FaultHarness(Startable):
         self.measured: list[tuple[str, float]] = []
         """By fault, or by what is measured, seconds: from a kill until everything was in the tables, for example."""
         self._effects: list[bool] = []
+        self.shown: list[str] = []
         self._pending: tuple[str, float] | None = None
         self.start_seconds = 0.0
         """How long the first start took, until everything was in the tables: this machine may be slow."""
@@ -167,9 +168,14 @@ class FaultHarness(Startable):
                     self.operations.step()
             time.sleep(0.02 * self._slowness)
 
-    def expect(self, effect: bool | Callable[[], bool], seconds: float = 10.0) -> None:
-        """Note whether a fault has had its effect, which may take some time. One without is not counted as a fault."""
+    def expect(self, effect: bool | Callable[[], bool], seconds: float = 10.0, shown: str = "") -> None:
+        """Note whether a fault has had its effect, which may take some time. One without is not counted as a fault.
+
+        `shown` is what the brokers showed instead, for the line about the phase.
+        """
         self._effects.append(wait_until(effect, seconds) if callable(effect) else effect)
+        if not self._effects[-1] and shown:
+            self.shown.append(shown)
 
     def after_fault(self, name: str) -> list[bool]:
         """Return the effects of a fault that is over. If it killed the job, it is measured when it has caught up."""

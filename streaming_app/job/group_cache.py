@@ -87,6 +87,7 @@ class GroupCache:
         self._histories = GroupHistories(window)
         self._rebalances: dict[str, int] = {}
         self._started_at = now()
+        self._is_complete = False
 
     def on_rows(self, folded: pa.Table) -> None:
         """Queue the folded rows of a small batch: the columns of `groups`, and events, see `stream.outputs`."""
@@ -107,12 +108,13 @@ class GroupCache:
         with self._lock:
             queue, self._queue = self._queue, []
             reload, self._reload = self._reload, False
-        now = self._now()
+        now, had_read_all = self._now(), self._read_all_at() is not None
         try:
             self._apply(queue, now, reload=reload)
         except BaseException:
             self.on_bulk_change()  # what was queued is in the tables
             raise
+        self._is_complete |= had_read_all
         self._histories.prune(self._groups, now)
         for group_id in self._rebalances.keys() - self._groups.keys():
             del self._rebalances[group_id]
@@ -167,6 +169,10 @@ class GroupCache:
     def groups(self) -> Mapping[str, GroupSnapshot]:
         """Return the groups by id, as of the last `refresh`; later changes are not visible in it."""
         return MappingProxyType(self._groups)
+
+    def is_complete(self) -> bool:
+        """Return whether a `refresh` that began after the job had read everything is done: then no group is missing."""
+        return self._is_complete
 
     def histories(self) -> Mapping[str, GroupHistory]:
         """Return what happened lately to each group to which something did.

@@ -152,7 +152,7 @@ def background_services(
     properties = client_properties(config.bootstrap_server, config.command_config)
 
     def may_ask() -> bool:
-        return health.status.caught_up
+        return health.status.caught_up and group_cache.is_complete()
 
     polled_by = PolledBy(config, properties, group_cache.groups, may_ask, report, fence)
     copies = make_task_copies(polled_by) if COPIES in wanted else None

@@ -14,7 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from kafka.errors import IllegalSaslStateError, KafkaError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+from kafka.errors import (
+    IllegalSaslStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
 from kafka.net.compat import KafkaNetClient
 
 from streaming_app.kafka.connection import connect, silence_log
@@ -85,6 +92,14 @@ _TLS_CAUSES = (
         CLIENT_CERTIFICATE_REJECTED,
     ),
     (re.compile("PROTOCOL|VERSION|CIPHER"), NO_COMMON_TLS_VERSION),
+)
+
+_CAUSE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
+    (IllegalSaslStateError, LISTENER_WITHOUT_SASL),
+    (UnsupportedSaslMechanismError, MECHANISM_NOT_ENABLED),
+    (SaslAuthenticationFailedError, CREDENTIALS_REJECTED),
+    # A broker that is slow to answer a login has rejected nothing.
+    *((kind, NO_ANSWER) for kind in (KafkaTimeoutError, RequestTimedOutError, TimeoutError)),
 )
 
 _Failure = tuple[str, str]
@@ -260,12 +275,8 @@ def _log_in(server: str, settings: Mapping[str, Any]) -> _Failure | None:
 
 def _login_failure(error: Exception, settings: Mapping[str, Any], *, got_api_versions: bool) -> _Failure:
     message, mechanism = " ".join(str(error).split()), settings.get("sasl_mechanism")
-    if isinstance(error, IllegalSaslStateError):
-        return LISTENER_WITHOUT_SASL, message
-    if isinstance(error, UnsupportedSaslMechanismError):
-        return MECHANISM_NOT_ENABLED, message
-    if isinstance(error, SaslAuthenticationFailedError):
-        return CREDENTIALS_REJECTED, message
+    if cause := next((cause for kind, cause in _CAUSE_BY_ERROR if isinstance(error, kind)), None):
+        return cause, message
     if str(settings.get("security_protocol", "")).endswith("SSL") and (failure := _tls_failure(message)):
         return failure
     if mechanism and got_api_versions:  # closed after the login; kafka-python drops the reason that came right before

@@ -115,6 +115,26 @@ def test_the_first_refresh_reads_the_groups_of_this_cluster_that_are_not_dead(
     assert states(cache) == {"a": "Stable", "b": "Empty"}
 
 
+def test_no_group_is_missing_once_what_the_job_had_read_was_refreshed(warehouse: Path, clock: FakeClock) -> None:
+    read_at: list[datetime] = []
+    cache = GroupCache(warehouse, "default", WINDOW, clock, lambda: read_at[0] if read_at else None)
+    cache.refresh()
+    assert not cache.is_complete()
+    store(warehouse, row("a"))
+    cache.on_bulk_change()
+    read_at.append(NOW)
+    moved = warehouse.rename(warehouse.with_name("away"))
+    with pytest.raises(WarehouseError):
+        cache.refresh()
+    assert not cache.is_complete()
+    moved.rename(warehouse)
+    cache.refresh()
+    assert cache.is_complete()
+    read_at.clear()  # a query that starts again reads what it missed: the groups stay known
+    cache.refresh()
+    assert cache.is_complete()
+
+
 def test_a_batch_is_visible_after_the_next_refresh_and_not_before(cache: GroupCache) -> None:
     cache.refresh()
     cache.on_rows(folded(row("a", state="NotReady", not_ready_reason="MISSING_SOURCE_TOPICS: orders")))

@@ -14,6 +14,7 @@ import pytest
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import services
 from streaming_app.job.alert_service import AlertService
+from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.service import Service
 from streaming_app.job.services import SELF_CHECK, BackgroundServices, background_services, wanted_services
 from streaming_app.stream.health import Health
@@ -66,11 +67,13 @@ class Check(Service):
 
 
 @contextmanager
-def running(warehouse: Path, **settings: Any) -> Iterator[tuple[BackgroundServices, list[str]]]:
+def running(
+    warehouse: Path, health: Health | None = None, **settings: Any
+) -> Iterator[tuple[BackgroundServices, list[str]]]:
     """Run the services of a job whose brokers do not answer."""
     lines: list[str] = []
     known = config(make_warehouse(warehouse), page={}, **settings)
-    with background_services(known, local_files(), Health(), lines.append) as started:
+    with background_services(known, local_files(), health or Health(), lines.append) as started:
         yield started, lines
 
 
@@ -87,6 +90,23 @@ def test_heartbeats_go_on_while_the_evaluation_of_alerts_hangs(tmp_path: Path, m
         first = beat_at()
         assert wait_until(lambda: beat_at() != first)
         going_on.set()
+
+
+def test_brokers_are_asked_about_groups_once_the_groups_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluates = threading.Event()
+    evaluate = AlertService._evaluate
+    monkeypatch.setattr(AlertService, "_evaluate", lambda service: evaluates.wait(60) and evaluate(service))
+    monkeypatch.setattr(BrokerFacts, "poll_seconds", 0.05)
+    asked = threading.Event()
+    monkeypatch.setattr(BrokerFacts, "tick", lambda _: asked.set())
+    health = Health()
+    with running(tmp_path / "w", health, alerts={"interval": "1s"}):
+        health.nothing_new()
+        assert not asked.wait(1)
+        evaluates.set()
+        assert asked.wait(30)
 
 
 def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_path: Path) -> None:

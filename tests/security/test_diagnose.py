@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,6 +137,37 @@ def test_a_failure_is_one_line_from_either_client(
     for line in (python, java):
         assert "\n" not in line
         assert all(secret not in line for secret in SECRETS)
+
+
+@contextmanager
+def silent_after_first_answer(address: str) -> Iterator[str]:
+    """Pass on what a client sends to a broker, and of the answers the first one, to ApiVersions."""
+    host, _, port = address.rpartition(":")
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection((host, int(port))) as broker:
+                broker.sendall(self.request.recv(65_536))
+                self.request.sendall(broker.recv(65_536))
+                while self.request.recv(65_536):
+                    pass
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Relay) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_login_that_is_not_answered_in_time_is_not_called_rejected(
+    secured: SecurityHarness, client_configs: ClientConfigs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnose, "_RESPONSE_SECONDS", 2.0)
+    config = at("SASL", "SASL_PLAINTEXT")(client_configs, "PLAIN", Path())
+    with silent_after_first_answer(secured.broker.address(config.listener)) as address:
+        line = diagnose.find_cause(address, config.properties)
+    assert line is not None
+    assert MESSAGES[diagnose.NO_ANSWER].partition("{detail}")[0].format(servers=address, server=address) in line
 
 
 def test_topic_metadata_warns_once_about_the_same_failure(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from streaming_app.alerts.copies_rules import COPIES_RULES
-from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES
+from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES, PLUGIN_RULES
 from streaming_app.alerts.evaluate import AnyRule
 from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
@@ -24,6 +24,8 @@ from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_R
 from streaming_app.text import format_duration
 
 PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
+
+_OF_DESCRIPTIONS: tuple[AnyRule, ...] = (*DESCRIPTION_RULES, *LOST_RULES, *CLUSTER_RULES, *PLUGIN_RULES)
 
 # For each row of STATE_RULES, in the same order: when it applies, and what it means for the application.
 _STATES = (
@@ -100,8 +102,7 @@ def _all_rules() -> tuple[AnyRule, ...]:
         *COPIES_RULES,
         *TENANT_RULES,
         *NEWCOMER_RULES,
-        *DESCRIPTION_RULES,
-        *CLUSTER_RULES,
+        *_OF_DESCRIPTIONS,
         *JOB_RULES,
         *SELF_CHECK_RULES,
     )
@@ -173,7 +174,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 _PARTS: Mapping[str, Callable[[], str]] = {
     "index": _index,
     "alerts-groups": lambda: _sections((*HEALTH_RULES, *LAG_RULES, *COPIES_RULES, *TENANT_RULES, *NEWCOMER_RULES)),
-    "alerts-descriptions": lambda: _sections((*DESCRIPTION_RULES, *CLUSTER_RULES)),
+    "alerts-descriptions": lambda: _sections(_OF_DESCRIPTIONS),
     "alerts-job": lambda: _sections((*JOB_RULES, *SELF_CHECK_RULES)),
     "states": _states,
     "statuses": _statuses,

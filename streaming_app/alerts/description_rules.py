@@ -1,4 +1,4 @@
-"""The rules about topology descriptions (KIP-1331): of a group, and of many groups at once. Data only.
+"""The rules about topology descriptions (KIP-1331): of a group, of many groups, and of the plugin. Data only.
 
 When each of those for a group fires is in `description_findings`.
 """
@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from streaming_app.alerts.alert import INFO, Finding
 from streaming_app.alerts.description_findings import (
     find_failed,
+    find_lost,
     find_missing,
     find_not_cleaned_up,
     find_not_solicited,
+    find_plugin,
     find_uncertain,
     find_unsolicited,
 )
@@ -26,13 +28,16 @@ from streaming_app.alerts.rule import (
     EvaluationContext,
     GroupFinding,
     GroupRule,
+    Rule,
     Threshold,
     Thresholds,
 )
+from streaming_app.alerts.survey import LostDescription, PluginStatus
 from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
 from streaming_app.text import first_of
 
 _MISSING, _NOT_SOLICITED = "StreamsGroupDescriptionMissing", "StreamsGroupDescriptionNotSolicited"
+_LOST = "StreamsGroupDescriptionLost"
 _WITH_MEMBERS = NOT_DEAD - {"Empty"}
 _UPGRADED_FOR = {
     "upgraded_for": Threshold(7 * DAY, "for a group that never had one: since no other got its first", seconds=True)
@@ -153,7 +158,8 @@ DESCRIPTION_RULES = (
             ),
         },
         steps=(
-            "Only this group: its clients are older than Kafka 4.4 and do not support descriptions, or fail to send "
+            "Only this group: its clients are older than Kafka 4.4 and do not support descriptions, or its "
+            "configuration has `topology.description.push.enabled=false`, which no record shows, or they fail to send "
             "one: see the log of the application.",
             "Many groups at once: see StreamsGroupsDescriptionsMissing, which then fires instead.",
             "The cluster should not keep descriptions: set `descriptions: never`.",
@@ -202,7 +208,8 @@ DESCRIPTION_RULES = (
             ),
         },
         steps=(
-            "Stored epoch -2: the plugin fails to delete it. " + _PLUGIN_LOG,
+            "Stored epoch -2: the plugin fails to delete it. A deletion by hand then fails with GROUP_DELETION_FAILED "
+            "(134), and the group stays. " + _PLUGIN_LOG + " Then delete it again, or wait for the next cleanup.",
             "Another stored epoch: the cleanup skipped the group. Check whether offsets are left "
             "(`kafka-streams-groups.sh --describe --group GROUP_ID --offsets`) or a transaction is open "
             "(`kafka-transactions.sh list`).",
@@ -247,14 +254,15 @@ CLUSTER_RULES = (
                 "StreamsGroupDescriptionFailed",
                 _MISSING,
                 _NOT_SOLICITED,
+                _LOST,
                 "StreamsGroupDescriptionUncertain",
             }
         ),
         meaning=(
-            "The topology descriptions of many groups are missing, uncertain or rejected at the same time, so the "
+            "The topology descriptions of many groups are missing, uncertain, rejected or lost at once, so the "
             "cause is with the brokers or their plugin and not with the applications. This alert takes the place of "
             "those for the groups, and fires when the first of them would. It stays until no such group is left. It is "
-            "info while none was rejected or is uncertain. The groups themselves process as usual."
+            "info while all of them are only missing. The groups themselves process as usual."
         ),
         queries={
             "Which groups are affected?": (
@@ -270,8 +278,77 @@ CLUSTER_RULES = (
             "(`group.streams.topology.description.plugin.class`); one without it does not ask the groups that it "
             "coordinates.",
             "FAILED: the plugin rejects descriptions that it accepted before: its configuration or version changed.",
+            "CURRENT, and the alert names them: the plugin lost its store, see StreamsGroupDescriptionLost.",
             "The cluster should not keep descriptions: set `descriptions: never`.",
         ),
     ),
 )
 """In the order of the runbook."""
+
+LOST_RULES: tuple[Rule[LostDescription], ...] = (
+    Rule(
+        name=_LOST,
+        find=find_lost,
+        for_seconds=90 * MINUTE,
+        meaning=(
+            "The group's records say that its description is stored, and the brokers' plugin does not return it: it "
+            "has none (NOT_STORED), or it fails (ERROR). The log does not show that, so the job asks: once after each "
+            "push, then once a day, and once an hour while it is so; 90 minutes are two such answers. The broker will "
+            "not ask the members again, as it takes the description for stored. The group itself processes as usual, "
+            "and `describe --description` prints what the job fetched before."
+        ),
+        queries={
+            "What did the broker say, and what was fetched before?": (
+                "SELECT topology_epoch, status, status_since, asked_at, fetched_at, stored_at FROM descriptions\n"
+                "WHERE group_id = 'GROUP_ID' AND is_newest"
+            ),
+            "Which other descriptions are lost?": (
+                "SELECT group_id, status, status_since FROM descriptions WHERE is_newest AND status <> 'AVAILABLE'\n"
+                "ORDER BY status_since"
+            ),
+        },
+        steps=(
+            "ERROR: the plugin cannot read its store. " + _PLUGIN_LOG,
+            "NOT_STORED, of all groups after brokers were restarted: the plugin keeps descriptions in memory only, as "
+            "Kafka's `InMemoryTopologyDescriptionPlugin` does, which is for tests. Configure one that stores them.",
+            "NOT_STORED, of the groups of some coordinators: the plugin stores descriptions on each broker for itself, "
+            "and the coordinator has moved.",
+            "Restore the plugin's store. Without a copy of it, the members push a description again only for another "
+            "topology epoch, or once the group was deleted while Empty, which deletes its offsets, too.",
+        ),
+    ),
+)
+PLUGIN_RULES: tuple[Rule[PluginStatus], ...] = (
+    Rule(
+        name="StreamsGroupsDescriptionPlugin",
+        find=find_plugin,
+        for_seconds=2 * HOUR,
+        meaning=(
+            "Some brokers have a plugin for topology descriptions and others have none: whether the description of a "
+            "group is stored then depends on which broker coordinates it. Two hours are longer than it takes to "
+            "restart the brokers one after the other with another configuration. Or, as an info, no broker has one any "
+            "more, and descriptions that it stored are left: a broker without the plugin deletes groups, by hand or "
+            "when they expire, and not their descriptions. Needs DescribeConfigs on the cluster."
+        ),
+        queries={
+            "Which broker has a plugin?": (
+                "SELECT subject AS broker, value FROM broker_facts\n"
+                "WHERE name = 'group.streams.topology.description.plugin.class' ORDER BY broker"
+            ),
+            "Which groups were deleted without their description?": (
+                "SELECT group_id, stored_description_epoch, deleted_at FROM groups\n"
+                "WHERE state = 'Dead' AND stored_description_epoch <> -1 ORDER BY deleted_at DESC"
+            ),
+        },
+        steps=(
+            "On some brokers only: set `group.streams.topology.description.plugin.class` on every broker, with the "
+            "plugin on its class path, and restart it; or remove it from all.",
+            "Taken away by mistake: set it again. The next cleanup deletes the descriptions of groups that are empty "
+            "and have no offsets.",
+            "Taken away for good: delete the plugin's store, and disable this rule. Descriptions can name tables and "
+            "customers.",
+            "Groups deleted without their description: delete those from the plugin's store by their group id, as "
+            "nothing else will.",
+        ),
+    ),
+)

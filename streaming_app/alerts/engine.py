@@ -27,7 +27,13 @@ from streaming_app.alerts.health_rules import health_settings
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
 from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext
-from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
+from streaming_app.alerts.survey import (
+    NO_PLUGIN,
+    DescriptionSupport,
+    LostDescription,
+    PluginStatus,
+    survey_cluster,
+)
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import ranks
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -89,6 +95,10 @@ class Observed:
     """Seconds for which a topic keeps records."""
     away: Away = field(default_factory=dict)
     """The partitions without a leader by the broker that led them."""
+    lost_descriptions: Sequence[LostDescription] | None = ()
+    """The descriptions that the plugin does not return; None before the job has looked."""
+    plugin: PluginStatus | None = NO_PLUGIN
+    """None before the brokers' configs were read."""
     ended: Mapping[str, str] = field(default_factory=dict)
     """Incidents that a person ended, and why."""
     is_silenced: IsSilenced | None = None
@@ -295,6 +305,8 @@ class AlertEngine:
             lag_of_all_groups=self._settings.lag_of_all_groups,
             max_new_groups=self._settings.max_new_groups,
             incidents=self._incidents.open(),
+            lost_descriptions=observed.lost_descriptions,
+            plugin=observed.plugin,
         )
 
     def _apply(self, alert: Alert, delivery: Delivery) -> None:

@@ -22,7 +22,7 @@ from functools import cache
 
 from streaming_app.alerts.alert import Alert, AlertKey, Finding
 from streaming_app.alerts.copies_rules import COPIES_RULES
-from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES
+from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES, PLUGIN_RULES
 from streaming_app.alerts.health_rules import HEALTH_RULES, RULES_BY_VERDICT, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
@@ -36,6 +36,7 @@ from streaming_app.alerts.rule import (
     RuleSettings,
     Snapshot,
 )
+from streaming_app.alerts.survey import LostDescription, PluginStatus
 from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule_failed, say_what_is_cut
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import Newcomers, is_newcomer, ranks, survey_newcomers
@@ -51,6 +52,8 @@ RULES_FOR_COPIES: tuple[Rule[GroupCopies], ...] = COPIES_RULES
 RULES_FOR_LAG: tuple[LagRule, ...] = LAG_RULES
 RULES_FOR_NEWCOMERS: tuple[Rule[Newcomers], ...] = NEWCOMER_RULES
 RULES_FOR_INCIDENTS: tuple[HealthRule, ...] = HEALTH_RULES
+RULES_FOR_LOST_DESCRIPTIONS: tuple[Rule[LostDescription], ...] = LOST_RULES
+RULES_FOR_PLUGIN: tuple[Rule[PluginStatus], ...] = PLUGIN_RULES
 AnyRule = (
     Rule[GroupSnapshot]
     | ClusterRule
@@ -60,6 +63,8 @@ AnyRule = (
     | LagRule
     | Rule[Newcomers]
     | HealthRule
+    | Rule[LostDescription]
+    | Rule[PluginStatus]
 )
 RULES: Mapping[str, AnyRule] = {
     **{rule.name: rule for rule in RULES_FOR_INCIDENTS},
@@ -70,6 +75,8 @@ RULES: Mapping[str, AnyRule] = {
     **{rule.name: rule for rule in RULES_FOR_COPIES},
     **{rule.name: rule for rule in RULES_FOR_LAG},
     **{rule.name: rule for rule in RULES_FOR_NEWCOMERS},
+    **{rule.name: rule for rule in RULES_FOR_LOST_DESCRIPTIONS},
+    **{rule.name: rule for rule in RULES_FOR_PLUGIN},
 }
 
 _SET_ASIDE = next(rule for rule in TENANT_RULES if rule.name == "StreamsGroupSetAside")
@@ -104,6 +111,7 @@ def evaluate(
                 finding, rule = rule_failed(group_id, rule.name, error, context), _SET_ASIDE  # noqa: PLW2901 - reported as
             if finding:
                 findings[AlertKey(rule.name, group_id)] = finding
+    findings.update(_findings_of_plugin(context, rule_settings_of))
     _replace_by_cluster_findings(findings, context, rule_settings_of)
     findings.update(_findings_of_services(context, rule_settings_of))
     findings.update(_findings_of_incidents(context.incidents, context, rule_settings_of))
@@ -135,6 +143,16 @@ def _leave_out_newcomers(
     for key in [key for key in findings if key.group_id in left_out]:
         del findings[key]
     return len(left_out)
+
+
+def _findings_of_plugin(
+    context: EvaluationContext, rule_settings_of: RuleSettingsLookup
+) -> Iterator[tuple[AlertKey, Finding]]:
+    """Yield the findings of the brokers' plugin for topology descriptions: what it lost, and where it is."""
+    for lost in context.lost_descriptions or ():
+        yield from _find(RULES_FOR_LOST_DESCRIPTIONS, lost, lost.group_id, context, rule_settings_of)
+    if context.plugin is not None:
+        yield from _find(RULES_FOR_PLUGIN, context.plugin, None, context, rule_settings_of)
 
 
 def _findings_of_services(
@@ -172,7 +190,8 @@ def is_held(key: AlertKey, context: EvaluationContext) -> bool:
             return True
         lag = context.lag.get(key.group_id or "")
         return lag is not None and lag.is_held and rule.is_held
-    return context.copies is None and rule in RULES_FOR_COPIES
+    unknown = (context.copies, RULES_FOR_COPIES), (context.lost_descriptions, RULES_FOR_LOST_DESCRIPTIONS)
+    return any(known is None and rule in rules for known, rules in (*unknown, (context.plugin, RULES_FOR_PLUGIN)))
 
 
 def is_unknown(alert: Alert | None, context: EvaluationContext) -> bool:

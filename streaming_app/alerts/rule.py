@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 from streaming_app.alerts.alert import WARNING, AlertKey, Finding
-from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey
+from streaming_app.alerts.survey import NO_PLUGIN, NO_SURVEY, ClusterSurvey, LostDescription, PluginStatus
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import GroupHistory
@@ -57,6 +57,10 @@ class EvaluationContext:
     """Rules that could not be evaluated for a group; `evaluate` fills it."""
     incidents: Sequence[Incident] = ()
     """The open incidents."""
+    lost_descriptions: Sequence[LostDescription] | None = ()
+    """The descriptions that the plugin does not return; None before the job has looked."""
+    plugin: PluginStatus | None = NO_PLUGIN
+    """None before the brokers' configs were read."""
 
 
 class Threshold(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the rules about one group need to know of the other groups of the cluster. Pure.
+"""What the rules need to know of a cluster besides one group: its other groups, and the brokers' plugin. Pure.
 
 A missing description is worth an alert only where the brokers have a description plugin. `DescriptionSupport` decides
 that. The setting `alerts.descriptions` says it, or, with `auto`, one of these is evidence: the brokers' configuration
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
@@ -35,9 +35,31 @@ class ClusterSurvey:
     """When a group last got its first description: while clients are upgraded, this goes on."""
     plugin_since: datetime | None = None
     """The earliest time for which the groups' records prove a plugin."""
+    stored: tuple[str, ...] = ()
+    """The groups whose description is stored, or may be, as far as the log says."""
 
 
 NO_SURVEY = ClusterSurvey()
+
+
+class LostDescription(NamedTuple):
+    """A description that the log says is stored, and that the plugin does not return."""
+
+    group_id: str
+    status: str
+    """NOT_STORED or ERROR."""
+    topology_epoch: int | None
+    since: datetime
+    """When the broker first said so."""
+
+
+class PluginStatus(NamedTuple):
+    """Which brokers have a plugin for topology descriptions, as far as their configs may be read."""
+
+    brokers_with: tuple[int, ...] = ()
+    brokers_without: tuple[int, ...] = ()
+    left_behind: tuple[tuple[str, datetime], ...] = ()
+    """The groups that were deleted without their descriptions, and when; the newest first."""
 
 
 def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
@@ -46,7 +68,10 @@ def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
     pushes: list[datetime] = []
     first_descriptions: list[datetime] = []
     evidence: list[datetime] = []
+    stored: list[str] = []
     for group in groups:
+        if group.stored_description_epoch != NONE:
+            stored.append(group.group_id)
         if had_description(group):
             described += bool(group.member_count)
             evidence.append(_evidence_since(group))
@@ -64,6 +89,7 @@ def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
         max(pushes, default=None),
         max(first_descriptions, default=None),
         min(evidence, default=None),
+        tuple(sorted(stored)),
     )
 
 
@@ -85,6 +111,7 @@ def _evidence_since(group: GroupSnapshot) -> datetime:
     return group.first_described_at or group.description_since or group.first_seen_at or _EPOCH
 
 
+NO_PLUGIN = PluginStatus()
 DescriptionMode = Literal["auto", "always", "never"]
 
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)

@@ -18,7 +18,7 @@ from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, S
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, IsSilenced, Outboxes, Results, SinkStatus
-from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.alerts.survey import DescriptionSupport, LostDescription, PluginStatus
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.health.verdict import Verdict
@@ -81,6 +81,10 @@ class Sources(NamedTuple):
     """For how many seconds topics keep records."""
     away: Callable[[], Mapping[str, Collection[str]]] = dict
     """The partitions without a leader, by the broker that led them."""
+    lost_descriptions: Callable[[], Sequence[LostDescription] | None] = tuple
+    """The descriptions that the plugin does not return; None before the job has looked."""
+    plugin: Callable[[], PluginStatus | None] = PluginStatus
+    """Which brokers have a plugin; None before their configs were read."""
 
 
 class AlertService(Service):
@@ -200,6 +204,8 @@ class AlertService(Service):
             self._sources.work(),
             self._sources.retention(),
             self._sources.away(),
+            self._sources.lost_descriptions(),
+            self._sources.plugin(),
             self._ended.reasons(),
             self._silenced(),
         )

@@ -5,7 +5,8 @@ Theory of operation
 The log says when a description was stored, and the brokers' plugin has it. So a group is asked for once each time the
 log says so, one group a request and not more than `_MOST` a pass, as each request is a call of the plugin. Once a day
 it is asked for again: a plugin can lose a description, or fail to return it, and the log does not show that. Then what
-was fetched stays, with the status that the broker gave; the group is asked for again after an hour.
+was fetched stays, with the status that the broker gave; the group is asked for again after an hour. `lost` says so to
+the rules, and `left_behind` which groups were deleted while no plugin deleted their descriptions.
 
 The rows of the groups of a pass are replaced in one commit, so a job that dies leaves the old rows or the new ones, and
 asks again. Rows that were not confirmed for as long as the retention are removed: those of descriptions that were
@@ -14,15 +15,17 @@ replaced, and of groups that are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from streaming_app.alerts.survey import LostDescription
 from streaming_app.groups.description_graph import graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import NONE
 from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology
 from streaming_app.job.group_cache import DEAD
 from streaming_app.job.service import PolledBy, Poller, Polling
@@ -35,9 +38,6 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.rust_table import RustTable, older_than
 from streaming_app.text import count
 
-if TYPE_CHECKING:
-    pass
-
 NAME = "descriptions"
 _NEEDS = "topology descriptions need Describe on the groups and on their topics"
 _MOST = 60
@@ -45,6 +45,7 @@ _MOST = 60
 _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they are in memory until they are written
 _MOST_STEPS = 2_000_000  # nodes times edges of a description that is printed, which takes a second
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
+_MOST_LEFT = 1_000  # groups that were deleted without their descriptions, of which is told
 _STORED = "CURRENT"
 _AVAILABLE = STATUSES[AVAILABLE][0]
 
@@ -57,6 +58,7 @@ class _Asked(NamedTuple):
     asked_at: datetime
     status: str | None
     """None: nothing that is stored, as the group may not be described, is gone, or its broker is older."""
+    status_since: datetime
 
 
 class DescriptionsService(Poller):
@@ -77,7 +79,18 @@ class DescriptionsService(Poller):
         self._connect, self._groups, self._table, self._warehouse = connect, groups, table, warehouse
         self._retention_days = retention_days
         self._asked: dict[str, _Asked] | None = None
+        self._left: tuple[tuple[str, datetime], ...] = ()
+        self._left_read_at: datetime | None = None
+        self._lost: tuple[LostDescription, ...] | None = None
         self._report_denial = ReportOnce(polling.report)
+
+    def lost(self) -> Sequence[LostDescription] | None:
+        """Return what the log says is stored and the plugin did not return, as of the last pass; None before one."""
+        return self._lost
+
+    def left_behind(self) -> tuple[tuple[str, datetime], ...]:
+        """Return the groups that were deleted without their stored descriptions, and when; the newest first."""
+        return self._left
 
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and those of brokers that do not answer."""
@@ -92,11 +105,16 @@ class DescriptionsService(Poller):
         for group_id in asked.keys() - groups.keys():
             del asked[group_id]
         due = sorted((one for one in groups.values() if _is_due(one, asked.get(one.group_id), now)), key=_order(asked))
-        if due:
-            found, failure = self._fetch(due[:_MOST], now)
-            self._write(found)
-            if failure:
-                raise failure
+        found, failure = self._fetch(due[:_MOST], now) if due else ({}, None)
+        self._write(found)
+        self._lost = tuple(
+            LostDescription(group_id, one.status, one.topology_epoch, one.status_since)
+            for group_id, one in sorted(asked.items())
+            if one.status not in {None, _AVAILABLE}
+        )
+        self._read_left(now)
+        if failure:
+            raise failure
         self._table.maintain(older_than("asked_at", self._retention_days))
 
     def _fetch(self, due: list[GroupSnapshot], now: datetime) -> tuple[dict[str, dict[str, Any]], Exception | None]:
@@ -117,8 +135,10 @@ class DescriptionsService(Poller):
                     return found, error
                 denied += answer["error_code"] in AUTHORIZATION_CODES
                 row = _row(group, answer, now)
-                self._note(group, now, row["status"] if row else None)
+                status = row["status"] if row else None
+                known = self._note(group, now, status)
                 if row:
+                    row["status_since"] = known.status_since
                     found[group.group_id] = row
                     characters += len(row.get("text") or "")
         if denied:
@@ -126,9 +146,24 @@ class DescriptionsService(Poller):
             self._report_denial(f"{NAME}: {groups} may not be read: {_NEEDS}")
         return found, None
 
-    def _note(self, group: GroupSnapshot, now: datetime, status: str | None) -> None:
+    def _note(self, group: GroupSnapshot, now: datetime, status: str | None) -> _Asked:
         assert self._asked is not None  # noqa: S101 - read before the first request
-        self._asked[group.group_id] = _Asked(group.topology_epoch, _stored_at(group), now, status)
+        before, stored_at = self._asked.get(group.group_id), _stored_at(group)
+        is_same = before and (before.status, before.stored_at) == (status, stored_at)
+        since = before.status_since if before and is_same else now
+        asked = self._asked[group.group_id] = _Asked(group.topology_epoch, stored_at, now, status, since)
+        return asked
+
+    def _read_left(self, now: datetime) -> None:
+        """Look from time to time which groups were deleted without their descriptions."""
+        if self._left_read_at and now - self._left_read_at < _RETRIED:
+            return
+        rows = WarehouseReader(self._warehouse).rows(
+            f"SELECT group_id, deleted_at FROM groups WHERE {self._table.own_rows} AND state = {quote(DEAD)} "  # noqa: S608 - quoted
+            f"AND stored_description_epoch <> {NONE} AND deleted_at IS NOT NULL "
+            f"ORDER BY deleted_at DESC, group_id LIMIT {_MOST_LEFT}"
+        )
+        self._left, self._left_read_at = tuple((row["group_id"], row["deleted_at"]) for row in rows), now
 
     def _write(self, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace the rows of these groups by what is known of them now, in one commit."""
@@ -146,11 +181,8 @@ class DescriptionsService(Poller):
         self._table.replace(pa.Table.from_pylist(rows, self._table.schema()), condition)
 
     def _read_asked(self) -> dict[str, _Asked]:
-        columns = "group_id, topology_epoch, stored_at, asked_at, status"
-        return {
-            row["group_id"]: _Asked(row["topology_epoch"], row["stored_at"], row["asked_at"], row["status"])
-            for row in self._rows(columns, "is_newest")
-        }
+        columns = "topology_epoch, stored_at, asked_at, status, coalesce(status_since, asked_at) AS status_since"
+        return {row.pop("group_id"): _Asked(**row) for row in self._rows(f"group_id, {columns}", "is_newest")}
 
     def _rows(self, columns: str, condition: str) -> list[dict[str, Any]]:
         query = f"SELECT {columns} FROM {NAME} WHERE {self._table.own_rows} AND {condition}"  # noqa: S608 - quoted
@@ -214,7 +246,7 @@ def _merged(stored: list[dict[str, Any]], new: Mapping[str, Any]) -> Iterator[Ma
     """Yield the rows of a group once `new` is known: earlier descriptions stay, and one that the plugin lost does."""
     newest = next((row for row in stored if row["is_newest"]), None)
     if new["content_hash"] is None and newest and newest["topology_epoch"] == new["topology_epoch"]:
-        new = {**newest, **{name: new[name] for name in ("status", "asked_at", "stored_at")}}
+        new = {**newest, **{name: new[name] for name in ("status", "status_since", "asked_at", "stored_at")}}
     yield new
     same = new["topology_epoch"], new["content_hash"]
     for row in stored:

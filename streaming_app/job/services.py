@@ -11,17 +11,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.alerts.engine import EngineSettings
-from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, PluginStatus
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.routing import make_duty, make_routes, make_silences
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
-from streaming_app.job.broker_facts import make_broker_facts
-from streaming_app.job.descriptions import make_descriptions
+from streaming_app.job.broker_facts import BrokerFacts, make_broker_facts
+from streaming_app.job.descriptions import DescriptionsService, make_descriptions
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
@@ -159,6 +160,8 @@ def background_services(
     if copies:
         copies.on_described = health.described
     facts = make_broker_facts(polled_by) if FACTS in wanted else None
+    stored = make_descriptions(polled_by) if DESCRIPTIONS in wanted else None
+
     lag = make_lag_service(config, properties, health, report, fence) if config.lag.enabled else None
     store = AlertsTable(config.warehouse, config.cluster, fence)
     watchdogs, disks = make_watchdogs(config, health, report), Disks(config)
@@ -199,6 +202,8 @@ def background_services(
             lag.work if lag else dict,
             facts.retention if facts else dict,
             lag.away if lag else dict,
+            stored.lost if stored else tuple,
+            partial(_plugin, facts, stored),
         ),
         store,
         HealthTables(config.warehouse, config.cluster, fence),
@@ -243,7 +248,7 @@ def background_services(
             lag if LAG in wanted else None,
             copies,
             facts,
-            make_descriptions(polled_by) if DESCRIPTIONS in wanted else None,
+            stored,
             *(watchdogs if WATCHDOG in wanted else ()),
         )
         for service in _beside_the_stream(config, wanted, pollers, report):
@@ -251,6 +256,12 @@ def background_services(
         services = BackgroundServices(group_cache, alerts, descriptions, wanted, watchdogs, lag)
         at_exit.callback(services.stop_of_query)  # before the others end
         yield services
+
+
+def _plugin(facts: BrokerFacts | None, stored: DescriptionsService | None) -> PluginStatus | None:
+    """Return which brokers have a plugin, and what it has left; None before their configs were read."""
+    known = facts.plugin() if facts else NO_PLUGIN
+    return known and known._replace(left_behind=stored.left_behind() if stored else ())
 
 
 def _no_lag() -> None:

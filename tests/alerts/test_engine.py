@@ -15,7 +15,7 @@ from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey
 from streaming_app.alerts.engine import NO_HEALTH, AlertEngine, EngineSettings, Observed, StoredHealth
 from streaming_app.alerts.notification_queue import Attempt
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
-from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.alerts.survey import DescriptionSupport, LostDescription, PluginStatus
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -126,6 +126,7 @@ def lost(group_id: str = "payments") -> Any:
 TASK = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
 JOB = JobStatus(START, caught_up=True)
 DIFFERING = DifferingGroup("payments", OLD, 1, (("state", "Stable is not Empty"),))
+LOST = LostDescription("payments", "NOT_STORED", 0, OLD)
 STORM = {
     "payments": GroupHistory(assignments=[Assignment(at(number - 500), number, "unknown") for number in range(500)])
 }
@@ -140,6 +141,8 @@ STORM = {
         ({"lag": lag("REWOUND", **TASK)}, "StreamsGroupOffsetsRewound"),
         ({"work": lost()}, "StreamsGroupLosing"),
         ({"histories": STORM}, "StreamsGroupUnstable"),
+        ({"lost_descriptions": [LOST]}, "StreamsGroupDescriptionLost"),
+        ({"plugin": PluginStatus((1,), (2,))}, "StreamsGroupsDescriptionPlugin"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
 )
@@ -265,6 +268,21 @@ KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
     ),
 }
 """By where the process dies, what it did before, after the step."""
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("lost_descriptions", [LOST]), ("plugin", PluginStatus((1,), (2,))), ("copies", (uncopied(),))],
+)
+def test_what_the_brokers_have_not_been_asked_since_a_restart_keeps_its_alert(name: str, known: Any) -> None:
+    rig = Rig()
+    rig.cycle(0, group(since=-90), **{name: known})
+    (rule,) = rig.open_rules()
+    rig.restart()
+    rig.cycle(5, group(since=-90), **{name: None})
+    assert rig.open_rules() == {rule}
+    rig.cycle(10, group(since=-90))
+    assert rig.open_rules() == set()
 
 
 @given(

@@ -19,7 +19,9 @@ from streaming_app.alerts.evaluate import (
     RULES_FOR_INCIDENTS,
     RULES_FOR_JOB,
     RULES_FOR_LAG,
+    RULES_FOR_LOST_DESCRIPTIONS,
     RULES_FOR_NEWCOMERS,
+    RULES_FOR_PLUGIN,
     evaluate,
 )
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
@@ -199,6 +201,7 @@ JOB_DIFFERENCES = [(rule, wrong) for rule, cases in WRONG_JOB.items() for wrong,
 
 
 OTHERS = (RULES_FOR_COPIES, RULES_FOR_LAG, RULES_FOR_INCIDENTS, RULES_FOR_NEWCOMERS)
+OTHERS = (*OTHERS, RULES_FOR_LOST_DESCRIPTIONS, RULES_FOR_PLUGIN)
 
 
 def test_every_rule_has_a_case() -> None:
@@ -415,6 +418,7 @@ def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:
 def test_every_rule_is_documented(name: str) -> None:
     rule = RULES[name]
     of_groups = (*RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_INCIDENTS)
+    of_groups = (*of_groups, *RULES_FOR_LOST_DESCRIPTIONS)
     assert name.startswith("StreamsGroups") == (rule not in of_groups)
     assert rule.severity in {"info", "warning", "critical"}
     assert rule.meaning.endswith(".")

@@ -11,6 +11,7 @@ from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.verdict import Verdict
 from streaming_app.queries.facts import GroupFacts
 from streaming_app.queries.history import GroupAt
 from streaming_app.queries.topology_diff import TopologyDiff
@@ -27,17 +28,19 @@ from streaming_app.web.task_matrix import (
 )
 from streaming_app.web.timeline import (
     Events,
+    Judged,
     LagLine,
     Tick,
     Timeline,
     causes_text,
     event_text,
+    judgements,
     lag_line,
     ticks,
     timeline,
 )
 from streaming_app.web.window import Window
-from streaming_app.web.words import Meaning, description_meaning, state_meaning
+from streaming_app.web.words import Meaning, description_meaning, state_text
 
 Row = Mapping[str, Any]
 Then = tuple[GroupAt, Sequence[Row]]
@@ -45,6 +48,7 @@ Then = tuple[GroupAt, Sequence[Row]]
 SHOWN_MEMBERS = 500
 SHOWN_LAG = 200
 SHOWN_TAGS = 10
+SHOWN_VERDICTS = 50
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ class GroupView:
     """Everything about one group."""
 
     row: Row
-    state: Meaning
+    state: str
+    """What its state means."""
     description: Meaning
     causes: str
     """Why it needs a new assignment."""
@@ -119,6 +124,10 @@ class GroupView:
     lag_partitions: int
     lag_line: LagLine | None
     facts: GroupFacts = field(default_factory=GroupFacts)
+    judged: Sequence[Judged] = ()
+    """The newest verdicts up to the end of the window, the newest first."""
+    judged_then: Judged | None = None
+    """The verdict at the instant; None without one, and if none is known of that time."""
 
 
 def group_view(  # noqa: PLR0913 - what is known about a group
@@ -135,23 +144,25 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     diff: TopologyDiff | None,
     copies: Iterable[TaskCopy] = (),
     facts: GroupFacts | None = None,
+    health: tuple[Sequence[Row], Verdict | None] = ((), None),
 ) -> GroupView:
     """Return the page of a row of `groups`.
 
     `events`, `listed` and `lag_history` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
-    those tables.
+    those tables. `health` are the verdicts of the window, the oldest first, and the one of now.
     """
     newest, found = listed
+    judged = judgements(*health)
     task_of = tasks_by_partition(lag)
     return GroupView(
         row=row,
-        state=state_meaning(row["state"]),
+        state=state_text(row["state"]),
         description=description_meaning(row["description_status"]),
         causes=causes_text(row["causes_since_assignment"]),
         alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
         matrix=task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag)),
         members=list(_members(row))[:SHOWN_MEMBERS],
-        timeline=timeline(row, events, window),
+        timeline=timeline(row, events, window, judged),
         instant=instant_view(then[0], window.at, row["assignments"] or (), then[1], task_of)
         if then and window.at
         else None,
@@ -164,6 +175,8 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         lag_partitions=len(lag),
         lag_line=lag_line(lag_history, window.begin, window.end),
         facts=facts or GroupFacts(),
+        judged=judged[: -SHOWN_VERDICTS - 1 : -1],
+        judged_then=next((one for one in reversed(judged) if window.until and one.at <= window.until), None),
     )
 
 

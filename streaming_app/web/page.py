@@ -187,6 +187,7 @@ class Page:
             diff=snapshot.topology_diff(group_id),
             copies=snapshot.copies(group_id),
             facts=snapshot.facts(group_id),
+            health=(snapshot.health_history(group_id, begin, end), summary.health if summary else None),
         )
         return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
 

@@ -73,6 +73,14 @@ _AFTER = """
 SELECT coalesce(sum(CASE kind WHEN 'member_joined' THEN 1 ELSE -1 END), 0) AS joined FROM group_events
 WHERE {where} AND void IS NOT TRUE AND at > {end} AND kind IN ('member_joined', 'member_left')
 """
+_HEALTH = f"""
+SELECT at, verdict, severity, since, why FROM group_health_history
+WHERE {{where}} AND {{within}} ORDER BY at DESC LIMIT {MAX_EVENTS}
+"""  # noqa: S608 - our own constants
+_HEALTH_BEFORE = """
+SELECT at, verdict, severity, since, why FROM group_health_history
+WHERE {where} AND at < {begin} ORDER BY at DESC LIMIT 1
+"""
 _LAG_ROWS = f"""
 SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, status, subtopology_id,
        task_id, leader, observed_at
@@ -142,6 +150,15 @@ class Snapshot:
         """
         listed = self._detail("listed", group_id, _LISTED, within=_within(begin, end))
         return listed, listed[0]["found"] if listed else 0
+
+    def health_history(self, group_id: str, begin: datetime | None, end: datetime | None) -> list[Row]:
+        """Return the verdicts from `begin` to `end`, the oldest first, with the last one before; None stands for ever.
+
+        Raises WarehouseError.
+        """
+        found = self._detail("health", group_id, _HEALTH, within=_within(begin, end))
+        before = self._detail("health before", group_id, _HEALTH_BEFORE, begin=time_literal(begin)) if begin else []
+        return [*(before if len(found) < MAX_EVENTS else ()), *reversed(found)]
 
     def group_at(self, group_id: str, at: datetime) -> GroupAt | None:
         """Return the group as it was at a time; None if no event is that old. Raises WarehouseError."""

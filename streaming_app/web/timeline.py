@@ -1,4 +1,4 @@
-"""The timeline of a group: its states, its number of members, its assignments and its lag over time. Pure.
+"""The timeline of a group: its verdicts, states, number of members, assignments and lag over time. Pure.
 
 Positions are in thousandths of the width, so that the template draws them without arithmetic. A partition has a sample
 of its lag whenever that has changed, so its lag at any time is that of its last sample. What it was before its first
@@ -8,10 +8,12 @@ sample of the range is not known, and not drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
+from streaming_app.health.verdict import Verdict
 from streaming_app.lag.sums import Total, totals_over_time
 from streaming_app.text import duration, utc
 from streaming_app.web.window import Window
@@ -52,6 +54,8 @@ _MARKS = {
 }
 DRAWN_KINDS = ("state", "description_status", "member_joined", "member_left", *_MARKS)
 """The kinds of events that it shows."""
+SETTLED = frozenset({"Stable", "Empty", "Dead"})
+"""States that last; they are drawn lighter than the others."""
 CAUSES = {
     "member_joined": "a member joined",
     "member_left": "a member left",
@@ -105,10 +109,28 @@ class Tick:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """A verdict on the group, from `at` on."""
+
+    at: datetime
+    verdict: str
+    severity: str | None
+    since: datetime
+    why: str
+
+    @property
+    def text(self) -> str:
+        """The verdict in words."""
+        return f"{self.verdict} since {utc(self.since)}: {self.why}"
+
+
+@dataclass(frozen=True)
 class Timeline:
     """What is drawn, from the begin of the window to its end."""
 
     window: Window
+    health: Sequence[Span]
+    """The verdicts; nothing for a time of which none is known."""
     states: Sequence[Span]
     descriptions: Sequence[Span]
     members: Sequence[Step]
@@ -134,8 +156,8 @@ class Events:
     """Members that have joined since the end of the window, less those that have left."""
 
 
-def timeline(group: Row, events: Events, window: Window) -> Timeline:
-    """Return the timeline of a group in a window."""
+def timeline(group: Row, events: Events, window: Window, judged: Sequence[Judged] = ()) -> Timeline:
+    """Return the timeline of a group in a window; `judged` are the verdicts, the oldest first."""
     known = sorted(
         (event for event in events.drawn if event["at"] and window.begin <= event["at"] <= window.end),
         key=lambda event: event["at"],
@@ -146,6 +168,7 @@ def timeline(group: Row, events: Events, window: Window) -> Timeline:
     members = list(_members(group, known, known_from, events.joined_after, scale))
     return Timeline(
         window=window,
+        health=list(_health(judged, scale)),
         states=list(lanes.spans("state", group["state"], group["state_since"])),
         descriptions=list(lanes.spans("description_status", group["description_status"], group["description_since"])),
         members=_steps(members),
@@ -159,6 +182,31 @@ def timeline(group: Row, events: Events, window: Window) -> Timeline:
         at=scale.x(window.at) if window.at and window.begin <= window.at <= window.end else None,
         known_from=known_from,
     )
+
+
+def judgements(rows: Iterable[Row], current: Verdict | None) -> list[Judged]:
+    """Return what rows of `group_health_history` say, the oldest first; without any, the verdict as it is now.
+
+    A verdict that only got another reason is one: with the time of the first, and the newest reason.
+    """
+    found: list[Judged] = []
+    for row in rows:
+        one = Judged(row["at"], row["verdict"], row["severity"], row["since"], row["why"])
+        if found and (found[-1].verdict, found[-1].severity) == (one.verdict, one.severity):
+            one = replace(one, at=found[-1].at, since=min(found[-1].since, one.since))
+            found.pop()
+        found.append(one)
+    if not found and current:
+        found = [Judged(current.at, current.verdict, current.severity, current.since, current.why)]
+    return found
+
+
+def _health(judged: Sequence[Judged], scale: _Scale) -> Iterable[Span]:
+    for one, after in pairwise((*judged, None)):
+        begin, end = one.at, after.at if after else scale.end
+        if begin < end and end >= scale.begin and begin <= scale.end:
+            x = scale.x(begin)
+            yield Span(x, max(1.0, round(scale.x(end) - x, 2)), one.verdict, one.text)
 
 
 def event_text(event: Row) -> str:

@@ -37,18 +37,15 @@ class Meaning(NamedTuple):
 
 
 STATES = {
-    "NotReady": Meaning("bad", "Its topology cannot run: the group has members, and they have no tasks."),
-    "Reconciling": Meaning("busy", "Members revoke and take over tasks until they have their target assignment."),
-    "Assigning": Meaning("busy", "The coordinator computes a new assignment."),
-    "Unknown": Meaning(
-        "unknown", "The log does not contain the group's state: Kafka 4.1 does not write it, or it was not read yet."
-    ),
-    "Empty": Meaning("idle", "The group has no members."),
-    "Stable": Meaning("good", "Every member has its target assignment."),
-    "Dead": Meaning("idle", "The group was deleted."),
+    "NotReady": "Its topology cannot run: the group has members, and they have no tasks.",
+    "Reconciling": "Members revoke and take over tasks until they have their target assignment.",
+    "Assigning": "The coordinator computes a new assignment.",
+    "Unknown": "The log does not contain the group's state: Kafka 4.1 does not write it, or it was not read yet.",
+    "Empty": "The group has no members.",
+    "Stable": "Every member has its target assignment.",
+    "Dead": "The group was deleted.",
 }
-"""States of the protocol: what they are coloured as in the history, where they say nothing of whether records are
-processed."""
+"""What the states of the protocol mean. They have no colours, as they do not say whether records are processed."""
 _TONES = {
     **dict.fromkeys((LOSING, DOWN, STALLED), "bad"),
     **dict.fromkeys((BEHIND, UNSTABLE), "warning"),
@@ -68,9 +65,9 @@ DESCRIPTIONS = {
 _NO_MEANING = Meaning("unknown", "")
 
 
-def state_meaning(state: str | None) -> Meaning:
-    """Return what a state is shown as."""
-    return STATES.get(state or "Unknown", _NO_MEANING)
+def state_text(state: str | None) -> str:
+    """Return what a state means; nothing for one of a later release."""
+    return STATES.get(state or "Unknown", "")
 
 
 def health_meaning(verdict: str) -> Meaning:

@@ -27,6 +27,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "groups", *rows)
     append(path, "alerts", *_alerts(now))
     append(path, "group_health", *_health(now))
+    append(path, "group_health_history", *_health_history(now))
     append(path, "task_copies", *_copies())
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
@@ -225,6 +226,22 @@ def _health(now: datetime) -> Iterator[Row]:
     yield health("clickstream-sessions", "Idle", 6_012, "Nothing waits.")
     for name in (*HOSTILE[:2], HOSTILE[4]):
         yield health(name, "Down", 70, f"{name} waits", severity="warning", incident_id=name or None)
+
+
+def _health_history(now: datetime) -> Iterator[Row]:
+    for minutes, verdict, why in (
+        (1_398, "Unknown", "Its lag is not known: no commit, or no answer about the ends of its logs."),
+        (1_388, "Ok", "Offsets advance."),
+        (895, "Down", "no members since the deployment; 12,000 offsets wait in 8 partitions"),
+        (893, "Down", "no members since the deployment; 14,000 offsets wait in 8 partitions"),
+        (880, "Ok", "Offsets advance."),
+        (4, "Restoring", "tasks came to another member"),
+    ):
+        at = now - timedelta(minutes=minutes)
+        row = {"cluster": "default", "group_id": RICH, "at": at, "verdict": verdict, "why": why, "evidence": "{}"}
+        yield {**row, "severity": "critical" if verdict == "Down" else None, "since": at - timedelta(minutes=5)}
+    name, at = HOSTILE[0], now - timedelta(minutes=70)
+    yield {"cluster": "default", "group_id": name, "at": at, "verdict": "Down", "why": f"{name} waits", "since": at}
 
 
 def _copies() -> Iterator[Row]:

@@ -185,6 +185,27 @@ def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:
         expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_have_count(0)
 
 
+def test_the_first_lane_says_the_verdict_since_when_and_why_by_pointer_and_by_keyboard(
+    chromium: Browser, url: str
+) -> None:
+    with view(chromium, url) as seen:
+        seen.open(f"/group?id={RICH}&range=24h")
+        lanes = seen.page.locator("#timeline rect.health")
+        tones = [str(one.get_attribute("class")).rpartition(" s-")[2] for one in lanes.all()]
+        assert tones == ["unknown", "good", "bad", "good", "busy"]
+        down = lanes.nth(2)
+        down.scroll_into_view_if_needed()
+        box = down.bounding_box()
+        assert box
+        seen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        told = seen.page.locator("#pointer .when span")
+        expect(told).to_contain_text(re.compile("^Down since 20.*: no members .* 14,000 offsets wait"))
+        slider = seen.page.get_by_role("slider", name="Instant")
+        slider.focus()
+        seen.page.keyboard.press("Shift+ArrowLeft")
+        expect(slider).to_have_attribute("aria-valuetext", re.compile("Restoring since 20.*: tasks came to another"))
+
+
 def test_another_cluster_is_chosen_and_stays_live(
     chromium: Browser, serve_page: Callable[..., str], sample: Path
 ) -> None:
@@ -203,7 +224,13 @@ def test_another_cluster_is_chosen_and_stays_live(
 
 def test_without_javascript_an_instant_is_shown_by_a_form(chromium: Browser, url: str) -> None:
     with view(chromium, url, java_script_enabled=False) as seen:
-        seen.open(f"/group?id={RICH}")
+        seen.open(f"/group?id={RICH}&range=24h")
+        seen.page.get_by_text("Health over time (5 verdicts)").click()
+        verdicts = seen.page.get_by_role("region", name="Verdicts").inner_text()
+        assert verdicts.index("Restoring") < verdicts.index("14,000 offsets wait") < verdicts.index("Unknown")
+        seen.page.get_by_label("Instant, UTC").fill("887m")
+        seen.page.get_by_role("button", name="Show").click()
+        assert "no members since the deployment" in seen.page.inner_text("#instant")
         seen.page.get_by_label("Instant, UTC").fill("700m")
         seen.page.get_by_role("button", name="Show").click()
         assert "orders-0-StreamThread-1" in seen.page.inner_text("#instant")

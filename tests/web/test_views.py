@@ -15,7 +15,7 @@ from streaming_app.web.descriptions import described_of, description_graph, node
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
 from streaming_app.web.task_matrix import TaskLag, instant_view, task_matrix, task_order, with_copies
-from streaming_app.web.timeline import Events, lag_line, timeline
+from streaming_app.web.timeline import Events, judgements, lag_line, timeline
 from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_key, group_query, short_name
@@ -227,6 +227,40 @@ def test_a_part_of_the_past_is_drawn_with_what_was_before_and_after_it() -> None
     assert line.at == 500
     quiet = timeline(row, Events([], before={"state": "Empty"}), window)
     assert [(span.value, span.x, span.width) for span in quiet.states] == [("Empty", 0, 1000)]
+
+
+def _judged(minutes: float, verdict: str, why: str = "", severity: str | None = None) -> dict[str, Any]:
+    at = NOW - timedelta(minutes=minutes)
+    return {"at": at, "verdict": verdict, "severity": severity, "since": at - timedelta(minutes=5), "why": why}
+
+
+def test_the_timeline_shows_each_verdict_once_and_the_one_that_was_before_it() -> None:
+    row = group("g", "Stable", NOW, 15, members=[{}])
+    rows = [
+        _judged(90, "Ok"),
+        _judged(45, "Down", "1 waits", "critical"),
+        _judged(40, "Down", "2 wait", "critical"),
+        _judged(15, "Ok"),
+    ]
+    line = timeline(row, Events([]), HOUR, judgements(rows, None))
+    assert [(span.value, span.x, span.width) for span in line.health] == [
+        ("Ok", 0, 250),
+        ("Down", 250, 500),
+        ("Ok", 750, 250),
+    ]
+    assert line.health[1].text == "Down since 2026-11-22 11:10:00Z: 2 wait"
+    later = timeline(
+        row, Events([]), Window(NOW - timedelta(minutes=60), NOW - timedelta(minutes=50)), judgements(rows, None)
+    )
+    assert [(span.value, span.x, span.width) for span in later.health] == [("Ok", 0, 1000)]
+
+
+def test_without_a_history_of_verdicts_the_one_of_now_is_drawn_since_it_is_known() -> None:
+    row = group("g", "Stable", NOW, 15, members=[{}])
+    assert not timeline(row, Events([]), HOUR, judgements([], None)).health
+    at = NOW - timedelta(minutes=30)
+    (span,) = timeline(row, Events([]), HOUR, judgements([], Verdict("Idle", at, at, "Nothing waits."))).health
+    assert (span.value, span.x, span.width) == ("Idle", 500, 500)
 
 
 def test_what_is_before_the_events_that_were_read_is_not_drawn() -> None:

@@ -61,7 +61,16 @@ class Timeline {
     stage.setAttribute("aria-valuemin", Math.round(this.begin / 1000));
     stage.setAttribute("aria-valuemax", Math.round(this.end / 1000));
     stage.setAttribute("aria-valuenow", Math.round(now / 1000));
-    stage.setAttribute("aria-valuetext", words(now));
+    stage.setAttribute("aria-valuetext", [words(now), this.health(now)].filter(Boolean).join(", "));
+  }
+
+  // The verdict at a time, since when and why; empty if none is known.
+  health(time) {
+    const x = (1000 * (time - this.begin)) / (this.end - this.begin);
+    const spans = [...this.stage.querySelectorAll("rect.health")];
+    const found = spans.findLast((one) => Number(one.getAttribute("x")) <= x);
+    const isOver = !found || x > Number(found.getAttribute("x")) + Number(found.getAttribute("width")) + 0.1;
+    return isOver ? "" : found.textContent;
   }
 
   time(event) {
@@ -185,7 +194,9 @@ class Timeline {
     const share = (one) => (100 * (one - this.begin)) / (this.end - this.begin);
     const x = share(time);
     hair.style.left = `${x}%`;
-    when.textContent = words(time);
+    const verdict = document.createElement("span");
+    verdict.textContent = this.health(time);
+    when.replaceChildren(words(time), verdict);
     when.classList.toggle("left", x > 50);
     when.style.left = x > 50 ? "" : `${x}%`;
     when.style.right = x > 50 ? `${100 - x}%` : "";

@@ -42,6 +42,11 @@ class Routes:
         self._routes = tuple(routes)
         self._of_group = lru_cache(_CACHED_GROUPS)(self._find)
 
+    @property
+    def have_teams(self) -> bool:
+        """Whether any route names a team."""
+        return any(route.team for route in self._routes)
+
     def team_of(self, group_id: str | None) -> str | None:
         """Return the team that owns a group; None if no route names one."""
         return next((route.team for route in self._of_group(group_id) if route.team), None)

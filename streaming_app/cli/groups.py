@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import group_option, handle_errors, instant, optional_broker_options, warehouse_options
+from streaming_app.cli.options import (
+    config_sections,
+    group_option,
+    handle_errors,
+    instant,
+    optional_broker_options,
+    warehouse_options,
+)
 from streaming_app.cli.printing import echo, echo_json, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
@@ -21,6 +28,8 @@ from streaming_app.tables.location import Location
 from streaming_app.text import count
 
 if TYPE_CHECKING:
+    from streaming_app.alerts.routes import Routes
+    from streaming_app.config.routing import RouteSettings
     from streaming_app.queries.history import Event, TaskSpell
     from streaming_app.tables.reader import WarehouseReader
 
@@ -29,6 +38,7 @@ _EMPTY = "Empty"
 
 
 @click.command("list")
+@config_sections("routes")
 @warehouse_options
 @click.option(
     "--state",
@@ -56,8 +66,18 @@ _EMPTY = "Empty"
     help="Also since when; with VERDICT, such as Down,Stalled, only groups with one of these.",
 )
 @handle_errors
-def list_groups(warehouse: Location, cluster: str, states: str | None, types: str | None, verdicts: str | None) -> None:
-    """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
+def list_groups(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location,
+    cluster: str,
+    states: str | None,
+    types: str | None,
+    verdicts: str | None,
+    routes: tuple[RouteSettings, ...] | None,
+) -> None:
+    """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list.
+
+    Where `routes` of the configuration name teams, a column has the one that owns the group.
+    """
     from streaming_app.queries import groups, health  # noqa: PLC0415 - not loaded by --help
 
     if verdicts is not None and (states is not None or types is not None):
@@ -71,14 +91,22 @@ def list_groups(warehouse: Location, cluster: str, states: str | None, types: st
     rows = groups.list_groups(reader, cluster, wanted)
     shown = rows if states is not None else [{"GROUP": row["GROUP"]} for row in rows]
     if verdicts is None:
-        echo_rows(health.with_health(reader, cluster, shown))
+        listed = health.with_health(reader, cluster, shown)
     else:
-        echo_rows(health.list_by_health(reader, cluster, shown, chosen))
+        listed = health.list_by_health(reader, cluster, shown, chosen)
+    echo_rows(health.with_teams(listed, _routes(routes)))
     if states is not None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 
 
+def _routes(settings: tuple[RouteSettings, ...] | None) -> Routes:
+    from streaming_app.config.routing import make_routes  # noqa: PLC0415 - not loaded by --help
+
+    return make_routes(settings or ())
+
+
 @click.command()
+@config_sections("routes")
 @optional_broker_options("description")
 @warehouse_options
 @click.option("--group", "group_ids", multiple=True, metavar="GROUP", help="A group; may be given more than once.")
@@ -106,6 +134,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
     bootstrap_server: str | None,
     command_config: Path | None,
+    routes: tuple[RouteSettings, ...] | None,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
@@ -127,9 +156,9 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         return
     rows = groups.find_groups(reader, cluster, wanted)
     if as_json:
-        _print_json(reader, cluster, rows)
+        _print_json(reader, cluster, rows, _routes(routes))
     elif aspect == "state" and rows:
-        _print_states(reader, cluster, rows, verbose=verbose, with_configs=verbose and not all_groups)
+        _print_states(reader, cluster, rows, _routes(routes), verbose=verbose, with_configs=verbose and not all_groups)
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
         echo_rows(table)
         if aspect == "topology":
@@ -145,7 +174,7 @@ def _print_differing_topics(reader: WarehouseReader, cluster: str, group_ids: li
         echo_rows(differing)
 
 
-def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:
+def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], routes: Routes) -> None:
     """Print everything known of the groups."""
     from streaming_app.queries import facts, groups, health  # noqa: PLC0415 - not loaded by --help
 
@@ -155,13 +184,23 @@ def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]
     for row in rows:
         verdict = verdicts.get(row["group_id"])
         of_log = {name: value for name, value in row.items() if name != "last_changes"}
-        judged = {"waits_for": groups.waits_for(row), "health": verdict and health.health_json(verdict)}
+        judged = {
+            "waits_for": groups.waits_for(row),
+            "health": verdict and health.health_json(verdict),
+            "team": routes.team_of(row["group_id"]),
+        }
         shown.append({**of_log, **judged, **known[row["group_id"]].to_json()})
     echo_json(shown)
 
 
-def _print_states(
-    reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, verbose: bool, with_configs: bool
+def _print_states(  # noqa: PLR0913 - as for all of it
+    reader: WarehouseReader,
+    cluster: str,
+    rows: list[dict[str, Any]],
+    routes: Routes,
+    *,
+    verbose: bool,
+    with_configs: bool,
 ) -> None:
     """Print the verdicts, the states, with `verbose` what the groups wait for, their configs, and what is unknown."""
     from streaming_app.queries import facts, groups, health  # noqa: PLC0415 - not loaded by --help
@@ -169,7 +208,7 @@ def _print_states(
     ids = [row["group_id"] for row in rows]
     known = facts.read_group_facts(reader, cluster, ids)
     verdicts, deployments = health.read_verdicts(reader, cluster, ids), health.deployment_lines(reader, cluster, ids)
-    for line in health.lines(verdicts.values(), deployments):
+    for line in health.lines(verdicts.values(), deployments, routes):
         echo(line)
     echo_rows(facts.with_coordinators(groups.state_rows(rows, verbose=verbose), known))
     if verbose:

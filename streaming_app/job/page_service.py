@@ -119,7 +119,7 @@ class PageService(Service):
             self._process = process
         if process.stdin is not None:
             with suppress(OSError):  # it has ended already
-                process.stdin.write(self._served.model_dump_json().encode() + b"\n")
+                process.stdin.write(self._served.model_dump_json(by_alias=True).encode() + b"\n")
                 process.stdin.flush()
         if self.stopping.is_set():
             self.interrupt()
@@ -149,6 +149,7 @@ def make_page_service(config: JobConfig, report: Report, retry_seconds: float = 
         cluster=config.cluster,
         listen=str(config.page.listen),
         page=config.page,
+        routes=config.routes,
         bootstrap_server=config.bootstrap_server,
         command_config=config.command_config,
     )

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from streaming_app.alerts.health_rules import RULES_BY_VERDICT
+from streaming_app.alerts.routes import Routes
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.health.incidents import Incident, Line
@@ -64,6 +65,11 @@ def list_by_health(reader: WarehouseReader, cluster: str, groups: Iterable[Row],
     ]
 
 
+def with_teams(rows: Iterable[Row], routes: Routes) -> list[Row]:
+    """Return the rows of `list` with TEAM, who owns each group; as they are if no route names a team."""
+    return [row | {"TEAM": routes.team_of(row["GROUP"])} if routes.have_teams else row for row in rows]
+
+
 def _verdict(row: HealthRow | None) -> str:
     return row.verdict.verdict if row else UNKNOWN
 
@@ -75,10 +81,12 @@ def to_line(group_id: str, verdict: Verdict) -> str:
     return f"{group_id} is {verdict.verdict} since {utc(verdict.since)}: {why}{lost}"
 
 
-def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each verdict, the worst first, and that of `deployment_lines`."""
+def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str], routes: Routes) -> Iterator[str]:
+    """Yield a line for each verdict, the worst first, with those for its team, if any, and of `deployment_lines`."""
     for row in sorted(rows, key=lambda row: (trouble(row.verdict), row.group_id)):
         yield to_line(row.group_id, row.verdict)
+        if team := routes.team_of(row.group_id):
+            yield f"  Team: {team}."
         yield from filter(None, [deployments.get(row.group_id)])
 
 
@@ -141,11 +149,13 @@ def incident_of(row: HealthRow, incidents: Iterable[Incident]) -> Incident | Non
     return open_one or max(own, key=lambda one: one.opened_at, default=None)
 
 
-def explain(row: HealthRow, incident: Incident | None, deployment: str | None, now: datetime) -> Iterator[str]:
+def explain(
+    row: HealthRow, incident: Incident | None, deployment: str | None, team: str | None, now: datetime
+) -> Iterator[str]:
     """Yield at most ten lines that say how a group is, since when and why, what will be lost, and what to do."""
-    verdict = row.verdict
+    verdict, own = row.verdict, f" Team: {team}." if team else ""
     yield to_line(row.group_id, verdict)
-    yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
+    yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}.{own}"
     if verdict.evidence.get("not_over"):
         yield f"  It is not over: {verdict.evidence['not_over']}."
     if verdict.caught_up_at:

@@ -17,7 +17,7 @@ import binascii
 import hmac
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +27,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from streaming_app.alerts.routes import NO_ROUTES, Routes
+from streaming_app.config.routing import RouteSettings, make_routes
 from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
 from streaming_app.secret_file import read_secret_file
@@ -219,9 +221,17 @@ class PageAccess:
     """Kafka client properties of the brokers to ask for topology descriptions; None: they are not asked."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """As `PageSettings` has them."""
+    routes: Routes = NO_ROUTES
+    """Which team owns a group."""
 
     @classmethod
-    def of(cls, config: PageSettings, listen: str, brokers: Mapping[str, str] | None = None) -> PageAccess:
+    def of(
+        cls,
+        config: PageSettings,
+        listen: str,
+        brokers: Mapping[str, str] | None = None,
+        routes: Sequence[RouteSettings] = (),
+    ) -> PageAccess:
         """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
         return cls(
             listen=listen,
@@ -230,6 +240,7 @@ class PageAccess:
             credentials=read_credentials(config.auth_file) if config.auth_file else None,
             brokers=brokers,
             labels=config.labels,
+            routes=make_routes(routes),
         )
 
     @property

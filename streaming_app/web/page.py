@@ -78,7 +78,7 @@ class Page:
         self._sources = {source.cluster: source}
         self._broker_threads = ResponseThreads(MAX_IN_FLIGHT)
         self._report_error = ReportOnce(report)
-        self._renderer = Renderer(Labels(settings.labels))
+        self._renderer = Renderer(Labels(settings.labels, settings.routes))
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Response]] = OrderedDict()
         self.live = LiveUpdates()
         routes = [
@@ -301,7 +301,7 @@ class PageServer(HttpServer):
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
         descriptions = broker_descriptions(settings.brokers) if settings.brokers else None
-        source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels))
+        source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels, settings.routes))
         page = Page(source, settings, descriptions, report=report)
         super().__init__(
             settings.listen,

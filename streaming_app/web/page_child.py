@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streaming_app.config.routing import RouteSettings
 from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
 from streaming_app.section import Address, Section
@@ -38,6 +39,7 @@ class ServedPage(Section):
     cluster: str
     listen: Address
     page: PageSettings
+    routes: tuple[RouteSettings, ...] = ()
     bootstrap_server: str | None = None
     command_config: Path | None = None
 
@@ -80,7 +82,7 @@ def _server_of(served: ServedPage) -> PageServer:
     from streaming_app.web.page import PageServer  # noqa: PLC0415
 
     brokers = brokers_of(served.bootstrap_server, served.command_config) if served.bootstrap_server else None
-    settings = PageAccess.of(served.page, served.listen, brokers)
+    settings = PageAccess.of(served.page, served.listen, brokers, served.routes)
     warehouse = Location.of(served.warehouse)
     return PageServer(warehouse, served.cluster, settings, lambda line: _tell(SAYS, f"page: {line}"))
 

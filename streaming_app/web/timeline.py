@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from itertools import pairwise
 from typing import Any
 
 from streaming_app.health.verdict import Verdict
@@ -202,8 +201,9 @@ def judgements(rows: Iterable[Row], current: Verdict | None) -> list[Judged]:
 
 
 def _health(judged: Sequence[Judged], scale: _Scale) -> Iterable[Span]:
-    for one, after in pairwise((*judged, None)):
-        begin, end = one.at, after.at if after else scale.end
+    ends = [one.at for one in judged[1:]] + [scale.end]
+    for one, end in zip(judged, ends, strict=False):
+        begin = one.at
         if begin < end and end >= scale.begin and begin <= scale.end:
             x = scale.x(begin)
             yield Span(x, max(1.0, round(scale.x(end) - x, 2)), one.verdict, one.text)

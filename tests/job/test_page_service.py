@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
+from streaming_app.config.routing import RouteSettings
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.page_service import PageService, make_page_service
 from streaming_app.job.service import Services
@@ -24,8 +26,9 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from tests.job.running_job import running_job
 from tests.waiting import wait_until
-from tests.warehouses import make_warehouse
+from tests.warehouses import append, make_warehouse
 from tests.web.http_client import request
+from tests.web.sample import group
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +74,26 @@ def test_the_job_serves_the_page_until_it_ends(tmp_path: Path) -> None:
         pid = service.pid
         assert pid
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_page_of_the_job_says_which_team_owns_a_group(tmp_path: Path) -> None:
+    make_warehouse(tmp_path / "w")
+    append(
+        tmp_path / "w",
+        "groups",
+        *(group(one, "Stable", datetime.now(timezone.utc), 1) for one in ("payments", "orders")),
+    )
+    lines: list[str] = []
+    address = free_address()
+    routes = [{"groups": "pay.*", "team": "money", "sinks": [], "continue": True}]
+    with serving_page(config(tmp_path / "w", address).model_copy(update={"routes": _routes(routes)}), lines.append):
+        assert wait_until(lambda: bool(lines), seconds=20)
+        assert answer(f"http://{address}").count("team:money</bdi>") == 1
+        assert "team:money</bdi>" in request(f"http://{address}", "/group?id=payments")[2]
+
+
+def _routes(given: list[dict[str, object]]) -> tuple[RouteSettings, ...]:
+    return tuple(RouteSettings.model_validate(one) for one in given)
 
 
 def test_an_address_in_use_is_one_line_and_is_tried_again(tmp_path: Path) -> None:

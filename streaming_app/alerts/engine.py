@@ -304,6 +304,7 @@ class AlertEngine:
             lag=observed.lag,
             lag_of_all_groups=self._settings.lag_of_all_groups,
             max_new_groups=self._settings.max_new_groups,
+            put_off=self._board.put_off,
             incidents=self._incidents.open(),
             lost_descriptions=observed.lost_descriptions,
             plugin=observed.plugin,

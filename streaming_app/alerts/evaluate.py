@@ -27,6 +27,7 @@ from streaming_app.alerts.health_rules import HEALTH_RULES, RULES_BY_VERDICT, He
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
 from streaming_app.alerts.rule import (
+    MINUTE,
     ClusterRule,
     EvaluationContext,
     GroupFinding,
@@ -35,6 +36,7 @@ from streaming_app.alerts.rule import (
     Rule,
     RuleSettings,
     Snapshot,
+    is_recent,
 )
 from streaming_app.alerts.survey import LostDescription, PluginStatus
 from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule_failed, say_what_is_cut
@@ -119,7 +121,8 @@ def evaluate(
         findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
     say_what_is_cut(findings, groups)
     left_out = _leave_out_newcomers(findings, groups, context)
-    if newcomers := survey_newcomers(groups, context.now, left_out):
+    late = {one for one, since in context.put_off.items() if not is_recent(since, MINUTE, context.now)}
+    if newcomers := survey_newcomers(groups, context.now, left_out, late):
         findings.update(_find(RULES_FOR_NEWCOMERS, newcomers, None, context, rule_settings_of))
     return findings
 

@@ -55,6 +55,8 @@ class EvaluationContext:
     """Of how many new groups there are findings."""
     failed: set[AlertKey] = field(default_factory=set)
     """Rules that could not be evaluated for a group; `evaluate` fills it."""
+    put_off: Mapping[str, datetime] = field(default_factory=dict)
+    """The newcomers that wait for their verdict, and since when."""
     incidents: Sequence[Incident] = ()
     """The open incidents."""
     lost_descriptions: Sequence[LostDescription] | None = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from streaming_app.alerts.alert import CRITICAL, AlertKey, Finding
@@ -64,10 +64,10 @@ def rule_failed(group_id: str, rule: str, error: Exception, context: EvaluationC
 
 
 def _flood(new: Newcomers, thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    if new.count < thresholds["groups"] and not new.without_alerts:
+    if new.count < thresholds["groups"] and not new.without_alerts and not new.unjudged:
         return None
     number = round_down(new.count)
-    hosts = first_of([escape(one) for one in new.hosts], len(new.hosts))
+    hosts = _named(new.hosts)
     named = f", most of which begin with {shorten(escape(new.prefix), _PREFIX)!r}" if new.prefix else ""
     summary = f"{count(number, 'group')} or more are new since yesterday{named}; most are of {hosts}"
     details: dict[str, object] = {"groups_at_least": number, "hosts": list(new.hosts)}
@@ -77,7 +77,15 @@ def _flood(new: Newcomers, thresholds: Thresholds, _context: EvaluationContext) 
         left_out = round_down(new.without_alerts)
         details["groups_without_alerts_at_least"] = left_out
         summary += f". The alerts of {left_out:,} of them or more are left out"
+    if new.unjudged:
+        details["groups_not_judged_at_least"] = late = round_down(new.unjudged)
+        details["hosts_not_judged"] = list(new.unjudged_hosts)
+        summary += f". {count(late, 'verdict')} or more are late, most of groups of {_named(new.unjudged_hosts)}"
     return Finding(new.since, summary, details)
+
+
+def _named(hosts: Mapping[str, int]) -> str:
+    return first_of([escape(one) for one in hosts], len(hosts))
 
 
 TENANT_RULES = (
@@ -139,9 +147,9 @@ NEWCOMER_RULES = (
         thresholds={"groups": Threshold(1_000, "so many groups of the last 24 hours are a flood")},
         meaning=(
             "Very many groups were created within a day, or more new groups than `alerts.max_new_groups` have alerts. "
-            "Groups that were known before keep their series, alerts and notifications; the new ones share what is "
-            "left, in turns from each host that the broker saw. The alert names what most of the new ids begin with, "
-            "and the hosts with the most of them."
+            "Groups that were known before keep their series, alerts, notifications and verdicts in time; the new ones "
+            "share what is left, in turns from each host that the broker saw. The alert names what most of the new ids "
+            "begin with, and the hosts with the most of them."
         ),
         queries={
             "Whose are they?": (

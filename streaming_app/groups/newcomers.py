@@ -14,15 +14,17 @@ A group whose creation the log does not prove was there before, and counts as ol
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from operator import itemgetter
+from types import MappingProxyType
 
 from streaming_app.groups.snapshot import GroupSnapshot
 
 NEW_FOR = timedelta(days=1)
 _SHARE = 10  # one in so many places is for newcomers
-_EPOCH = datetime.fromtimestamp(0, timezone.utc)
+_EPOCH, _NEVER = datetime.fromtimestamp(0, timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
 _COMMON = 0.8  # of the newcomers have their prefix in common
 _LONGEST_PREFIX = 100
 _NAMED_HOSTS = 3
@@ -33,14 +35,17 @@ def is_newcomer(group: GroupSnapshot, now: datetime) -> bool:
     return group.first_seen_at is not None and now - group.first_seen_at < NEW_FOR
 
 
-def in_turns(newcomers: Iterable[GroupSnapshot]) -> list[GroupSnapshot]:
-    """Return the newcomers in turns from each host, and of each host the oldest first."""
+def in_turns(
+    newcomers: Iterable[GroupSnapshot], waiting: Mapping[str, datetime] = MappingProxyType({})
+) -> list[GroupSnapshot]:
+    """Return the newcomers in turns from each host, of each the oldest first, after those that wait since some time."""
     taken: Counter[str | None] = Counter()
     ranked = []
-    for group in sorted(newcomers, key=_age):
-        ranked.append((taken[group.client_host], *_age(group), group))
+    ordered = sorted((((waiting.get(one.group_id, _NEVER), *_age(one)), one) for one in newcomers), key=itemgetter(0))
+    for order, group in ordered:
+        ranked.append((taken[group.client_host], order, group))
         taken[group.client_host] += 1
-    return [group for *_, group in sorted(ranked, key=lambda one: one[:3])]
+    return [group for *_, group in sorted(ranked, key=lambda one: one[:2])]
 
 
 def select(groups: Iterable[GroupSnapshot], most: int, now: datetime) -> list[GroupSnapshot]:
@@ -78,21 +83,35 @@ class Newcomers:
     """The hosts with the most of them."""
     without_alerts: int = 0
     """So many of them have alerts of their own that are left out."""
+    unjudged: int = 0
+    """So many of them have waited for their verdict for some time."""
+    unjudged_hosts: Mapping[str, int] = field(default_factory=dict)
+    """The hosts with the most of those."""
 
 
-def survey_newcomers(groups: Iterable[GroupSnapshot], now: datetime, without_alerts: int = 0) -> Newcomers | None:
+def survey_newcomers(
+    groups: Iterable[GroupSnapshot], now: datetime, without_alerts: int = 0, unjudged: Container[str] = ()
+) -> Newcomers | None:
     """Return what is known of the groups that are new; None if there are none."""
     new = [group for group in groups if is_newcomer(group, now)]
     if not new:
         return None
-    hosts = Counter((group.client_host or "an unknown host").lstrip("/") for group in new)
+    late = [group for group in new if group.group_id in unjudged]
     return Newcomers(
         len(new),
         min(group.first_seen_at or now for group in new),
         common_prefix([group.group_id for group in new]),
-        dict(hosts.most_common(_NAMED_HOSTS)),
+        _hosts(new),
         without_alerts,
+        len(late),
+        _hosts(late),
     )
+
+
+def _hosts(groups: Iterable[GroupSnapshot]) -> dict[str, int]:
+    """Return the hosts with the most of these groups."""
+    hosts = Counter((group.client_host or "an unknown host").lstrip("/") for group in groups)
+    return dict(hosts.most_common(_NAMED_HOSTS))
 
 
 def common_prefix(group_ids: Sequence[str]) -> str:

@@ -10,6 +10,10 @@ A group that was deleted is judged by what was known of it before, until that ca
 verdict is bad stays bad.
 
 While the records are not read up to now, nothing is judged: every verdict stays as it was.
+
+Newcomers are judged after all others, in turns from each host (see `groups.newcomers`), until they have taken
+`NEWCOMER_STEPS`. The rest of them is put off to the next step, where those come first that wait the longest. What was
+known of them before counts until they were put off, and no longer.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import NamedTuple
 
+from streaming_app.groups.newcomers import in_turns, is_newcomer
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import DEAD, activity
 from streaming_app.health.checks import CHECKS
@@ -31,6 +36,9 @@ from streaming_app.lag.work import GroupWork
 STREAMS = "streams"
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _RECHECKS = 1_000  # of one group in one step: a month of them
+NEWCOMER_STEPS = 5_000
+"""So many judgments of a group to which nothing happened take less than a second."""
+_EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 times as long
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 NO_RESTORES: Restores = MappingProxyType({})
@@ -72,6 +80,22 @@ class _Group(NamedTuple):
     verdict: Verdict
 
 
+class _Seen(NamedTuple):
+    """What is known of a group."""
+
+    snapshot: GroupSnapshot
+    history: GroupHistory
+    work: GroupWork | None
+    lag: GroupLag | None
+    restores: Restores
+
+    def is_in(self, one: _Group) -> bool:
+        """Tell whether a group was judged by it."""
+        is_same = self.snapshot is one.snapshot and self.work is one.work and self.lag is one.lag
+        is_same = is_same and self.history.version == one.version
+        return is_same and (self.restores is one.facts.restores or self.restores == one.facts.restores)
+
+
 class Board:
     """The verdicts of one cluster; for one thread."""
 
@@ -80,6 +104,9 @@ class Board:
         self._settings_of = settings_of
         self._stored = dict(stored or {})
         self._groups: dict[str, _Group] = {}
+        self._steps = 0  # that judgments took since the start
+        self.put_off: Mapping[str, datetime] = {}
+        """The newcomers that wait for a verdict, and since when."""
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the newest verdict on each group."""
@@ -95,41 +122,62 @@ class Board:
         Of `others`, those that are no streams groups are judged by their lag alone.
         """
         changes: list[Change] = []
-        for group_id, work in others.items():
-            if group_id not in known.groups:
-                one = self._groups.get(group_id)
-                changes += self._judge(group_id, one.snapshot if one else _of_other_type(work), known, now)
-        for group_id, snapshot in known.groups.items():
-            if snapshot.group_type == STREAMS and snapshot.state != DEAD:
-                changes += self._judge(group_id, snapshot, known, now)
-        for group_id in [one for one in self._groups if _is_gone(known.groups.get(one)) and one not in others]:
-            changes += self._judge_deleted(group_id, known.groups.get(group_id), now)
+        newcomers: dict[str, tuple[GroupSnapshot, Iterator[Change]]] = {}
+        for snapshot, judgment in self._due(known, now, others):
+            if is_newcomer(snapshot, now):
+                newcomers[snapshot.group_id] = snapshot, judgment
+            else:
+                changes += judgment
+        changes += self._judge_newcomers(newcomers, now)
         for group_id in [one for one in self._stored if _is_gone(known.groups.get(one))]:
             if self._stored[group_id].verdict not in BAD:  # it was deleted while this job was away
                 del self._stored[group_id]
                 changes.append(Change(group_id, Verdict(OFF, now, now, "It was deleted when it had nothing to do.")))
         return sorted(changes, key=lambda change: change.verdict.at)
 
-    def _judge(self, group_id: str, snapshot: GroupSnapshot, known: Known, now: datetime) -> Iterator[Change]:
+    def _due(
+        self, known: Known, now: datetime, others: Mapping[str, GroupWork]
+    ) -> Iterator[tuple[GroupSnapshot, Iterator[Change]]]:
+        """Yield the groups that are to be judged, and their judgments, which are not made yet."""
+        rest = {one: _of_other_type(work) for one, work in others.items() if one not in known.groups}
+        for group_id, snapshot in (*rest.items(), *known.groups.items()):
+            if group_id not in rest and _is_gone(snapshot):
+                continue
+            one = self._groups.get(group_id)
+            seen = _see(one.snapshot if one and group_id in rest else snapshot, known, one)
+            is_same = one is not None and seen.is_in(one)
+            if one is None or not is_same or _is_due(one.verdict, now):
+                yield seen.snapshot, self._judge(group_id, seen, known, now, is_same=is_same)
+        for group_id, one in list(self._groups.items()):
+            is_due = not one.facts.is_deleted or _is_due(one.verdict, now)
+            if is_due and group_id not in others and _is_gone(known.groups.get(group_id)):
+                yield one.snapshot, self._judge_deleted(group_id, known.groups.get(group_id), now)
+
+    def _judge_newcomers(
+        self, newcomers: Mapping[str, tuple[GroupSnapshot, Iterator[Change]]], now: datetime
+    ) -> Iterator[Change]:
+        """Judge newcomers until they have taken their steps; put off the others."""
+        most, late = self._steps + NEWCOMER_STEPS, {}
+        for one in in_turns((snapshot for snapshot, _ in newcomers.values()), self.put_off):
+            if self._steps < most:
+                yield from newcomers[one.group_id][1]
+            else:
+                late[one.group_id] = self.put_off.get(one.group_id, now)
+        self.put_off = late
+
+    def _judge(self, group_id: str, seen: _Seen, known: Known, now: datetime, *, is_same: bool) -> Iterator[Change]:
         one = self._groups.get(group_id)
-        history = known.histories.get(group_id, NO_HISTORY)
-        work = one.work if known.work is None and one else (known.work or {}).get(group_id, one.work if one else None)
-        lag = one.lag if known.lag is None and one else (known.lag or {}).get(group_id)
-        restores = known.restores.get(group_id, NO_RESTORES)
         if one is not None:
-            is_same = snapshot is one.snapshot and work is one.work and lag is one.lag
-            is_same = is_same and (restores is one.facts.restores or restores == one.facts.restores)
-            if is_same and history.version == one.version and not _is_due(one.verdict, now):
-                return
-            one = yield from self._recheck(group_id, one, now)
+            one = yield from self._recheck(group_id, one, now if is_same else self.put_off.get(group_id, now))
         facts = one.facts if one else None
-        if facts is None or one is None or snapshot is not one.snapshot or history.version != one.version:
-            facts = Facts(activity(snapshot, history, now))
-        facts = replace(facts, work=work, lag=lag, retention=known.retention, away=known.away, restores=restores)
+        if facts is None or one is None or seen.snapshot is not one.snapshot or seen.history.version != one.version:
+            facts = Facts(activity(seen.snapshot, seen.history, now))
+        facts = replace(facts, work=seen.work, lag=seen.lag, restores=seen.restores)
+        facts = replace(facts, retention=known.retention, away=known.away)
         facts = replace(facts, is_deleted=False) if facts.is_deleted else facts
         before = one.verdict if one else self._stored.pop(group_id, None)
         verdict = self._safely(group_id, facts, now, before)
-        self._groups[group_id] = _Group(snapshot, history.version, work, lag, facts, verdict)
+        self._groups[group_id] = _Group(seen.snapshot, seen.history.version, seen.work, seen.lag, facts, verdict)
         yield from _change(group_id, before, verdict)
 
     def _recheck(self, group_id: str, one: _Group, now: datetime) -> Generator[Change, None, _Group]:
@@ -146,6 +194,9 @@ class Board:
 
     def _safely(self, group_id: str, facts: Facts, now: datetime, before: Verdict | None) -> Verdict:
         """Judge a group. Whatever one group causes, the others have their verdicts, and a bad one stays."""
+        activity = facts.activity
+        events = len(activity.changes) + len(activity.members) + len(activity.assignments) + len(activity.rests.past)
+        self._steps += 1 + events // _EVENTS_PER_STEP
         try:
             return judge(facts, now, before, CHECKS, self._settings_of(group_id))
         except Exception as error:  # noqa: BLE001 - see above
@@ -157,7 +208,7 @@ class Board:
     def _judge_deleted(self, group_id: str, snapshot: GroupSnapshot | None, now: datetime) -> Iterator[Change]:
         one = self._groups[group_id]
         if not one.facts.is_deleted:
-            one = yield from self._recheck(group_id, one, now)
+            one = yield from self._recheck(group_id, one, self.put_off.get(group_id, now))
             facts = replace(one.facts, is_deleted=True)
             is_other = snapshot is not None and snapshot.group_type != STREAMS
             before = one.verdict
@@ -171,6 +222,17 @@ class Board:
             one = yield from self._recheck(group_id, one, now)
         if one.verdict.recheck_at is None and one.verdict.verdict not in BAD:
             del self._groups[group_id]
+
+
+def _see(snapshot: GroupSnapshot, known: Known, one: _Group | None) -> _Seen:
+    group_id = snapshot.group_id
+    return _Seen(
+        snapshot,
+        known.histories.get(group_id, NO_HISTORY),
+        one.work if known.work is None and one else (known.work or {}).get(group_id, one.work if one else None),
+        one.lag if known.lag is None and one else (known.lag or {}).get(group_id),
+        known.restores.get(group_id, NO_RESTORES),
+    )
 
 
 def _of_other_type(work: GroupWork) -> GroupSnapshot:

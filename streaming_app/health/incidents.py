@@ -13,6 +13,7 @@ that is deleted, a restart of the job or facts that are too old end nothing. All
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -34,6 +35,7 @@ _SEVERITIES = ("critical", "warning", "info")
 _LINES = 200
 _TOGETHER = timedelta(minutes=10)  # groups that go down with a host
 _ID_CHARACTERS = 12
+_Key = tuple[str, str]  # a cause and a scope
 _MISSING = ("MISSING_SOURCE_TOPICS: Source topics ", " are missing")
 
 
@@ -75,13 +77,30 @@ class Incident:
         return (about or list(self.timeline))[-1]
 
 
+class _Groups(NamedTuple):
+    """The groups of an incident while changes are taken in, of which there may be thousands: each in constant time."""
+
+    every: dict[str, None]
+    open: dict[str, None]
+
+    @classmethod
+    def of(cls, incident: Incident) -> _Groups:
+        return cls(dict.fromkeys(incident.groups), dict.fromkeys(incident.open_groups))
+
+    def put_into(self, incident: Incident) -> Incident:
+        return replace(incident, groups=tuple(self.every), open_groups=tuple(self.open))
+
+
 class Incidents:
     """The incidents of one cluster; for one thread."""
 
     def __init__(self, cluster: str, stored: Iterable[Incident] = ()) -> None:
         """Begin with the open incidents that an earlier run stored."""
         self._cluster = cluster
-        self._open = {one.incident_id: one for one in stored if one.ended_at is None}
+        self._open: dict[str, Incident] = {}
+        self._by_key: defaultdict[_Key, dict[str, None]] = defaultdict(dict)
+        for one in stored:
+            self._keep(one)
         self._of_group = {group_id: one.incident_id for one in self._open.values() for group_id in one.open_groups}
 
     def open(self) -> list[Incident]:
@@ -94,35 +113,54 @@ class Incidents:
 
     def step(self, changes: Iterable[Change]) -> list[Incident]:
         """Take in the changes of verdicts; return the incidents that changed, as they are now."""
-        changed: dict[str, Incident] = {}
+        changed: dict[str, tuple[Incident, _Groups]] = {}
         for group_id, verdict in changes:
             incident = self._incident(group_id, verdict)
             if incident is None:
                 continue
+            name = incident.incident_id
+            groups = changed[name][1] if name in changed else _Groups.of(incident)
+            groups.every[group_id] = None
             incident = _with_line(incident, group_id, verdict)
             if verdict.verdict in GOOD:
                 self._of_group.pop(group_id, None)
-                incident = _without(incident, group_id, verdict)
+                groups.open.pop(group_id, None)
             else:
-                self._of_group[group_id] = incident.incident_id
+                self._of_group[group_id] = name
+                groups.open[group_id] = None
+            if not groups.open:
+                ended_at = max(verdict.at, incident.opened_at)
+                incident = groups.put_into(replace(incident, ended_at=ended_at, ended_by=BY_EVIDENCE))
             self._keep(incident)
-            changed[incident.incident_id] = incident
-        return list(changed.values())
+            changed[name] = incident, groups
+        for incident, groups in changed.values():
+            if incident.ended_at is None:
+                self._keep(groups.put_into(incident))
+        return [self._open.get(name, incident) for name, (incident, _) in changed.items()]
 
     def end(self, incident_id: str, reason: str, at: datetime) -> Incident | None:
         """End an incident as a person asked; return it as it is then, None if it is not open."""
-        incident = self._open.pop(incident_id, None)
+        incident = self._open.get(incident_id)
         if incident is None:
             return None
+        self._forget(incident_id)
         for group_id in incident.open_groups:
             self._of_group.pop(group_id, None)
         return replace(incident, ended_at=at, ended_by=reason, open_groups=())
 
     def _keep(self, incident: Incident) -> None:
+        before = self._open.get(incident.incident_id)
+        if before is None or incident.ended_at is not None or _keys(before) != _keys(incident):
+            self._forget(incident.incident_id)
         if incident.ended_at is None:
             self._open[incident.incident_id] = incident
-        else:
-            self._open.pop(incident.incident_id, None)
+            for key in _keys(incident):
+                self._by_key[key][incident.incident_id] = None
+
+    def _forget(self, incident_id: str) -> None:
+        if one := self._open.pop(incident_id, None):
+            for key in _keys(one):
+                self._by_key[key].pop(incident_id)
 
     def _incident(self, group_id: str, verdict: Verdict) -> Incident | None:
         """Return the incident that a verdict belongs to: the one of the group, one with its cause, or a new one."""
@@ -130,16 +168,22 @@ class Incidents:
         if known is not None or not is_bad(verdict):
             return known
         cause, scope = _cause(group_id, verdict)
-        host = verdict.evidence.get(CLIENT_HOST)
-        for one in self._open.values():
-            if (one.cause, one.scope) == (cause, scope):
-                return one
-            is_soon = cause == GROUP and abs(verdict.at - one.opened_at) <= _TOGETHER
-            if is_soon and host and one.cause in {GROUP, HOST} and host == one.timeline[0].evidence.get(CLIENT_HOST):
-                return replace(one, cause=HOST, scope=host)
+        for one in self._by_key.get((cause, scope), ()):
+            return self._open[one]
+        host = verdict.evidence.get(CLIENT_HOST) if cause == GROUP else None
+        for one in self._by_key.get((HOST, str(host)), ()) if host else ():
+            if abs(verdict.at - self._open[one].opened_at) <= _TOGETHER:
+                return replace(self._open[one], cause=HOST, scope=str(host))
         key = repr((self._cluster, cause, scope, verdict.at.isoformat()))
         incident_id = hashlib.sha256(key.encode()).hexdigest()[:_ID_CHARACTERS]
         return Incident(incident_id, self._cluster, cause, scope, verdict.severity or "warning", verdict.at)
+
+
+def _keys(incident: Incident) -> list[_Key]:
+    """Return what other groups find an incident by."""
+    host = incident.timeline[0].evidence.get(CLIENT_HOST) if incident.timeline else None
+    of_host = [(HOST, str(host))] if host and incident.cause in {GROUP, HOST} else []
+    return of_host if incident.cause == HOST else [(incident.cause, incident.scope), *of_host]
 
 
 def is_bad(verdict: Verdict) -> bool:
@@ -170,18 +214,4 @@ def _with_line(incident: Incident, group_id: str, verdict: Verdict) -> Incident:
     severity = min((incident.severity, verdict.severity or incident.severity), key=_SEVERITIES.index)
     order = list(VERDICTS)
     worst = min((incident.verdict or verdict.verdict, verdict.verdict), key=order.index)
-    return replace(
-        incident,
-        severity=severity,
-        verdict=worst,
-        groups=tuple(dict.fromkeys((*incident.groups, group_id))),
-        open_groups=tuple(dict.fromkeys((*incident.open_groups, group_id))),
-        timeline=tuple(lines),
-    )
-
-
-def _without(incident: Incident, group_id: str, verdict: Verdict) -> Incident:
-    left = tuple(one for one in incident.open_groups if one != group_id)
-    if left:
-        return replace(incident, open_groups=left)
-    return replace(incident, open_groups=(), ended_at=max(verdict.at, incident.opened_at), ended_by=BY_EVIDENCE)
+    return replace(incident, severity=severity, verdict=worst, timeline=tuple(lines))

@@ -26,6 +26,9 @@ from streaming_app.alerts.survey import survey_cluster
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.newcomers import common_prefix, survey_newcomers
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.board import Change
+from streaming_app.health.incidents import Incidents
+from streaming_app.health.verdict import Verdict
 from streaming_app.notify import message, webhook
 from streaming_app.notify.message import AlertGroup
 from streaming_app.queries import output
@@ -137,6 +140,33 @@ def several(text: str) -> AlertGroup:
 @pytest.mark.parametrize("name", FORMATTERS)
 def test_formatters_take_steps_in_proportion_to_the_text(name: str) -> None:
     assert {part: found for part in PARTS if (found := grows_too_fast(FORMATTERS[name], part))} == {}
+
+
+class Name(str):
+    """An id, for which each look into a dictionary is a step."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("scope", ["gone", "gone-{}"])
+def test_incidents_take_steps_in_proportion_to_the_groups(scope: str) -> None:
+    """A flood of groups that are stuck, under one cause or each of its own."""
+
+    def flood(groups: int, verdict: str, severity: str | None) -> list[Change]:
+        reason = f"MISSING_SOURCE_TOPICS: Source topics {scope} are missing."
+        found = (Verdict(verdict, NOW, NOW, "", severity, {"reason": reason.format(n)}) for n in range(groups))
+        return [Change(Name(str(number)), one) for number, one in enumerate(found)]
+
+    def call(groups: int) -> None:
+        incidents = Incidents("prod")
+        incidents.step(flood(groups, "Down", "critical"))
+        incidents.step(flood(groups, "Ok", None))
+        assert incidents.open() == []
+
+    assert steps(lambda: call(400)) < 2.5 * steps(lambda: call(200))
 
 
 SEE_TEXT = ("alerts", "groups", "health", "lag", "metrics", "notify", "queries", "stream", "text", "web")

@@ -44,6 +44,15 @@ def test_alerts_of_groups_known_before_a_flood_stay_and_the_rest_is_counted_in_o
     assert finding.details["prefix"] == "!0"
 
 
+def test_verdicts_that_newcomers_wait_for_longer_than_a_minute_are_said_to_be_late() -> None:
+    groups = [*(stuck(f"!{number}", 1, "/10.6.6.6") for number in range(9)), stuck("new", 1), stuck("orders", 48)]
+    late = {f"!{number}": NOW - timedelta(minutes=2) for number in range(9)}
+    finding = find(groups, put_off={**late, "new": NOW - timedelta(seconds=5)})[AlertKey(FLOOD, None)]
+    assert finding.summary.endswith("9 verdicts or more are late, most of groups of 10.6.6.6")
+    assert (finding.details["groups_not_judged_at_least"], finding.details["hosts_not_judged"]) == (9, ["10.6.6.6"])
+    assert AlertKey(FLOOD, None) not in find(groups, put_off=dict.fromkeys(late, NOW))
+
+
 def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None:
     flood = [stuck(f"!{number:04}", 5, "/10.6.6.6") for number in range(100)]
     key = AlertKey(OVER, "!0099")

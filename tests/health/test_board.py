@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
-from streaming_app.health.verdict import DEFAULTS, DOWN, IDLE, OFF, OK, STALLED, Verdict
-from tests.health.health_harness import NOW, ago, bad, group, unmoved, waiting, work
+from streaming_app.health.verdict import DEFAULTS, DOWN, IDLE, OFF, OK, STALLED, Verdict, judge
+from tests.health.health_harness import NOW, ago, bad, group, states, unmoved, waiting, work
 
 GROUP = "payments"
 ENDED = group("Empty", ago(minutes=60), first_seen_at=ago(hours=9))
@@ -106,3 +107,59 @@ def test_groups_of_other_types_are_judged_by_their_lag() -> None:
     one, of_work = board(), waiting(ago(minutes=30), stalled=unmoved(ago(minutes=30)))
     changes = one.step(known(None, of_work), NOW, others={GROUP: of_work})
     assert [change.verdict.verdict for change in changes] == [STALLED]
+
+
+def newcomer(group_id: str, minutes: float, host: str = "/10.6.6.6") -> GroupSnapshot:
+    fields = {"first_seen_at": ago(minutes=minutes), "client_host": host}
+    return replace(group("NotReady", ago(minutes=3), **fields), group_id=group_id)
+
+
+def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steps are counted, and a change of one of the flood does not take the turn of those that wait."""
+    judged: list[str] = []
+
+    def counting(facts: Any, *rest: Any) -> Verdict:
+        judged.append(facts.activity.group.group_id)
+        return judge(facts, *rest)
+
+    monkeypatch.setattr(board_module, "judge", counting)
+    monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 4)
+    flood = [newcomer(f"!{number}", 50 - number) for number in range(8)]
+    every = [*flood, newcomer("new", 1, "/10.0.0.1"), replace(group(), group_id="known")]
+    one, at = board(), NOW
+    groups = {snapshot.group_id: snapshot for snapshot in every}
+    one.step(Known(groups), at)
+    assert judged == ["known", "!0", "new", "!1", "!2"]
+    assert one.put_off == dict.fromkeys(["!3", "!4", "!5", "!6", "!7"], NOW)
+    groups |= {name: replace(groups[name]) for name in ("!0", "!1", "known")}  # they have changed
+    judged.clear()
+    one.step(Known(groups), NOW + timedelta(seconds=5))
+    assert judged == ["known", "!3", "!4", "!5", "!6"]
+    assert one.put_off == {"!7": NOW, "!0": NOW + timedelta(seconds=5), "!1": NOW + timedelta(seconds=5)}
+    judged.clear()
+    one.step(Known(groups), NOW + timedelta(seconds=10))
+    assert (judged, one.put_off) == (["!7", "!0", "!1"], {})
+
+
+def test_a_group_to_which_much_happened_takes_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 20)
+    old = [ago(minutes=40 - number / 10) for number in range(400)]
+    restless = states(*((at, ("Empty", "Stable")[n % 2], ("Stable", "Empty")[n % 2]) for n, at in enumerate(old)))
+    flood = {name: newcomer(name, 50) for name in ("a", "b", "c")}
+    one = board()
+    one.step(Known(flood, {"a": restless}), NOW)
+    assert set(one.put_off) == {"b", "c"}
+
+
+def test_what_was_known_of_a_group_that_is_put_off_counts_only_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, later = board(), NOW + timedelta(minutes=1)
+    stuck = newcomer(GROUP, 50)
+    one.step(known(stuck), NOW)
+    monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 0)
+    ready = known(replace(stuck, state="Stable", state_since=later, not_ready_reason=None), work())
+    assert one.step(ready, later) == []  # it has got ready before it was down
+    assert one.put_off == {GROUP: later}
+    monkeypatch.undo()
+    assert DOWN not in {change.verdict.verdict for change in one.step(ready, NOW + timedelta(minutes=30))}

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from streaming_app.alerts.copies_rules import COPIES_RULES
+from streaming_app.alerts.copies_rules import COPIES_RULES, MEMBER_RULES
 from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES, PLUGIN_RULES
 from streaming_app.alerts.evaluate import AnyRule
 from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
@@ -25,6 +25,10 @@ from streaming_app.text import format_duration
 
 PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
 
+_OF_GROUPS: tuple[AnyRule, ...] = (
+    *(*HEALTH_RULES, *LAG_RULES, *COPIES_RULES),
+    *(*MEMBER_RULES, *TENANT_RULES, *NEWCOMER_RULES),
+)
 _OF_DESCRIPTIONS: tuple[AnyRule, ...] = (*DESCRIPTION_RULES, *LOST_RULES, *CLUSTER_RULES, *PLUGIN_RULES)
 
 # For each row of STATE_RULES, in the same order: when it applies, and what it means for the application.
@@ -97,11 +101,7 @@ def _index() -> str:
 
 def _all_rules() -> tuple[AnyRule, ...]:
     return (
-        *HEALTH_RULES,
-        *LAG_RULES,
-        *COPIES_RULES,
-        *TENANT_RULES,
-        *NEWCOMER_RULES,
+        *_OF_GROUPS,
         *_OF_DESCRIPTIONS,
         *JOB_RULES,
         *SELF_CHECK_RULES,
@@ -173,7 +173,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 _PARTS: Mapping[str, Callable[[], str]] = {
     "index": _index,
-    "alerts-groups": lambda: _sections((*HEALTH_RULES, *LAG_RULES, *COPIES_RULES, *TENANT_RULES, *NEWCOMER_RULES)),
+    "alerts-groups": lambda: _sections(_OF_GROUPS),
     "alerts-descriptions": lambda: _sections(_OF_DESCRIPTIONS),
     "alerts-job": lambda: _sections((*JOB_RULES, *SELF_CHECK_RULES)),
     "states": _states,

@@ -1,19 +1,25 @@
-"""The rules about copies of tasks: how far behind they are, and where. Data and their conditions."""
+"""The rules about who has which task: copies, how far behind they are, and members without. Data and conditions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 from streaming_app.alerts.alert import INFO, Finding
 from streaming_app.alerts.rule import (
+    HOUR,
     MINUTE,
+    NOT_DEAD,
     EvaluationContext,
+    GroupRule,
     Rule,
     Threshold,
     Thresholds,
     format_time,
+    since_or_fallback,
 )
-from streaming_app.groups.copies_status import GroupCopies
+from streaming_app.groups.copies_status import BehindCopy, GroupCopies
+from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import effective_acceptable_lag, format_task
 from streaming_app.text import count, first_of
 
@@ -23,13 +29,38 @@ _IN_SUMMARY, _IN_DETAILS = 3, 20
 def _standby_behind(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     if not group.behind:
         return None
-    first = group.behind[0]
+    since = group.behind[0].since
+    return Finding(
+        since,
+        f"{group.group_id}: {count(len(group.behind), 'standby')} not caught up since {format_time(since)}: "
+        f"{_copies_in_text(group.behind)}",
+        _copies_in_details("standbys", group.behind),
+    )
+
+
+def _warmup_stays(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
+    if not group.warmups:
+        return None
+    since = group.warmups[0].since
+    return Finding(
+        since,
+        f"{group.group_id}: {count(len(group.warmups), 'warm-up')} neither nearer to the end nor active since "
+        f"{format_time(since)}: {_copies_in_text(group.warmups)}",
+        _copies_in_details("warmups", group.warmups),
+    )
+
+
+def _copies_in_text(copies: Sequence[BehindCopy]) -> str:
     places = [
         f"{format_task(one.copy.task)} at {one.copy.client_host or 'unknown host'}, process {one.copy.process_id}"
-        for one in islice(group.behind, _IN_SUMMARY)
+        for one in islice(copies, _IN_SUMMARY)
     ]
-    details = {
-        "standbys": [
+    return first_of(places, _IN_SUMMARY, len(copies), separator="; ")
+
+
+def _copies_in_details(name: str, copies: Sequence[BehindCopy]) -> dict[str, object]:
+    return {
+        name: [
             {
                 "task": format_task(one.copy.task),
                 "member_id": one.copy.member_id,
@@ -37,27 +68,49 @@ def _standby_behind(group: GroupCopies, _thresholds: Thresholds, _context: Evalu
                 "process_id": one.copy.process_id or "",
                 "least_lag": one.least_lag,
             }
-            for one in islice(group.behind, _IN_DETAILS)
+            for one in islice(copies, _IN_DETAILS)
         ],
-        "acceptable_lag": effective_acceptable_lag(first.copy.acceptable_lag),
+        "acceptable_lag": effective_acceptable_lag(copies[0].copy.acceptable_lag),
     }
-    return Finding(
-        first.since,
-        f"{group.group_id}: {count(len(group.behind), 'standby')} not caught up since {format_time(first.since)}: "
-        f"{first_of(places, _IN_SUMMARY, len(group.behind), separator='; ')}",
-        details,
-    )
 
 
 def _without_copy(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     if not group.standby_replicas or not group.uncopied:
         return None
-    since, tasks = min(group.uncopied.values()), [format_task(task) for task in group.uncopied]
+    alone = {task: one for task, one in group.uncopied.items() if one.processes == 1}
+    which = alone or group.uncopied
+    tasks = [format_task(task) for task in which]
+    wrong = "without a copy in another process" if alone else "with fewer, though there are processes for them"
     return Finding(
-        since,
+        min(one.since for one in which.values()),
         f"{group.group_id} has streams.num.standby.replicas {group.standby_replicas}, but "
-        f"{count(len(tasks), 'task')} without a copy in another process: {first_of(tasks, _IN_SUMMARY)}",
+        f"{count(len(tasks), 'task')} {wrong}: {first_of(tasks, _IN_SUMMARY)}",
         {"tasks": tasks[:_IN_DETAILS], "task_count": len(tasks), "num_standby_replicas": group.standby_replicas},
+        severity=None if alone else INFO,
+    )
+
+
+def _doubled(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
+    if not group.doubled:
+        return None
+    places = [f"{format_task(task)} {' and '.join(one.places)}" for task, one in group.doubled.items()]
+    return Finding(
+        min(one.since for one in group.doubled.values()),
+        f"{group.group_id}: {count(len(places), 'task')} in two places at once: "
+        f"{first_of(places, _IN_SUMMARY, separator='; ')}",
+        {"tasks": places[:_IN_DETAILS], "task_count": len(places)},
+    )
+
+
+def _stale_members(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+    if not group.stale_member_count:
+        return None
+    epoch, stale = group.topology_epoch or 0, group.stale_member_count
+    return Finding(
+        since_or_fallback(group.stale_members_since, group, context.now),
+        f"{group.group_id}: {count(stale, 'member')} of {group.member_count:,} with a topology older than the group's, "
+        f"epoch {epoch}: they get no tasks",
+        {"stale_members": stale, "members": group.member_count, "topology_epoch": epoch},
     )
 
 
@@ -122,13 +175,14 @@ COPIES_RULES = (
         meaning=(
             "The group's config `streams.num.standby.replicas` asks for standbys, there are two processes or more, "
             "and yet stateful tasks have no copy in another process for 15 minutes in which the group did not "
-            "rebalance. If their process fails, all of their state must be restored."
+            "rebalance. If their process fails, all of their state must be restored. It is info if each task has a "
+            "copy elsewhere, and only fewer than are asked for, while there are processes without one."
         ),
         queries={
-            "Which tasks have only one copy?": (
+            "Which tasks have few copies?": (
                 'SELECT subtopology_id, "partition", count(DISTINCT process_id) AS processes FROM task_copies\n'
-                "WHERE group_id = 'GROUP_ID' AND stateful GROUP BY subtopology_id, \"partition\"\n"
-                'HAVING count(DISTINCT process_id) = 1 ORDER BY subtopology_id, "partition"'
+                "WHERE group_id = 'GROUP_ID' AND stateful AND role <> 'dormant'\n"
+                'GROUP BY subtopology_id, "partition" ORDER BY processes, subtopology_id, "partition" LIMIT 50'
             ),
             "Which copies are there?": _COPIES,
         },
@@ -137,6 +191,43 @@ COPIES_RULES = (
             "there, or correct the tags of the clients.",
             "The config was changed lately: the next rebalance assigns the standbys.",
             "Otherwise search the log of the group coordinator for warnings of the assignor.",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupWarmupStays",
+        find=_warmup_stays,
+        severity=INFO,
+        for_seconds=30 * MINUTE,
+        meaning=(
+            "A warm-up, which restores the state of a task so that the task can move there, has come no nearer to the "
+            "end of its changelogs for 30 minutes in which the group did not rebalance; or it has been near enough, "
+            "within `streams.acceptable.recovery.lag`, and the task has not moved. The task itself goes on where it "
+            "is. Kafka 4.4.0 makes no new assignment when a warm-up has caught up."
+        ),
+        queries={"Which copies are there, and how far behind?": _COPIES},
+        steps=(
+            "Near enough: the next rebalance moves the task. Nothing needs to be done while the tasks are spread "
+            "evenly enough.",
+            "Not near: as for StreamsGroupStandbyBehind, search the log of that host for `restore` and "
+            "`TaskCorruptedException`.",
+        ),
+    ),
+    Rule(
+        name="StreamsGroupTaskTwice",
+        find=_doubled,
+        for_seconds=5 * MINUTE,
+        meaning=(
+            "The brokers describe a task as active at two members, or as two copies in one process, for five minutes "
+            "in which the group did not rebalance. Two members then process the same records, or one process lost "
+            "the protection that a second copy is for. The coordinator should never assign that."
+        ),
+        queries={"Which copies are there, and where?": _COPIES},
+        steps=(
+            "Compare with the brokers: `streams-groups verify`.",
+            "Active at two members: restart one of the two, so that the group gets a new assignment. Results that are "
+            "not written exactly once may be there twice since then.",
+            "Twice in one process: the second copy protects nothing, as both are lost with the process.",
+            "Report it to the Kafka project, with the events of the group (`streams-groups history --group GROUP_ID`).",
         ),
     ),
     Rule(
@@ -170,3 +261,30 @@ COPIES_RULES = (
     ),
 )
 """In the order of the runbook."""
+MEMBER_RULES = (
+    GroupRule(
+        name="StreamsGroupMembersStale",
+        find=_stale_members,
+        for_seconds=HOUR,
+        states=NOT_DEAD - {"Empty"},
+        hidden_by=frozenset({"StreamsGroupDescriptionNotSolicited"}),
+        meaning=(
+            "Members have run a topology that is older than the group's for an hour. The coordinator admits them with "
+            "the status STALE_TOPOLOGY, and gives them no tasks: their hosts do nothing. A rolling deployment leaves "
+            "such members only until it reaches them."
+        ),
+        queries={
+            "Which members, and where?": (
+                "SELECT member_id, client_id, client_host, process_id, topology_epoch, joined_at FROM members\n"
+                "WHERE group_id = 'GROUP_ID' AND stale_topology ORDER BY joined_at"
+            ),
+        },
+        steps=(
+            "Complete the deployment: the named hosts still run the former release.",
+            "It was rolled back on some hosts only: deploy the same release everywhere.",
+            "All members are stale: the ones that brought the newer topology are gone, and nothing is processed. "
+            "Deploy that release again, or delete the group once it is Empty.",
+        ),
+    ),
+)
+"""The same, about members."""

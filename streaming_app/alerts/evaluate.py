@@ -21,7 +21,7 @@ from datetime import timedelta
 from functools import cache
 
 from streaming_app.alerts.alert import Alert, AlertKey, Finding
-from streaming_app.alerts.copies_rules import COPIES_RULES
+from streaming_app.alerts.copies_rules import COPIES_RULES, MEMBER_RULES
 from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES, PLUGIN_RULES
 from streaming_app.alerts.health_rules import HEALTH_RULES, RULES_BY_VERDICT, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
@@ -46,7 +46,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.incidents import Incident
 from streaming_app.job_status import DifferingGroup, JobStatus
 
-RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*DESCRIPTION_RULES, *TENANT_RULES)
+RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*DESCRIPTION_RULES, *MEMBER_RULES, *TENANT_RULES)
 RULES_FOR_CLUSTER: tuple[ClusterRule, ...] = CLUSTER_RULES
 RULES_FOR_JOB: tuple[Rule[JobStatus], ...] = JOB_RULES
 RULES_FOR_DIFFERING_GROUPS: tuple[Rule[DifferingGroup], ...] = SELF_CHECK_RULES

@@ -1,4 +1,4 @@
-"""What lasts of the copies of one group's tasks: standbys that fall behind, tasks without a copy, restores, skew. Pure.
+"""What lasts of the copies of one group's tasks: behind, too few, too many, restored, spread unevenly. Pure.
 
 A status is made from each description of the group and the status before it. What it says since when lasts as long as
 it is so, and no status is made while a group rebalances: tasks and their copies move then.
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, TaskCopy, TaskId
+from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, TaskId
 
 
 class BehindCopy(NamedTuple):
-    """A standby that is further behind than acceptable and does not catch up."""
+    """A standby that is further behind than acceptable and does not catch up, or a warm-up that does not end."""
 
     copy: TaskCopy
     since: datetime
-    """Since when it has not been nearer to the end."""
+    """Since when it has not been nearer to the end; of a warm-up that was near enough, since then."""
     least_lag: int
     """The smallest lag since it was last within the acceptable one."""
 
@@ -42,6 +42,22 @@ class Restore(NamedTuple):
         """When it is done if it goes on like that; None if that is not known yet."""
         done, took = self.first_lag - self.lag, self.fell_at - self.since
         return self.fell_at + took * (self.lag / done) if done > 0 and took else None
+
+
+class TooFew(NamedTuple):
+    """A task with copies in fewer processes than the group asks for, although there are others."""
+
+    since: datetime
+    processes: int
+    """That have a copy."""
+
+
+class TooMany(NamedTuple):
+    """A task that is active at several members, or that one process has twice."""
+
+    since: datetime
+    places: tuple[str, ...]
+    """The copies that should not be beside each other: role, host and member."""
 
 
 class ProcessLoad(NamedTuple):
@@ -67,8 +83,11 @@ class GroupCopies:
     """The group's `num.standby.replicas`; None if it is not known."""
     behind: tuple[BehindCopy, ...] = ()
     """Those that have been behind for the longest time first."""
-    uncopied: Mapping[TaskId, datetime] = field(default_factory=dict)
-    """Stateful tasks without a copy in another process, although there are two processes or more; and since when."""
+    warmups: tuple[BehindCopy, ...] = ()
+    """Warm-ups that neither come nearer to the end nor become active."""
+    uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
+    """Stateful tasks with fewer copies than are asked for."""
+    doubled: Mapping[TaskId, TooMany] = field(default_factory=dict)
     restoring: Mapping[TaskId, Restore] = field(default_factory=dict)
     loads: tuple[ProcessLoad, ...] = ()
     """The processes, those with the most active tasks for each member first."""
@@ -86,28 +105,33 @@ def next_status(
     return GroupCopies(
         known[0].group_id if known else before.group_id,
         standby_replicas,
-        _behind(known, before, now),
-        _uncopied(known, before, now),
+        _behind(known, STANDBY, before.behind, now),
+        _behind(known, WARMUP, before.warmups, now),
+        _uncopied(known, standby_replicas or 0, before, now),
+        _doubled(known, before, now),
         _restoring(known, before, now),
         loads,
         before.loads_since if loads == before.loads and before.loads_since else now,
     )
 
 
-def _behind(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> tuple[BehindCopy, ...]:
-    earlier = {one.copy.key: one for one in before.behind}
+def _behind(
+    copies: Iterable[TaskCopy], role: str, before: Iterable[BehindCopy], now: datetime
+) -> tuple[BehindCopy, ...]:
+    """Return the copies in this role that do not advance; of warm-ups also those that have, and stay what they are."""
+    earlier = {one.copy.key: one for one in before}
     found = []
     for copy in copies:
         old = earlier.get(copy.key)
-        if copy.role != STANDBY:
+        if copy.role != role:
             continue
         if copy.lag is None:
             found += [old] if old else []  # its client has not reported since the coordinator moved
             continue
-        if not copy.is_behind:
+        if role == STANDBY and not copy.is_behind:
             continue
-        is_nearer = old is None or copy.lag < old.least_lag
-        found.append(BehindCopy(copy, now, copy.lag) if old is None or is_nearer else old._replace(copy=copy))
+        advances = old is None or old.copy.is_behind > copy.is_behind or (copy.is_behind and copy.lag < old.least_lag)
+        found.append(BehindCopy(copy, now, copy.lag) if old is None or advances else old._replace(copy=copy))
     return tuple(sorted(found, key=lambda one: (one.since, one.copy.key)))
 
 
@@ -124,7 +148,9 @@ def _restoring(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -
     return found
 
 
-def _uncopied(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> dict[TaskId, datetime]:
+def _uncopied(
+    copies: Iterable[TaskCopy], standby_replicas: int, before: GroupCopies, now: datetime
+) -> dict[TaskId, TooFew]:
     places: defaultdict[TaskId, set[str | None]] = defaultdict(set)
     processes = set()
     stateful = set()
@@ -133,9 +159,31 @@ def _uncopied(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) ->
         processes.add(copy.process_id)
         if copy.stateful:
             stateful.add(copy.task)
-    if len(processes) < 2:  # noqa: PLR2004 - there is nowhere to put another copy
-        return {}
-    return {task: before.uncopied.get(task, now) for task in sorted(stateful) if len(places[task]) == 1}
+    wanted = min(1 + standby_replicas, len(processes))  # of more there is nowhere to put another copy
+    return {
+        task: TooFew(old.since if (old := before.uncopied.get(task)) else now, len(places[task]))
+        for task in sorted(stateful)
+        if len(places[task]) < wanted
+    }
+
+
+def _doubled(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> dict[TaskId, TooMany]:
+    active: defaultdict[TaskId, list[TaskCopy]] = defaultdict(list)
+    beside: defaultdict[tuple[TaskId, str | None], list[TaskCopy]] = defaultdict(list)
+    for copy in copies:
+        if copy.role in {ACTIVE, RESTORING}:
+            active[copy.task].append(copy)
+        if copy.process_id:
+            beside[copy.task, copy.process_id].append(copy)
+    crowded = [those for those in (*active.values(), *beside.values()) if len(those) > 1]
+    return {
+        task: TooMany(old.since if (old := before.doubled.get(task)) else now, places)
+        for task, places in sorted((those[0].task, tuple(map(_place, those))) for those in crowded)
+    }
+
+
+def _place(copy: TaskCopy) -> str:
+    return f"{copy.role} at {copy.client_host or 'unknown host'}, member {copy.member_id}"
 
 
 def _loads(copies: Iterable[TaskCopy]) -> tuple[ProcessLoad, ...]:

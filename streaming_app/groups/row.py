@@ -5,7 +5,7 @@ A field of `Group`, `GroupState` or `Member` with the name of a column is copied
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from datetime import datetime
 from operator import itemgetter
@@ -30,7 +30,7 @@ def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
     group = state.group
     row = {name: getattr(group, name) for name in _GROUP_SCALARS}
     row.update({name: getattr(state, name) for name in _STATE_SCALARS})
-    stale = {m.member_id for m in group.members.values() if is_stale(group, m)}
+    stale = {m.member_id: m.joined_at for m in group.members.values() if is_stale(group, m)}
     epochs = [
         {"topology_epoch": epoch, **{step: kept.get(step) for step in (*_EPOCH_STEPS, "description_stored")}}
         for epoch, kept in sorted(group.topology_epochs.items())
@@ -45,6 +45,7 @@ def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
         "member_count": len(group.members),
         "members_since": min((m.joined_at for m in group.members.values() if m.joined_at), default=None),
         "stale_member_count": len(stale),
+        "stale_members_since": _stale_since(group, stale.values()),
         "assignment_configs": list(group.assignment_configs.items()),
         "members": [_member_row(member, stale=member.member_id in stale) for member in group.members.values()],
         "assignments": list(_assignment_rows(group)),
@@ -83,6 +84,13 @@ def _present(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 def is_stale(group: Group, member: Member) -> bool:
     """Return whether the member runs an older topology than the group (the broker's STALE_TOPOLOGY)."""
     return None not in (group.topology_epoch, member.topology_epoch) and member.topology_epoch < group.topology_epoch  # type: ignore[operator]
+
+
+def _stale_since(group: Group, joined: Collection[datetime | None]) -> datetime | None:
+    """Return since when a member that joined then runs an older topology than the group; None if none does."""
+    known = [at for at in joined if at]
+    epoch_at = group.topology_epochs.get(group.topology_epoch or 0, {}).get("first_seen_at")
+    return max(filter(None, (min(known), epoch_at))) if known else None
 
 
 def description_stale_since(state: GroupState) -> datetime | None:

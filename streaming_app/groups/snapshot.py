@@ -82,6 +82,7 @@ class GroupSnapshot:
     deleted_at: datetime | None
     last_offset: int
     client_host: str | None = None
+    stale_members_since: datetime | None = None
     over_budget: str | None = None
     members_left_out: int | None = None
     set_aside_at: datetime | None = None

@@ -18,6 +18,7 @@ from streaming_app.groups.task_copies import TaskCopy
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 BEHIND, UNCOPIED, SKEW = "StreamsGroupStandbyBehind", "StreamsGroupTaskWithoutCopy", "StreamsGroupTaskSkew"
+WARMUP, TWICE = "StreamsGroupWarmupStays", "StreamsGroupTaskTwice"
 
 
 def at(minutes: float) -> datetime:
@@ -117,6 +118,70 @@ def test_a_stateful_task_without_a_copy_in_another_process_is_found_if_the_group
     if found:
         tasks = "1 task without a copy in another process: 0_0"
         assert found.summary == f"g has streams.num.standby.replicas 1, but {tasks}"
+
+
+THREE = [copy(one, "active", number) for number, one in enumerate("abc")]
+COPIED = [copy(one, "standby", number, 0) for number, one in enumerate("bca")]
+
+
+@pytest.mark.parametrize(
+    ("standbys", "standby_replicas", "found"),
+    [
+        (COPIED, 2, ("info", "3 tasks with fewer, though there are processes for them: 0_0, 0_1, 0_2")),
+        ([*COPIED, copy("c", "standby", 0, 0)], 2, ("info", "2 tasks with fewer")),
+        (COPIED[1:], 2, (None, "1 task without a copy in another process: 0_0")),
+        (COPIED, 1, None),
+        ([*COPIED, *(copy(one, "standby", number, 0) for number, one in enumerate("cab"))], 3, None),
+    ],
+    ids=["one of two", "of one task both", "none", "as many as asked for", "more than processes"],
+)
+def test_fewer_standbys_than_are_asked_for_while_there_are_processes_for_them_is_an_info(
+    standbys: list[TaskCopy], standby_replicas: int, found: tuple[str | None, str] | None
+) -> None:
+    finding = find(follow([*THREE, *standbys], standby_replicas=standby_replicas), UNCOPIED)
+    assert (finding is None) == (found is None)
+    if finding and found:
+        assert (finding.since, finding.severity) == (at(0), found[0])
+        assert found[1] in finding.summary
+
+
+def warmup(lag: int | None) -> list[TaskCopy]:
+    return [copy("a", "active"), copy("b", "warmup", lag=lag)]
+
+
+@pytest.mark.parametrize(
+    ("lags", "minute"),
+    [
+        ([90_000, 60_000, 30_000], 2),
+        ([90_000, 90_000, 95_000], 0),
+        ([90_000, 9_000, 5_000, 9_500], 1),
+        ([90_000, 9_000, 12_000, 11_000], 1),
+        ([90_000, 9_000, None], 1),
+        ([None, None], None),
+    ],
+    ids=["comes nearer", "does not", "near enough", "was near enough", "no report", "never reported"],
+)
+def test_a_warm_up_stays_since_it_last_came_nearer_or_was_near_enough(
+    lags: list[int | None], minute: int | None
+) -> None:
+    status = follow(*map(warmup, lags))
+    assert since(status, WARMUP) == (None if minute is None else at(minute))
+    assert find(follow(*map(warmup, lags), pair(0)), WARMUP) is None
+
+
+def test_a_task_that_is_active_at_two_members_or_twice_in_a_process_is_found_since_it_was_seen() -> None:
+    assert find(follow(THREE, [*THREE, *COPIED]), TWICE) is None
+    active = follow(THREE, [*THREE, copy("b", "active", 0)], [*THREE, copy("b", "restoring", 0, 5)])
+    found = find(active, TWICE)
+    assert found
+    assert found.since == at(1)
+    assert found.summary == (
+        "g: 1 task in two places at once: 0_0 active at host-a, member m-a and restoring at host-b, member m-b"
+    )
+    beside = [*THREE, copy("a", "standby", 0, 0, member_id="m-a2")]
+    assert since(follow(beside, beside), TWICE) == at(0)
+    assert find(follow([*THREE, copy("a", "dormant", 0, member_id="m-a2")]), TWICE) is None
+    assert find(follow(beside, THREE), TWICE) is None
 
 
 def spread(**tasks: int) -> list[TaskCopy]:

@@ -75,6 +75,14 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             "is set aside, and its row stays as it was: TypeError: why",
         )
     ],
+    "StreamsGroupMembersStale": [
+        (
+            {"topology_epoch": 2, "stale_member_count": 1, "stale_members_since": ago(hours=2)},
+            ago(hours=2),
+            "1 member of 3 with a topology older than the group's, epoch 2: they get no tasks",
+        ),
+        ({"stale_member_count": 3, "updated_at": ago(hours=1)}, ago(hours=1), "3 members of 3"),
+    ],
     "StreamsGroupUnsolicitedDescription": [
         (
             {"unsolicited_pushes": 2, "last_unsolicited_push_at": ago(minutes=59)},
@@ -376,7 +384,8 @@ def test_without_a_plugin_no_description_is_missing() -> None:
     ]
     without = replace(CONTEXT, descriptions_since=None)
     assert len(wrong) > 3
-    assert {name for difference, _, _ in wrong for name in find(replace(HEALTHY, **difference), without)} == set()
+    found = {name for difference, _, _ in wrong for name in find(replace(HEALTHY, **difference), without)}
+    assert found == {"StreamsGroupMembersStale"}  # which says so itself where nothing asks for descriptions
 
 
 def test_for_an_old_group_a_new_plugin_counts_from_its_configuration() -> None:

@@ -96,3 +96,17 @@ def test_members_since_is_when_the_first_member_joined_and_rebalances_do_not_cha
     rebalanced = (at(8), 17, GROUP, metadata(epoch=9))
     assert to_row("c", fold(log(*FIRST_JOIN, second, rebalanced)).group_state)["members_since"] == at(0)
     assert to_row("c", fold(log((at(0), 17, GROUP, metadata()))).group_state)["members_since"] is None
+
+
+def test_members_are_stale_since_the_newer_topology_or_since_they_joined_if_that_was_later() -> None:
+    later = (at(7), 19, {**GROUP, "member_id": "later"}, member(topology_epoch=0))
+    newer = (at(5), 23, GROUP, TOPOLOGY | {"epoch": 1})
+    upgraded = (at(6), 19, {**GROUP, "member_id": "m1"}, member(topology_epoch=1))
+
+    def since(*records: Any) -> Any:
+        return to_row("c", fold(log(*FIRST_JOIN, *records)).group_state)["stale_members_since"]
+
+    assert since() is None
+    assert since(newer) == at(5)
+    assert since(newer, upgraded) is None
+    assert since(newer, upgraded, later) == at(7)

@@ -50,7 +50,8 @@ class AlertKey(NamedTuple):
 class Finding:
     """The result of a rule whose condition holds: since when, and the context."""
 
-    since: datetime
+    since: datetime | None
+    """None: not known; it then counts from when it was first found."""
     summary: str
     """One line for an operator who was just woken: what is wrong, with what, and why."""
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -102,12 +102,12 @@ def _doubled(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationCo
     )
 
 
-def _stale_members(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+def _stale_members(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     if not group.stale_member_count:
         return None
     epoch, stale = group.topology_epoch or 0, group.stale_member_count
     return Finding(
-        since_or_fallback(group.stale_members_since, group, context.now),
+        since_or_fallback(group.stale_members_since, group),
         f"{group.group_id}: {count(stale, 'member')} of {group.member_count:,} with a topology older than the group's, "
         f"epoch {epoch}: they get no tasks",
         {"stale_members": stale, "members": group.member_count, "topology_epoch": epoch},

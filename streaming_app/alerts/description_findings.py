@@ -78,16 +78,16 @@ def find_not_solicited(group: GroupSnapshot, thresholds: Thresholds, context: Ev
         why = f"{stale:,} of {members:,} members run a topology older than epoch {epoch}, and the others are offline"
     # The records have no time for the cause; it has held at least since the newest record.
     return Finding(
-        since_or_fallback(group.updated_at, group, context.now),
+        since_or_fallback(group.updated_at, group),
         f"{group.group_id}: the broker will ask no member for the topology description: {why}",
         {**_details(group), "why": why},
     )
 
 
-def find_failed(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding:
+def find_failed(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
     """The broker's plugin rejected the description of the current topology epoch."""
     return Finding(
-        since_or_fallback(group.description_since, group, context.now),
+        since_or_fallback(group.description_since, group),
         f"{group.group_id}: the broker's plugin rejected the topology description of epoch {group.topology_epoch}",
         _details(group),
     )
@@ -127,19 +127,20 @@ def _is_expected(group: GroupSnapshot, thresholds: Thresholds, context: Evaluati
     return (
         pushed_at is not None
         and upgraded_at is not None
-        and pushed_at > _asked_since(group, context)
+        and (asked_since := _asked_since(group, context)) is not None
+        and pushed_at > asked_since
         and survey.described >= others * _NEARLY_ALL
         and context.now - upgraded_at >= timedelta(seconds=thresholds["upgraded_for"])
     )
 
 
-def _asked_since(group: GroupSnapshot, context: EvaluationContext) -> datetime:
+def _asked_since(group: GroupSnapshot, context: EvaluationContext) -> datetime | None:
     """Return since when the broker has had a reason and a member to ask.
 
     Rebalances do not change it; a group that was empty starts again.
     """
     since = latest(group.description_since, group.members_since, context.descriptions_since)
-    return since_or_fallback(since, group, context.now)
+    return since_or_fallback(since, group)
 
 
 def find_lost(lost: LostDescription, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
@@ -169,17 +170,17 @@ def find_plugin(plugin: PluginStatus, _thresholds: Thresholds, context: Evaluati
         groups = count(len(left), "group")
         wrong.append(f"{groups} ({first_of(left, _NAMED)}) deleted while no plugin deleted the topology description")
         details |= {"left_behind": left[:_IN_DETAILS], "left_behind_count": len(left)}
-    # The time is not known: an alert that is pending keeps its own.
-    return Finding(context.now, "; ".join(wrong), details, severity=None if is_partial else INFO) if wrong else None
+    return Finding(None, "; ".join(wrong), details, severity=None if is_partial else INFO) if wrong else None
 
 
-def find_not_cleaned_up(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+def find_not_cleaned_up(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     """The group is empty, and its description is still in the store of the plugin."""
     if group.stored_description_epoch == NONE:
         return None
-    since = since_or_fallback(group.state_since, group, context.now)
+    since = since_or_fallback(group.state_since, group)
+    empty = f"has been Empty since {format_time(since)}" if since else "is Empty"
     return Finding(
         since,
-        f"{group.group_id} has been Empty since {format_time(since)}, and its topology description is still stored",
+        f"{group.group_id} {empty}, and its topology description is still stored",
         _details(group),
     )

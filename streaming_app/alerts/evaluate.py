@@ -17,7 +17,7 @@ lifecycle then resolves their open alerts.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 
 from streaming_app.alerts.alert import Alert, AlertKey, Finding
@@ -110,7 +110,7 @@ def evaluate(
                 finding = rule.find(group, settings.thresholds, context)
             except Exception as error:  # noqa: BLE001 - whatever one group causes, the others have their alerts
                 context.failed.add(AlertKey(rule.name, group_id))
-                finding, rule = rule_failed(group_id, rule.name, error, context), _SET_ASIDE  # noqa: PLW2901 - reported as
+                finding, rule = rule_failed(group_id, rule.name, error), _SET_ASIDE  # noqa: PLW2901 - reported as
             if finding:
                 findings[AlertKey(rule.name, group_id)] = finding
     findings.update(_findings_of_plugin(context, rule_settings_of))
@@ -230,7 +230,7 @@ def _find(
             if group_id is None:
                 raise
             context.failed.add(AlertKey(rule.name, group_id))
-            yield AlertKey(_SET_ASIDE.name, group_id), rule_failed(group_id, rule.name, error, context)
+            yield AlertKey(_SET_ASIDE.name, group_id), rule_failed(group_id, rule.name, error)
             continue
         if finding:
             yield AlertKey(rule.name, group_id), finding
@@ -253,14 +253,16 @@ def _replace_by_cluster_findings(
         is_open = AlertKey(rule.name, None) in context.open_alerts
         if len({key.group_id for key in replaced}) < settings.thresholds["groups"] and not is_open:
             continue
-        affected = [_group_finding(key, findings.pop(key), rule_settings_of) for key in replaced]
+        affected = [_group_finding(key, findings.pop(key), context.now, rule_settings_of) for key in replaced]
         if finding := rule.find(affected, settings.thresholds, context):
             findings[AlertKey(rule.name, None)] = finding
 
 
-def _group_finding(key: AlertKey, finding: Finding, rule_settings_of: RuleSettingsLookup) -> GroupFinding:
+def _group_finding(
+    key: AlertKey, finding: Finding, now: datetime, rule_settings_of: RuleSettingsLookup
+) -> GroupFinding:
     seconds = rule_settings_of(key.group_id)[key.rule].for_seconds
-    return GroupFinding(key.group_id or "", key.rule, finding, finding.since + timedelta(seconds=seconds))
+    return GroupFinding(key.group_id or "", key.rule, finding, (finding.since or now) + timedelta(seconds=seconds))
 
 
 @cache

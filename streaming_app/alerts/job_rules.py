@@ -133,14 +133,14 @@ def _notifications_failing(job: JobStatus, _thresholds: Thresholds, _context: Ev
     )
 
 
-def _disk_full(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+def _disk_full(job: JobStatus, thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     full = [disk for disk in job.disks if _is_full(disk, thresholds)]
     if not full:
         return None
     paths = " and ".join(dict.fromkeys(disk.path for disk in full))
     size = gibibytes(full[0].size)
     return Finding(
-        min(disk.low_since or context.now for disk in full),
+        min(filter(None, (disk.low_since for disk in full)), default=None),
         f"The disk of {paths} is almost full: of {size} too little is free; without any, the job reads nothing",
         {"paths": [disk.path for disk in full], "size": size},
     )

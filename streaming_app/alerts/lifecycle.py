@@ -246,15 +246,15 @@ def _pending_since(before: Alert | None, finding: Finding, resolved_at: datetime
     """Return since when the condition has held, as far as it counts for `for`.
 
     A firing alert keeps its time. If a pending one gets a finding with another time, the condition was cleared and held
-    again in between, and `for` starts again; but a finding whose time is now only means that the rule does not know the
-    time, and that of the alert is better.
+    again in between, and `for` starts again; but the alert's own time is better than none, and than one ahead of now.
     """
-    since = min(finding.since, now)
+    is_known = finding.since is not None and finding.since <= now
+    since = finding.since if finding.since and is_known else now
     if resolved_at is not None:  # always later than the last alert: this time distinguishes the two
         since = max(since, resolved_at + timedelta(microseconds=1))
     if before is None:
         return since
-    if before.state == PENDING and (since < now or before.pending_since > now):
+    if before.state == PENDING and (is_known or before.pending_since > now):
         return since
     return before.pending_since
 

@@ -173,9 +173,9 @@ def latest(*times: datetime | None) -> datetime | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def since_or_fallback(time: datetime | None, group: GroupSnapshot, now: datetime) -> datetime:
+def since_or_fallback(time: datetime | None, group: GroupSnapshot) -> datetime | None:
     """Return `time`, or if the log has none, the best known time that is not earlier, so that nothing fires early."""
-    return time or group.updated_at or group.first_seen_at or now
+    return time or group.updated_at or group.first_seen_at
 
 
 def is_recent(time: datetime | None, seconds: float, now: datetime) -> bool:

@@ -24,25 +24,25 @@ _RULES_ABOUT_CUTS = {"StreamsGroupOverBudget", "StreamsGroupSetAside"}
 _OLD_ROW = "it is set aside: its row is as it was before"
 
 
-def _over_budget(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+def _over_budget(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     if not group.over_budget:
         return None
     details: dict[str, object] = {"left_out": group.over_budget}
     if group.members_left_out:
         details["members_left_out_at_least"] = round_down(group.members_left_out)
     return Finding(
-        since_or_fallback(group.first_seen_at, group, context.now),
+        since_or_fallback(group.first_seen_at, group),
         f"{group.group_id} is larger than its budget: of its {group.over_budget} only a part is kept",
         details,
     )
 
 
-def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
     if not group.set_aside_reason:
         return None
     reason = shorten(group.set_aside_reason, _REASON)
     return Finding(
-        since_or_fallback(group.set_aside_at, group, context.now),
+        since_or_fallback(group.set_aside_at, group),
         f"{group.group_id} is set aside, and its row stays as it was: {reason}",
         {"reason": reason},
     )
@@ -57,10 +57,10 @@ def say_what_is_cut(findings: dict[AlertKey, Finding], groups: Iterable[GroupSna
             findings[key] = replace(finding, details={**finding.details, "cut": what})
 
 
-def rule_failed(group_id: str, rule: str, error: Exception, context: EvaluationContext) -> Finding:
+def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:
     """Return the finding about a group for which a rule cannot be evaluated."""
     reason = shorten(f"the rule {rule} failed: {type(error).__name__}: {error}", _REASON)
-    return Finding(context.now, f"{group_id} is set aside for a rule: {reason}", {"reason": reason, "rule": rule})
+    return Finding(None, f"{group_id} is set aside for a rule: {reason}", {"reason": reason, "rule": rule})
 
 
 def _flood(new: Newcomers, thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:

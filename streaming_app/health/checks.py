@@ -5,16 +5,17 @@ Each returns what is wrong, since when and from when on it is the verdict, or No
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from streaming_app.groups.deployments import WITHIN
 from streaming_app.health.activity import NOT_READY, Activity
+from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, offsets_of, places, rows_of, waits, work_numbers
 from streaming_app.health.history import EMPTY
 from streaming_app.health.interruptions import Outage, current_outage
-from streaming_app.health.unstable import late_members, not_assigned_since, restless
+from streaming_app.health.stalled import restoring, stalled, stuck
+from streaming_app.health.unstable import restless
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
@@ -22,8 +23,6 @@ from streaming_app.health.verdict import (
     CRITICAL,
     DOWN,
     LOSING,
-    RESTORING,
-    STALLED,
     UNSTABLE,
     WARNING,
     Check,
@@ -32,26 +31,18 @@ from streaming_app.health.verdict import (
     Verdict,
     has_work,
     is_known,
-    losing_at,
     to_time,
 )
 from streaming_app.lag.group_lag import SLOW
-from streaming_app.lag.model import LagRow
-from streaming_app.lag.work import GroupWork, Unmoved
-from streaming_app.text import count, first_of, format_duration, round_down, utc
+from streaming_app.lag.work import GroupWork
+from streaming_app.text import count, format_duration, round_down, utc
 from streaming_app.time_intervals import TimeInterval, contain, next_change
 
-_IN_TEXT = 3
-_FEW = 10
 _STARTS = 3
 _GAP = timedelta(minutes=10)  # after being Empty for longer, nothing starts it any more
 _LOOP = timedelta(minutes=5)  # how long it has to go on
 _SHARE = 0.5
-_AFTER_LAST_COMMIT = timedelta(seconds=60)
-_SETTLES = timedelta(minutes=5)
 _CLOSES = timedelta(seconds=5)
-_NO_PROGRESS = timedelta(minutes=5)  # by the reports of a task that is restored, which come every minute
-_AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
 _NEVER = timedelta(days=400)
 _RESTS = 5  # in a row, that are looked at
 
@@ -64,7 +55,7 @@ def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Ve
     since = to_time(work.lost_since)
     why = (
         f"at least {count(round_down(work.lost), 'offset')} of {count(len(work.lost_rows), 'partition')} were deleted "
-        f"before the group read them, seen at {utc(since)}: {_places(work.lost_rows, len(work.lost_rows))}"
+        f"before the group read them, seen at {utc(since)}: {places(work.lost_rows, len(work.lost_rows))}"
     )
     return Check(
         LOSING,
@@ -72,7 +63,7 @@ def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Ve
         since + timedelta(seconds=settings.lost_after),
         CRITICAL,
         why,
-        {"lost_offsets_at_least": work.lost, "partitions": _rows(work.lost_rows)},
+        {"lost_offsets_at_least": work.lost, "partitions": rows_of(work.lost_rows)},
     )
 
 
@@ -90,7 +81,7 @@ def not_ready(facts: Facts, now: datetime, settings: HealthSettings, _previous: 
         since + timedelta(seconds=settings.not_ready_after),
         severity,
         f"NotReady since {utc(since)}, it processes nothing: {reason}",
-        {"reason": reason, "members": activity.group.member_count, **_work_numbers(facts)},
+        {"reason": reason, "members": activity.group.member_count, **work_numbers(facts)},
     )
 
 
@@ -107,17 +98,17 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, _prev
     after = ""
     if activity.gave_up:
         after = f"; its members gave up, as it was NotReady ({activity.gave_up})"
-    waits = _waits(work) if work and known else "whether work waits is not known"
+    waiting = waits(work) if work and known else "whether work waits is not known"
     return Check(
         DOWN,
         since,
         due,
         CRITICAL,
-        f"no members since {utc(since)}{after}; {waits}",
+        f"no members since {utc(since)}{after}; {waiting}",
         {
             **({"reason": activity.gave_up} if activity.gave_up else {}),
             **({CLIENT_HOST: left[0]} if len(left := _left(activity, since)) == 1 else {}),
-            **_work_numbers(facts),
+            **work_numbers(facts),
         },
     )
 
@@ -133,7 +124,7 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
     ran_for = activity.ran_for or timedelta(0)
     is_short = ran_for < timedelta(seconds=settings.established)
     waits_since = to_time(work.waits_since) if work and work.waits_since is not None else since
-    is_done = not known or waits_since >= since - _AFTER_LAST_COMMIT
+    is_done = not known or waits_since >= since - AFTER_LAST_COMMIT
     patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
     if settings.duty:
         return _on_duty(settings.duty, max(since, waits_since) + patience, patience)
@@ -196,7 +187,7 @@ def started_again_and_again(
         "processed_seconds": round(outage.processed.total_seconds()),
         "seconds": round(outage.lasted.total_seconds()),
         **({"reason": activity.reason} if reason else {}),
-        **_work_numbers(facts),
+        **work_numbers(facts),
     }
     is_down = is_idle or outage.processed_share < _SHARE
     verdict, severity = (DOWN, CRITICAL) if is_down else (UNSTABLE, WARNING)
@@ -210,7 +201,7 @@ def _has_done_nothing(facts: Facts, outage: Outage, now: datetime) -> bool:
         return False
     again = 1 if activity.group.state in {EMPTY, NOT_READY} else 2
     return outage.starts >= again and (
-        work.progressed_at is None or to_time(work.progressed_at) <= outage.since + _AFTER_LAST_COMMIT
+        work.progressed_at is None or to_time(work.progressed_at) <= outage.since + AFTER_LAST_COMMIT
     )
 
 
@@ -223,7 +214,7 @@ def _ends_with_nothing_left(activity: Activity, work: GroupWork) -> bool:
     ended = [change.at for change in activity.changes if change.state == EMPTY]
     if not ended or any(change.state == NOT_READY for change in activity.changes[-2 * _STARTS :]):
         return False
-    return work.waits_since is None or to_time(work.waits_since) >= ended[-1] - _AFTER_LAST_COMMIT
+    return work.waits_since is None or to_time(work.waits_since) >= ended[-1] - AFTER_LAST_COMMIT
 
 
 def _nth_start(activity: Activity, outage: Outage, number: int) -> datetime:
@@ -233,96 +224,6 @@ def _nth_start(activity: Activity, outage: Outage, number: int) -> datetime:
         if change.at > outage.since and change.old in {EMPTY, NOT_READY} and change.state != EMPTY
     ]
     return starts[min(number, len(starts)) - 1] if starts else outage.since
-
-
-def stalled(facts: Facts, now: datetime, _settings: HealthSettings, previous: Verdict | None) -> Check | None:
-    """Members have the tasks, work waits, and offsets do not move."""
-    activity, work = facts.activity, facts.work
-    if work is None or not activity.runs or (one := _unmoved(facts, work, now)) is None:
-        return None
-    if not is_known(facts, now) and not (previous and previous.verdict == STALLED):
-        return None
-    since = max(to_time(one.since), activity.runs_since)
-    due = max(to_time(work.known_at) if not previous or previous.verdict != STALLED else since, since + _SETTLES)
-    is_all = work.progressed_at is None or to_time(work.progressed_at) <= since + _AFTER_LAST_COMMIT
-    which = (
-        f"all {count(one.count, 'partition')} with work" if is_all and one.count > 1 else count(one.count, "partition")
-    )
-    nobody = f", of which no member has the task of {one.unowned}" if one.unowned else ""
-    waits, places = f"{at_least(one.offsets)} wait{nobody}", _places(one.named, one.count)
-    why = f"no offset of {which} moved since {utc(since)}, {waits}: {places}"
-    evidence = {
-        "partitions": _rows(one.named),
-        "partition_count": one.count,
-        "offsets": one.offsets,
-        **({"unowned_partitions": one.unowned} if one.unowned else {}),
-    }
-    return Check(STALLED, since, due, CRITICAL if is_all else WARNING, why, evidence)
-
-
-def stuck(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
-    """A rebalance does not end: a member does not do its part, or the broker assigns nothing."""
-    group = facts.activity.group
-    severity = WARNING if is_known(facts, now) and not has_work(facts, now) else CRITICAL
-    if since := not_assigned_since(group, now):
-        why = f"stuck in Assigning since {utc(since)}: group epoch {group.group_epoch} has no assignment yet"
-        return Check(
-            STALLED,
-            since,
-            since + timedelta(seconds=settings.not_ready_after + 60),
-            severity,
-            why,
-            {"state": group.state, "members": group.member_count},
-        )
-    late = late_members(group, timedelta(seconds=settings.longest_rebalance), now)
-    if not late:
-        return None
-    due = late[0].since + timedelta(seconds=60)
-    shown = first_of([one.text for one in islice(late, _IN_TEXT)], _IN_TEXT, len(late), separator="; ")
-    why = f"it does not complete a rebalance: {shown}"
-    return Check(
-        STALLED,
-        late[0].since,
-        due,
-        severity,
-        why,
-        {"state": group.state, "members": [one.details for one in late[:20]]},
-    )
-
-
-def restoring(facts: Facts, now: datetime, _settings: HealthSettings, _previous: Verdict | None) -> Check | None:
-    """Offsets do not move since tasks restore their state: by their reports, or else for half an hour at most."""
-    work = facts.work
-    one = None if work is None else work.stalled or work.restoring
-    if work is None or one is None or not facts.activity.runs or _unmoved(facts, work, now):
-        return None
-    since, deadline = to_time(one.since), losing_at(facts)
-    reported = [restore for task, restore in facts.restores.items() if task in one.tasks]
-    ends = [restore.ends_at for restore in reported]
-    done_at = max(filter(None, ends), default=None) if all(ends) else None
-    late = deadline is not None and deadline < (done_at or to_time(work.known_at) + timedelta(hours=1))
-    what = f"{count(one.count, 'partition')} {'restore' if reported else 'may restore'} state since {utc(since)}"
-    why = f"{what}, {at_least(one.offsets)} wait"
-    evidence: dict[str, Any] = {"partition_count": one.count, "partitions": _rows(one.named)}
-    if reported:
-        evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)
-    if done_at:
-        left = max(0.0, (done_at - now).total_seconds())
-        why += f"; restored in less than {format_duration(next((age for age in _AGES if age > left), _AGES[-1]))}"
-        evidence["restored_at"] = done_at.isoformat()
-    ends_at = min((restore.fell_at + _NO_PROGRESS for restore in reported), default=None)
-    return Check(RESTORING, since, to_time(work.known_at), WARNING if late else None, why, evidence, ends_at)
-
-
-def _unmoved(facts: Facts, work: GroupWork, now: datetime) -> Unmoved | None:
-    """Return the partitions that do not move, and whose state is not just being restored."""
-    restores, one = facts.restores, work.stalled or work.restoring
-    if one is None:
-        return None
-    advance = {task for task, restore in restores.items() if now < restore.fell_at + _NO_PROGRESS}
-    if one is work.stalled:
-        return None if one.tasks and one.tasks <= advance else one
-    return one if one.tasks & restores.keys() and not one.tasks & advance else None
 
 
 def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
@@ -338,12 +239,12 @@ def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Ver
     due = since if was_behind else since + timedelta(seconds=settings.behind_for)
     eta = work.catch_up_seconds
     ends = (
-        f"caught up in less than {format_duration(next((one for one in _AGES if one > eta), _AGES[-1]))}" if eta else ""
+        f", caught up in less than {format_duration(next((one for one in AGES if one > eta), AGES[-1]))}" if eta else ""
     )
-    oldest = format_duration(max(age for age in _AGES if age <= max(wrong.lag_seconds or 0.0, _AGES[0])))
+    oldest = format_duration(max(age for age in AGES if age <= max(wrong.lag_seconds or 0.0, AGES[0])))
     why = (
         f"it does not catch up since {utc(since)}: {count(wrong.count, 'partition')}, the oldest record is more than "
-        f"{oldest} old, {ends}; {_places(wrong.named, wrong.count)}"
+        f"{oldest} old{ends}; {places(wrong.named, wrong.count)}"
     )
     return Check(
         BEHIND,
@@ -351,7 +252,7 @@ def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Ver
         due,
         WARNING,
         why,
-        {"partition_count": wrong.count, **_offsets(work), "partitions": _rows(wrong.named)},
+        {"partition_count": wrong.count, **offsets_of(work), "partitions": rows_of(wrong.named)},
     )
 
 
@@ -373,58 +274,6 @@ def unstable(facts: Facts, now: datetime, settings: HealthSettings, previous: Ve
         {**found.details, "members": activity.group.member_count},
         found.ends_at,
     )
-
-
-def at_least(offsets: int) -> str:
-    """Return how many offsets there are, in a text that does not change with every record."""
-    return count(offsets, "offset") if offsets < _FEW else f"more than {round_down(offsets):,} offsets"
-
-
-def _waits(work: GroupWork) -> str:
-    if not work.waiting:
-        return "records still come"
-    return f"{_sum_of(work)} wait in {count(work.waiting, 'partition')}"
-
-
-def _work_numbers(facts: Facts) -> dict[str, Any]:
-    work = facts.work
-    return {"waiting_partitions": work.waiting, **_offsets(work)} if work and work.waiting else {}
-
-
-def _sum_of(work: GroupWork) -> str:
-    """Return how many offsets wait: at least so many, while the lag of some partitions is not known."""
-    is_lower_bound = work.unknown and work.offsets < _FEW
-    return f"{'at least ' if is_lower_bound else ''}{at_least(work.offsets)}"
-
-
-def _offsets(work: GroupWork) -> dict[str, int]:
-    unknown = {"unknown_partitions": work.unknown} if work.unknown else {}
-    return {"offsets": work.offsets, **unknown}
-
-
-def _places(rows: Sequence[LagRow], total: int) -> str:
-    return first_of([_place(row) for row in islice(rows, _IN_TEXT)], _IN_TEXT, total, separator="; ")
-
-
-def _place(row: LagRow) -> str:
-    at = "nothing committed" if row.committed_offset is None else f"at {row.committed_offset}"
-    host = f" on {row.client_host or 'unknown host'}" if row.member_id else ""
-    return f"{row.topic}-{row.partition} {at}{host}"
-
-
-def _rows(rows: Sequence[LagRow]) -> list[Mapping[str, Any]]:
-    return [
-        {
-            "topic": row.topic,
-            "partition": row.partition,
-            **({} if row.committed_offset is None else {"committed_offset": row.committed_offset}),
-            **({} if row.log_start_offset is None else {"log_start_offset": row.log_start_offset}),
-            **({} if row.log_end_offset is None else {"log_end_offset": row.log_end_offset}),
-            **({"task": row.task_id} if row.task_id else {}),
-            **({"host": row.client_host} if row.client_host else {}),
-        }
-        for row in rows
-    ]
 
 
 CHECKS = (

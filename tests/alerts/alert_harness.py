@@ -40,12 +40,14 @@ class AlertHarness:
         second: float,
         *,
         since: float | None = None,
+        of_unknown_age: bool = False,
         key: AlertKey = KEY,
         summary: str = "why",
         caught_up: bool = True,
     ) -> AlertChanges:
-        """Evaluate once; the condition has held since `since`, or does not hold."""
-        findings = {} if since is None else {key: Finding(at(since), summary)}
+        """Evaluate once; the condition has held since `since`, or for an unknown time, or does not hold."""
+        known = None if since is None else at(since)
+        findings = {key: Finding(known, summary)} if known or of_unknown_age else {}
         return self.apply(at(second), findings, caught_up=caught_up)
 
     def apply(self, now: datetime, findings: dict[AlertKey, Finding], *, caught_up: bool = True) -> AlertChanges:

@@ -58,10 +58,26 @@ def test_for_restarts_if_the_condition_restarted_between_two_evaluations() -> No
 def test_a_finding_of_unknown_age_has_held_since_it_was_first_found() -> None:
     harness = AlertHarness()
     for second in range(0, 300, 50):
-        harness.evaluate(second, since=second)
+        harness.evaluate(second, of_unknown_age=True)
     assert [alert.state for alert in harness.alerts] == [PENDING]
     harness.restart()
-    assert states(harness.evaluate(300, since=300)) == [FIRING]
+    assert states(harness.evaluate(300, of_unknown_age=True)) == [FIRING]
+
+
+def test_a_condition_that_began_again_at_this_moment_has_not_held_since_it_was_first_found() -> None:
+    harness = AlertHarness()
+    harness.evaluate(10, since=0)
+    assert states(harness.evaluate(400, since=400)) == [PENDING]
+    assert states(harness.evaluate(600, since=400)) == []
+    assert states(harness.evaluate(700, since=400)) == [FIRING]
+
+
+def test_a_time_ahead_of_now_counts_as_the_time_at_which_it_was_first_seen() -> None:
+    harness = AlertHarness()
+    for second in range(0, 300, 50):
+        harness.evaluate(second, since=10_000)
+    assert [alert.pending_since for alert in harness.alerts] == [at(0)]
+    assert states(harness.evaluate(300, since=10_000)) == [FIRING]
 
 
 def test_a_summary_is_no_longer_than_people_read_however_long_an_id_in_it_is() -> None:

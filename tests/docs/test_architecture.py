@@ -123,7 +123,7 @@ def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) ->
     ((key, finding),) = findings.items()
     assert finding.summary == block_with("processes nothing").strip()
     rule = finding.rule or key.rule
-    alert = Alert("default", GROUP, rule, "critical", FIRING, finding.since, at, None, finding.summary, {})
+    alert = Alert("default", GROUP, rule, "critical", FIRING, at, at, None, finding.summary, {})
     assert f"`{format_title(alert, FIRING)}`" in PAGE.read_text("utf-8")
     assert format_message(alert, FIRING, None).startswith(finding.summary)
 

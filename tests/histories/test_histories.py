@@ -65,6 +65,11 @@ def test_an_alert_says_how_often_how_long_and_why() -> None:
         assert words in down.summary
 
 
+def test_no_alert_has_a_hole_in_its_text() -> None:
+    summaries = [one.summary for history in INCIDENTS for one in outcomes()[history.name].fired]
+    assert [one for one in summaries if any(hole in one for hole in (", ;", "; ;", "  ", "()"))] == []
+
+
 def test_an_alert_about_a_stuck_member_names_it_its_process_and_host_and_the_tasks() -> None:
     stuck = next(history for history in INCIDENTS if "poll interval of an hour" in history.name)
     (fired,) = outcomes()[stuck.name].fired

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from streaming_app.groups.deployments import WITHIN
+from streaming_app.groups.state_rules import NONE, UNCERTAIN
 
 EMPTY = "Empty"
 EMPTY_KEPT_FOR = timedelta(days=15)  # two weekends
@@ -28,6 +29,10 @@ WINDOW = timedelta(hours=2)
 """How long other events are looked at: longer than any time over which interruptions are counted."""
 _KEPT = 10_000  # events of one kind and group: enough for any sensible threshold
 _PRUNE_EVERY = timedelta(seconds=60)
+REBALANCE = "rebalance"
+BEGUN, STORED, REJECTED, REMOVED = CALLS = ("begun", "stored", "rejected", "removed")
+"""What the log says of calls of the plugin: one is about to be made, a description was stored, rejected for good, or
+removed by a deletion or the clean-up. A call that fails for now leaves only its beginning, and only the first time."""
 
 Row = Mapping[str, Any]
 """An event with columns of `group_events`: at, kind, member_id, old, new, offset, cause, client_host, instance_id."""
@@ -80,6 +85,14 @@ class Push(NamedTuple):
     offset: int
 
 
+class EpochOfDescription(NamedTuple):
+    """A topology epoch was noted as stored or as failed; -1: none any more, -2: the plugin is about to be called."""
+
+    at: datetime
+    offset: int
+    epoch: int
+
+
 class Deployment(NamedTuple):
     """Every process of the application was replaced, or its topology: it ended `at`, and began `since`."""
 
@@ -98,6 +111,8 @@ class GroupHistory:
     reasons: list[Reason] = field(default_factory=list)
     pushes: list[Push] = field(default_factory=list)
     deployments: list[Deployment] = field(default_factory=list)
+    stored: list[EpochOfDescription] = field(default_factory=list)
+    failed: list[EpochOfDescription] = field(default_factory=list)
     version: int = 0
     """Counts the changes."""
 
@@ -109,6 +124,8 @@ class GroupHistory:
             ("reasons", empty_since),
             ("pushes", since),
             ("deployments", empty_since),
+            ("stored", since),
+            ("failed", since),
         ):
             entries = getattr(self, name)
             if entries and entries[0].at < kept_since:
@@ -154,6 +171,12 @@ def _push(event: Row) -> Push:
     return Push(event["at"], event["offset"])
 
 
+def _description(event: Row) -> EpochOfDescription | None:
+    if None in {event["old"], event["new"]}:
+        return None  # the first value, or that of a group that is gone
+    return EpochOfDescription(event["at"], event["offset"], int(event["new"]))
+
+
 def _deployment(event: Row) -> Deployment:
     began = datetime.fromisoformat(event["old"])
     return Deployment(event["at"], event["offset"], min(max(began, event["at"] - WITHIN), event["at"]))
@@ -168,12 +191,25 @@ _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "not_ready_reason": ("reasons", _reason),
     "unsolicited_push": ("pushes", _push),
     "deployment": ("deployments", _deployment),
+    "stored_description_epoch": ("stored", _description),
+    "failed_description_epoch": ("failed", _description),
 }
 _LISTS = tuple(dict.fromkeys(name for name, _ in _ENTRIES.values()))
 KINDS = tuple(_ENTRIES)
 """The kinds of events that are kept."""
 COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
 """The columns of `group_events` that a `Row` needs."""
+
+
+def count_as(event: Row) -> str | None:
+    """Return what an event counts as; None: nothing."""
+    if event["kind"] == "assignment_epoch":
+        return REBALANCE
+    if event["kind"] == "failed_description_epoch":
+        return REJECTED
+    if event["kind"] == "stored_description_epoch":
+        return {str(UNCERTAIN): BEGUN, str(NONE): REMOVED}.get(event["new"], STORED)
+    return None
 
 
 class GroupHistories:

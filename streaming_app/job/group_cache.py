@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import operator
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -86,6 +87,7 @@ class GroupCache:
         self._some_dead = False
         self._histories = GroupHistories(window)
         self._rebalances: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
         self._started_at = now()
         self._is_complete = False
 
@@ -163,8 +165,12 @@ class GroupCache:
             at = bounds.correct(event["at"])
             event["at"] = at
             is_new = self._histories.add(group_id, event, bounds.latest)
-            if is_new and event["kind"] == "assignment_epoch" and at >= self._started_at:
+            if not is_new or at < self._started_at:
+                continue
+            if event["kind"] == "assignment_epoch":
                 self._rebalances[group_id] = self._rebalances.get(group_id, 0) + 1
+            if counted := history.count_as(event):
+                self._counts[counted] += 1
 
     def groups(self) -> Mapping[str, GroupSnapshot]:
         """Return the groups by id, as of the last `refresh`; later changes are not visible in it."""
@@ -184,6 +190,13 @@ class GroupCache:
     def rebalances_total(self, group_id: str) -> int:
         """Return how many new assignments the group got, by the broker's time, since this cache was created."""
         return self._rebalances.get(group_id, 0)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return what happened in all groups, by the broker's time, since this cache was created: how often what.
+
+        That is `REBALANCE`, and what became of calls of the plugin for topology descriptions, see `history.CALLS`.
+        """
+        return self._counts
 
     def _read(self, known: Mapping[str, GroupSnapshot]) -> Iterator[GroupSnapshot]:
         """Read from the tables the groups that are not Dead or are in `known`."""

@@ -52,6 +52,8 @@ class PassResult(NamedTuple):
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
     known: KnownUntil = KnownUntil(None, MappingProxyType({}), MappingProxyType({}))
     """Until when its inputs are known."""
+    types: Mapping[str, int] = MappingProxyType({})
+    """How many groups of the cluster there are of each type."""
 
 
 class _KnownGroup(NamedTuple):
@@ -110,9 +112,10 @@ class LagPass:
         fetched = fetch_committed_offsets(admin, sorted(chosen))
         commits = self._committed.merge(fetched.offsets, asked_at)
         groups = self._groups({topic for _, topic, _ in commits})
+        others, types = self._store.other_groups(reader)
         groups.update(
             (group_id, replace(NO_TASKS, has_members=has_members))
-            for group_id, has_members in self._store.other_groups(reader).items()
+            for group_id, has_members in others.items()
             if group_id not in groups
         )
         needed = {topic for _, topic, _ in commits}.union(*(known.topics for known in self._known.values()))
@@ -135,6 +138,7 @@ class LagPass:
             groups,
             _away(ends),
             KnownUntil(log.commits or None, of_groups, ends.answered_at),
+            types,
         )
 
     def has_news(self, admin: Admin) -> bool:

@@ -176,6 +176,10 @@ class LagService(Service):
         longest = _OLD_PASSES * max(self._settings.interval, 2 * result.seconds)
         return 0 <= self._clock() - result.at < longest
 
+    def types(self) -> Mapping[str, int]:
+        """Return how many groups there are of each type, as of the newest pass; nothing before the first one."""
+        return self._result.types if self._result else {}
+
     def status(self) -> LagStatus | None:
         """Return the newest pass for the metrics; None before the first one."""
         result = self._result

@@ -230,6 +230,7 @@ def background_services(
                 copies.sums if copies else dict,
                 disks.now,
                 alerts.verdicts,
+                lag.types if lag else dict,
             )
             registry = make_registry(sources, config.metrics)
             server = monitoring_server(

@@ -47,6 +47,9 @@ class GroupSource(Protocol):
     def rebalances_total(self, group_id: str) -> int:
         """Return the number of new target assignments of the group."""
 
+    def counts(self) -> Mapping[str, int]:
+        """Return how often what happened in all groups."""
+
 
 @dataclass(frozen=True)
 class MetricSources:
@@ -65,6 +68,8 @@ class MetricSources:
     disks: Callable[[], Sequence[DiskSpace]] = tuple
     verdicts: Callable[[], Mapping[str, Verdict]] = dict
     """Returns the newest verdict on each group."""
+    types: Callable[[], Mapping[str, int]] = dict
+    """Returns how many groups there are of each type; nothing while it is not known."""
 
 
 def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
@@ -104,6 +109,8 @@ class _StreamsGroupsCollector(Collector):
             sinks=sources.sinks(),
             disks=sources.disks(),
             version=self._version,
+            groups_by_type=sources.types(),
+            counts=sources.groups.counts(),
         )
         for metric in JOB_METRICS:
             yield _with_samples(metric, [({"cluster": sources.cluster}, job)])

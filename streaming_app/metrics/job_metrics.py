@@ -8,6 +8,7 @@ from typing import NamedTuple
 from offsets_decoder.definitions import record
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.groups.state_rules import STATES
+from streaming_app.health.history import CALLS, REBALANCE
 from streaming_app.job_status import DiskSpace, JobStatus, OffsetsStatus, inputs
 from streaming_app.metrics.metric import Metric, Sample, renamed, unix_seconds
 from streaming_app.stream.batch_outcome import PHASES
@@ -29,6 +30,9 @@ class JobScrape(NamedTuple):
     sinks: Sequence[SinkStatus]
     disks: Sequence[DiskSpace]
     version: str
+    groups_by_type: Mapping[str, int]
+    counts: Mapping[str, int]
+    """What happened in all groups, see `GroupCache.counts`."""
 
 
 def _record_name(number: int) -> str:
@@ -51,6 +55,25 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         "All groups of the cluster by state, including groups without series of their own.",
         lambda job: [Sample(job.groups_by_state.get(state, 0), (state,)) for state in _STATES],
         ("state",),
+    ),
+    Metric(
+        "streams_groups_by_protocol",
+        "All groups of the cluster by the protocol that they use, with groups of other types; absent without `lag`.",
+        lambda job: [Sample(count, (name,)) for name, count in sorted(job.groups_by_type.items())],
+        ("protocol",),
+    ),
+    Metric(
+        "streams_groups_rebalances_total",
+        "New target assignments of all groups since the job started, including groups without series of their own.",
+        lambda job: job.counts.get(REBALANCE, 0),
+    ),
+    Metric(
+        "streams_groups_description_calls_total",
+        "What the records say of calls of the brokers' description plugin since the job started: `begun`, `stored`, "
+        "`rejected` for good, and `removed` with a group or by the cleanup. One that fails for now leaves "
+        "only its beginning, and only the first time.",
+        lambda job: [Sample(job.counts.get(result, 0), (result,)) for result in CALLS],
+        ("result",),
     ),
     Metric(
         "streams_groups_series_dropped",

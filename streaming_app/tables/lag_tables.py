@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming_app.lag.model import Commit, LagRow, TopicPartition
 from streaming_app.lag.series import EndSamples
 from streaming_app.lag.tracker import CommitKey
-from streaming_app.tables.arrow import TIMESTAMP, intern_strings, keep_fields, to_array, to_seconds
+from streaming_app.tables.arrow import (
+    TIMESTAMP,
+    intern_strings,
+    keep_fields,
+    to_array,
+    to_seconds,
+    to_values,
+    with_plain_types,
+)
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
@@ -96,16 +106,18 @@ class LagTables:
                 if row["group_id"] in group_ids:
                     yield row
 
-    def other_groups(self, reader: WarehouseReader) -> dict[str, bool]:
-        """Return whether a group has members, of the groups of other types of which the log says it.
+    def other_groups(self, reader: WarehouseReader) -> tuple[dict[str, bool], Counter[str]]:
+        """Return whether a group has members, of the groups of other types of which the log says it; and all by type.
 
         Not of groups that only commit: a consumer that assigns partitions to itself is no member of its group.
         """
-        rows = reader.rows(
-            f"SELECT group_id, member_count FROM all_groups WHERE {self._mine} AND group_type <> 'streams' "  # noqa: S608 - quoted
-            "AND member_count IS NOT NULL AND protocol_type <> ''"
-        )
-        return {row["group_id"]: row["member_count"] > 0 for row in rows}
+        query = f"SELECT group_id, group_type, protocol_type, member_count FROM all_groups WHERE {self._mine}"  # noqa: S608 - quoted
+        rows = with_plain_types(reader.query(query))
+        types = Counter(to_values(rows["group_type"]))
+        others = rows.filter((pc.field("group_type") != "streams") & (pc.field("protocol_type") != ""))
+        others = others.filter(pc.field("member_count").is_valid())
+        pairs = zip(to_values(others["group_id"]), to_values(others["member_count"]), strict=True)
+        return {group_id: members > 0 for group_id, members in pairs}, types
 
     def rows(self, reader: WarehouseReader) -> list[LagRow]:
         """Return the stored rows of `lag`."""

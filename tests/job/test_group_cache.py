@@ -265,6 +265,29 @@ def test_events_are_kept_for_the_window_and_rebalances_counted_from_the_start(
     assert cache.rebalances_total("a") == 2
 
 
+def test_what_happens_in_all_groups_is_counted_once_from_the_start_also_of_groups_that_are_gone(
+    warehouse: Path, cache: GroupCache, clock: FakeClock
+) -> None:
+    def stored(minute: float, old: str | None, new: str) -> dict[str, Any]:
+        return event(at(minute), "stored_description_epoch", old, new)
+
+    store(warehouse, row("a"), row("b"))
+    add_events(warehouse, ("a", stored(-5, "-1", "-2")))
+    cache.refresh()
+    clock.time = at(9)
+    pushed = [stored(1, "-1", "-2"), stored(2, "-2", "0"), stored(0.5, None, "-1"), rebalance(at(3))]
+    rejected = [stored(4, "-1", "-2"), event(at(5), "failed_description_epoch", "-1", "0"), rebalance(at(6))]
+    add_events(warehouse, *(("a", one) for one in pushed))
+    cache.on_rows(folded(row("a", 2, events=pushed), row("b", 2, events=rejected)))
+    cache.on_bulk_change()
+    cache.refresh()
+    cache.on_rows(folded(row("a", 9, events=[stored(7, "0", "-2"), stored(8, "-2", "-1")], state="Dead")))
+    for _ in range(2):
+        cache.refresh()
+    assert "a" not in cache.groups()
+    assert cache.counts() == {"rebalance": 2, "begun": 3, "stored": 1, "rejected": 1, "removed": 1}
+
+
 def test_an_event_that_a_later_batch_retracts_is_removed(cache: GroupCache) -> None:
     empty = event(at(0), "state", "Stable", "Empty", offset=7)
     cache.on_rows(folded(row("a", 7, events=[empty])))

@@ -64,6 +64,9 @@ class FixedGroups:
     def rebalances_total(self, group_id: str) -> int:
         return self._rebalances.get(group_id, 0)
 
+    def counts(self) -> Mapping[str, int]:
+        return {"rebalance": sum(self._rebalances.values()) + 1_000, "begun": 5, "stored": 3, "removed": 1}
+
 
 def batch(behind: int = 0, **fields: Any) -> Batch:
     values: dict[str, Any] = {
@@ -110,4 +113,5 @@ def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
     values["disks"] = lambda: (DiskSpace("/data", 1 << 30, 20 << 30),)
     values["copies"] = lambda: {"a": CopiesSum(3, 60, 1, 2, 5_000, 1), "b": CopiesSum(0, None, 0, 0, None)}
     values["verdicts"] = lambda: {"a": Verdict("Down", SINCE, SINCE, "no members", "critical")}
+    values["types"] = lambda: {"streams": 3, "classic": 40}
     return MetricSources("prod", FixedGroups(*groups, rebalances={"a": 6}), **(values | fields))

@@ -130,6 +130,15 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
     assert 600 <= values["streams_group_description_stale_seconds", "b"] < 3600  # seconds since the groups were created
 
 
+def test_what_concerns_all_groups_is_not_limited_to_those_with_series(scrape: Scrape) -> None:
+    values = samples(scrape(settings=MetricsSettings(max_groups=0)))
+    assert not [key for key in values if key[0] == "streams_group_rebalances_total"]
+    assert values["streams_groups_rebalances_total",] == 1_006
+    assert values["streams_groups_by_protocol", "classic"] == 40
+    calls = {key[1]: value for key, value in values.items() if key[0] == "streams_groups_description_calls_total"}
+    assert calls == {"begun": 5, "stored": 3, "rejected": 0, "removed": 1}
+
+
 def test_the_values_of_the_job_come_from_its_health(scrape: Scrape) -> None:
     values = samples(scrape(health=busy_health(behind=40)))
     expected = {

@@ -16,6 +16,7 @@ from streaming_app.stream.newest_records import to_rows
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
 from streaming_app.tables.definitions import table
+from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from tests.warehouses import append, arrow_schema, make_warehouse
 
@@ -231,3 +232,17 @@ def test_classic_applications_of_kafka_streams_are_found(tmp_path: Path) -> None
     write(tmp_path, [classic("app", members=1, protocol="stream"), classic("plain", members=1)])
     found = WarehouseReader(tmp_path).rows(documented_query("kafka_streams AND group_type = 'classic'"))
     assert [row["group_id"] for row in found] == ["app"]
+
+
+def test_a_pass_over_the_lag_counts_the_groups_of_each_type_and_says_which_of_other_types_have_members(
+    tmp_path: Path,
+) -> None:
+    make_warehouse(tmp_path)
+    write(
+        tmp_path, [*consumer("c", epoch=3, assignment=3, members=[(3, 0)]), classic("old", members=0), commit("x", 5)]
+    )
+    append(tmp_path, "groups", {"cluster": "c", "group_id": "s", "group_type": "streams", "state": "Stable"})
+    store = LagTables(tmp_path, "c")
+    others, types = store.other_groups(store.reader())
+    assert others == {"c": True, "old": False}
+    assert types == {"classic": 2, "consumer": 1, "streams": 1}

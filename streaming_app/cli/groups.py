@@ -162,16 +162,17 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
         echo_rows(table)
         if aspect == "topology":
-            _print_differing_topics(reader, cluster, [row["group_id"] for row in rows])
+            _print_internal_topics(reader, cluster, [row["group_id"] for row in rows])
 
 
-def _print_differing_topics(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
-    """Print in what internal topics are not as the topologies ask for: the brokers only log it."""
+def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
+    """Print in what internal topics are not as the topologies ask for, which brokers only log, and those left over."""
     from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
 
-    if differing := facts.differing_topics(reader, cluster, group_ids):
-        click.echo("")
-        echo_rows(differing)
+    for find in (facts.differing_topics, facts.left_over_topics):
+        if rows := find(reader, cluster, group_ids):
+            click.echo("")
+            echo_rows(rows)
 
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], routes: Routes) -> None:

@@ -30,11 +30,12 @@ from streaming_app.kafka import (
     GROUP_CONFIG,
     INTERNAL_TOPIC,
     ISR,
+    LEFT_OVER_TOPIC,
     RETENTION,
     TRANSACTION,
     broker_facts,
 )
-from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic
+from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic, LeftOverTopic
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.kafka.releases import DESCRIPTION_PLUGIN, configs_by_broker
@@ -48,9 +49,11 @@ if TYPE_CHECKING:
 
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
-GROUPS, TOPICS, INTERNAL, BROKERS = "groups", "topics", "internal topics", "brokers"
+GROUPS, TOPICS, INTERNAL, EARLIER, BROKERS = "groups", "topics", "internal topics", "earlier topics", "brokers"
 _AT_EACH_PASS, _RARELY = timedelta(0), timedelta(minutes=10)
 _WRITTEN_EVERY = timedelta(minutes=10)
+_INTERNAL_COLUMNS = ("repartition_source_topics", "state_changelog_topics")
+_INTERNAL_ENDINGS = ("-repartition", "-changelog")  # of every name that Kafka Streams makes
 
 Connect = Callable[[], AbstractContextManager[Admin]]
 
@@ -67,6 +70,7 @@ class _Kind(NamedTuple):
 _KINDS = (
     _Kind(GROUP_CONFIG, broker_facts.group_configs, GROUPS, _RARELY),
     _Kind(INTERNAL_TOPIC, broker_facts.internal_topics, INTERNAL, _RARELY),
+    _Kind(LEFT_OVER_TOPIC, broker_facts.left_over_topics, EARLIER, _RARELY),
     _Kind(BROKER_CONFIG, broker_facts.broker_configs, BROKERS, _RARELY),
     _Kind(COORDINATOR, broker_facts.coordinators, GROUPS, _AT_EACH_PASS),
     _Kind(RETENTION, broker_facts.retention, TOPICS, _RARELY),
@@ -116,6 +120,7 @@ class BrokerFacts(Poller):
             GROUPS: self._running(),
             TOPICS: sorted(sources.union(topic.name for topic in internal)),
             INTERNAL: internal,
+            EARLIER: self._earlier(internal, now),
             BROKERS: [BROKERS],
         }
         due = [kind for kind in _KINDS if _is_due(kind, known.get(kind.name), subjects[kind.subjects], now)]
@@ -161,6 +166,31 @@ class BrokerFacts(Poller):
             f"WHERE {self._table.own_rows}"
         )
 
+    def _earlier(self, internal: Sequence[InternalTopic], now: datetime) -> Sequence[LeftOverTopic]:
+        """Return the internal topics of earlier topologies that none asks for now, looked up when they are due.
+
+        Every group may name any topic: one that another group, of any type, may have made is not among them.
+        """
+        known = self._known.get(LEFT_OVER_TOPIC)
+        if known and now - known.observed_at < _RARELY:
+            return known.names
+        running, reader = set(self._running()), WarehouseReader(self._warehouse)
+        wanted = {topic.name for topic in internal if topic.group_id in running}
+        own = self._table.own_rows
+        others = reader.rows(f"SELECT group_id FROM all_groups WHERE {own} AND group_type <> 'streams'")  # noqa: S608 - quoted
+        other_ids = {row["group_id"] for row in others}
+        existing = running | other_ids
+        found: dict[str, LeftOverTopic] = {}
+        for row in reader.rows(f"SELECT group_id, subtopologies FROM topologies WHERE {own}"):  # noqa: S608 - quoted
+            group_id = row["group_id"]
+            if group_id in other_ids:
+                continue
+            left_by = "topology" if group_id in running else "group"
+            for name in _earlier_names(row) - wanted:
+                if not any(one != group_id and one in existing for one in _owners(name)):
+                    found[name] = LeftOverTopic(name, group_id, left_by)
+        return sorted(found.values())
+
     def _restored(self) -> dict[str, _Known]:
         """Return what is known, at first from the table."""
         if not self._known:
@@ -199,11 +229,27 @@ def _is_due(kind: _Kind, known: _Known | None, names: Sequence[Any], now: dateti
 
 
 def _internal_topics(row: Mapping[str, Any]) -> Iterator[InternalTopic]:
-    for column in ("repartition_source_topics", "state_changelog_topics"):
+    for column in _INTERNAL_COLUMNS:
         for topic in row[column] or ():
             configs = tuple(sorted(dict(topic["topic_configs"] or ()).items()))
             sizes = topic["partitions"] or 0, topic["replication_factor"] or 0
             yield InternalTopic(row["group_id"], topic["name"], *sizes, configs)
+
+
+def _earlier_names(row: Mapping[str, Any]) -> set[str]:
+    """Return the internal topics of a row of `topologies` whose names are such as Kafka Streams makes for its group."""
+    return {
+        topic["name"]
+        for subtopology in row["subtopologies"] or ()
+        for column in _INTERNAL_COLUMNS
+        for topic in subtopology[column] or ()
+        if topic["name"].startswith(f"{row['group_id']}-") and topic["name"].endswith(_INTERNAL_ENDINGS)
+    }
+
+
+def _owners(topic: str) -> Iterator[str]:
+    """Yield the ids of the groups for which an internal topic may be: what comes before each dash."""
+    return (topic[:place] for place, character in enumerate(topic) if character == "-")
 
 
 def make_broker_facts(job: PolledBy) -> BrokerFacts:

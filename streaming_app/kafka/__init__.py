@@ -6,9 +6,10 @@ GROUP_PREFIX = "streams-groups"
 """Spark's consumers use group ids with this prefix; they neither join nor commit."""
 AUTHORIZATION_CODES = frozenset({29, 30})
 """TOPIC_AUTHORIZATION_FAILED, of a topic that the group uses, and GROUP_AUTHORIZATION_FAILED."""
-GROUP_CONFIG, INTERNAL_TOPIC, BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
+GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC, BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
     "group_config",
     "internal_topic",
+    "left_over_topic",
     "broker_config",
     "coordinator",
     "retention",

@@ -24,6 +24,7 @@ from streaming_app.kafka import (
     GROUP_CONFIG,
     INTERNAL_TOPIC,
     ISR,
+    LEFT_OVER_TOPIC,
     RETENTION,
     TRANSACTION,
     releases,
@@ -32,6 +33,7 @@ from streaming_app.kafka.connection import Admin
 from streaming_app.text import format_duration, utc_iso
 
 _PER_REQUEST = 500  # groups or topics
+_MOST_LEFT_OVER = 1_000  # topics
 _STREAMS = "streams."  # what the names of configs of streams groups begin with
 _BROKER_CONFIGS = (
     releases.REBALANCE_PROTOCOLS,
@@ -108,6 +110,54 @@ def _compared(
     for name, value in asked.configs:
         if name in configs and configs[name] != value:
             yield name, f"{configs[name]}{ASKED_FOR}{value}"
+
+
+class LeftOverTopic(NamedTuple):
+    """A repartition or changelog topic that an earlier topology asked for, and that none asks for now."""
+
+    name: str
+    group_id: str
+    left_by: str
+    """`topology`: the group has another one; `group`: it is gone."""
+
+
+def left_over_topics(admin: Admin, earlier: Iterable[LeftOverTopic]) -> list[BrokerFact]:
+    """Return of those that exist what left them, how many partitions they have, and the bytes of all replicas.
+
+    Needs Describe on the topics, and for the bytes Describe on the cluster, and that every broker answers.
+    """
+    existing = set(admin.list_topics())
+    found = {one.name: one for one in islice((one for one in earlier if one.name in existing), _MOST_LEFT_OVER)}
+    partitions = {
+        topic["name"]: len(topic["partitions"])
+        for some in _chunks(found)
+        for topic in admin.describe_topics(some)
+        if not topic["error_code"]
+    }
+    sizes = _sizes(admin, partitions) if partitions else {}
+    return [
+        BrokerFact(LEFT_OVER_TOPIC, topic, name, str(value), found[topic].group_id)
+        for topic, number in partitions.items()
+        for name, value in (("left_by", found[topic].left_by), ("partitions", number), ("bytes", sizes.get(topic)))
+        if value is not None
+    ]
+
+
+def _sizes(admin: Admin, partitions: Mapping[str, int]) -> dict[str, int]:
+    """Return the bytes of all replicas of topics, of which it gets the numbers of partitions; nothing if not known."""
+    wanted = {topic: list(range(number)) for topic, number in partitions.items()}
+    sizes = dict.fromkeys(partitions, 0)
+    try:
+        answers = admin.describe_log_dirs(wanted)
+    except KafkaError:  # a broker is away, and its replicas with it
+        return {}
+    for directory in (one for answer in answers for one in answer["log_dirs"]):
+        if directory["error_code"]:
+            return {}
+        for topic in directory["topics"]:
+            sizes[topic["name"]] += sum(one["partition_size"] for one in topic["partitions"])
+    # Without the right to it a broker names no directory.
+    return sizes if all(answer["log_dirs"] for answer in answers) else {}
 
 
 def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:

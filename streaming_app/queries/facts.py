@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC
+from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import utc
 
@@ -71,6 +71,33 @@ def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
     return [
         {"GROUP": row["group_id"], "INTERNAL-TOPIC": row["subject"], "WHAT": row["name"], "DIFFERS": row["value"]}
         for row in rows
+    ]
+
+
+def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None) -> list[Row]:
+    """Return a row for each internal topic that an earlier topology, or a group that is gone, has left.
+
+    `group_ids` None: of all groups. Raises WarehouseError.
+    """
+    named = "" if group_ids is None else f" AND group_id IN ({', '.join(map(quote, group_ids))})"
+    if group_ids is not None and not group_ids:
+        return []
+    rows = reader.rows(
+        "SELECT group_id, subject, name, value FROM broker_facts "  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(cluster)} AND kind = {quote(LEFT_OVER_TOPIC)}{named} ORDER BY group_id, subject"
+    )
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        found.setdefault((row["group_id"], row["subject"]), {})[row["name"]] = row["value"]
+    return [
+        {
+            "GROUP": group_id,
+            "LEFT-OVER-TOPIC": topic,
+            "LEFT-BY": values["left_by"],
+            "PARTITIONS": int(values["partitions"]),
+            "BYTES": int(values["bytes"]) if "bytes" in values else None,
+        }
+        for (group_id, topic), values in found.items()
     ]
 
 

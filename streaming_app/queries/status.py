@@ -14,6 +14,7 @@ from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
 from streaming_app.queries import health
 from streaming_app.queries.brokers import Brokers, read_brokers
+from streaming_app.queries.facts import left_over_topics
 from streaming_app.queries.warehouse import check_cluster
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.arrow import to_arrow
@@ -21,7 +22,7 @@ from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
-from streaming_app.text import ago, count, utc, utc_clock
+from streaming_app.text import ago, count, megabytes, utc, utc_clock
 
 Row = dict[str, Any]
 
@@ -59,6 +60,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             for alert in sorted(firing, key=lambda alert: alert.urgency)
         ],
         "brokers": _brokers(read_brokers(reader, cluster)),
+        "left_over_topics": left_over_topics(reader, cluster),
         "tables": [_table_size(location / definition.name) for definition in tables()],
     }
 
@@ -103,6 +105,12 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
         yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
         yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
     yield from _format_brokers(status["brokers"], now)
+    if left := status["left_over_topics"]:
+        groups = {row["GROUP"] for row in left}
+        size = sum(row["BYTES"] or 0 for row in left)
+        at_least = "at least " if any(row["BYTES"] is None for row in left) else ""
+        which = f"{count(len(left), 'internal topic')} of {count(len(groups), 'group')}, {at_least}{megabytes(size)}"
+        yield f"left over {which}: `streams-groups sql` with kind 'left_over_topic' in broker_facts names them"
 
 
 def _format_brokers(brokers: Row, now: datetime) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 from kafka.errors import KafkaConnectionError
 
 from streaming_app.alerts.survey import PluginStatus
@@ -22,7 +23,7 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from tests.alerts.healthy_group import healthy_group
-from tests.rows import group_row
+from tests.rows import group_row, subtopology_row
 from tests.waiting import wait_until
 from tests.warehouses import append, make_warehouse
 
@@ -159,3 +160,60 @@ def test_the_table_is_written_when_a_fact_has_changed_and_every_ten_minutes(rig:
     rig.now += timedelta(minutes=10)
     rig.service.tick()
     assert [row["observed_at"] for row in rig.rows("isr")] == [rig.now]
+
+
+def archived(group_id: str, *changelogs: str, offset: int = 1) -> dict[str, Any]:
+    parts = [subtopology_row(changelogs=changelogs)]
+    return {"group_id": group_id, "topology_hash": f"{changelogs}", "subtopologies": parts, "offset": offset}
+
+
+def test_internal_topics_that_a_topology_or_a_group_has_left_are_facts_with_their_size(
+    tmp_path: Path, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    rig = Rig(tmp_path / "w", broker.bootstrap_server)
+    app, other, gone = unique("app"), unique("other"), unique("gone")
+    used, renamed = f"{app}-used-changelog", f"{app}-renamed-changelog"
+    of_gone, of_other, no_internal = f"{gone}-totals-changelog", f"{app}-{other}-totals-changelog", f"{gone}-orders"
+    of_prefix = f"{app}-eu-totals-changelog"
+    for name in (used, renamed, of_gone, of_other, no_internal, of_prefix):
+        client.create_topic(name, 2)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+        producer.send(of_gone, b"x" * 1_000, partition=1)
+    rig.groups = {one: replace(healthy_group(NOW), group_id=one) for one in (app, f"{app}-eu")}
+    append(rig.warehouse, "groups", group_row(app, subtopologies=[subtopology_row(changelogs=[used])]))
+    append(
+        rig.warehouse,
+        "topologies",
+        archived(app, used, renamed, "never-made-changelog", of_prefix),
+        archived(app, used, offset=2),
+        archived(gone, of_gone, no_internal, f"{gone}-never-made-changelog"),
+        archived("hostile", of_other),
+    )
+    rig.service.tick()
+    found = {(one["subject"], one["name"]): one["value"] for one in rig.rows("left_over_topic")}
+    assert {topic: value for (topic, name), value in found.items() if name == "left_by"} == {
+        renamed: "topology",
+        of_gone: "group",
+    }
+    assert found[of_gone, "partitions"] == "2"
+    assert int(found[of_gone, "bytes"]) > 1_000
+    assert found[renamed, "bytes"] == "0"
+    assert {one["group_id"] for one in rig.rows("left_over_topic")} == {app, gone}
+
+    client.delete_topic(of_gone)
+    rig.now += timedelta(minutes=10)
+    assert wait_until(lambda: of_gone not in client.admin.list_topics())
+    rig.service.tick()
+    assert {one["subject"] for one in rig.rows("left_over_topic")} == {renamed}
+
+
+def test_a_topic_of_a_group_that_is_another_type_now_is_not_left_over(
+    tmp_path: Path, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    rig, app = Rig(tmp_path / "w", broker.bootstrap_server), unique("app")
+    client.create_topic(f"{app}-totals-changelog")
+    append(rig.warehouse, "topologies", archived(app, f"{app}-totals-changelog"))
+    classic = {"group_id": app, "record_type": 2, "member_id": "", "deleted": False, "last_offset": 9}
+    append(rig.warehouse, "group_records", {**classic, "protocol_type": "consumer", "protocol": "stream"})
+    rig.service.tick()
+    assert rig.rows("left_over_topic") == []

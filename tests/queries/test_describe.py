@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
+from streaming_app.queries.status import format_status, read_status
 from tests.hostile import STORED, effective_characters
 from tests.rows import group_row, member_row, subtopology_row, task_row
 from tests.warehouses import append, make_warehouse
@@ -134,6 +135,22 @@ def test_internal_topics_that_are_not_as_the_topology_asks_for_follow_it(tmp_pat
     header, row = warehouse.describe("--group", "orders", "--topology").splitlines()[-2:]
     assert header.split() == ["GROUP", "INTERNAL-TOPIC", "WHAT", "DIFFERS"]
     assert row.split(maxsplit=3) == ["orders", "orders-totals-changelog", "cleanup.policy", "delete, asked for compact"]
+
+
+def test_internal_topics_that_are_left_over_follow_the_topology_and_are_counted_in_status(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    append(warehouse.path, "groups", group_row("orders", subtopologies=[subtopology_row(source_topics=["in"])]))
+    topics = {"orders-old-changelog": ("orders", "topology", "2000000"), "gone-x-changelog": ("gone", "group", None)}
+    for topic, (group_id, left_by, size) in topics.items():
+        for name, value in (("left_by", left_by), ("partitions", "3"), ("bytes", size)):
+            if value is not None:
+                fact = broker_fact(group_id, "left_over_topic", name, value)
+                append(warehouse.path, "broker_facts", {**fact, "subject": topic})
+    header, row = warehouse.describe("--group", "orders", "--topology").splitlines()[-2:]
+    assert header.split() == ["GROUP", "LEFT-OVER-TOPIC", "LEFT-BY", "PARTITIONS", "BYTES"]
+    assert row.split() == ["orders", "orders-old-changelog", "topology", "3", "2000000"]
+    (line,) = [one for one in format_status(read_status(warehouse.path, "default", AT), AT) if one[:4] == "left"]
+    assert line.startswith("left over 2 internal topics of 2 groups, at least 2 MB: ")
 
 
 def test_of_a_group_without_members_it_is_said_when_the_brokers_remove_what_is_left(tmp_path: Path) -> None:

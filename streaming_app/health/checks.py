@@ -53,6 +53,7 @@ def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Ve
     if work is None or not work.lost_rows or work.lost_since is None:
         return None
     since = to_time(work.lost_since)
+    had_nobody = facts.activity.group.state == EMPTY and facts.activity.state_since <= since
     why = (
         f"at least {count(round_down(work.lost), 'offset')} of {count(len(work.lost_rows), 'partition')} were deleted "
         f"before the group read them, seen at {utc(since)}: {places(work.lost_rows, len(work.lost_rows))}"
@@ -60,7 +61,7 @@ def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Ve
     return Check(
         LOSING,
         since,
-        since + timedelta(seconds=settings.lost_after),
+        since if had_nobody else since + timedelta(seconds=settings.lost_after),  # a commit may be on its way
         CRITICAL,
         why,
         {"lost_offsets_at_least": work.lost, "partitions": rows_of(work.lost_rows)},

@@ -258,15 +258,16 @@ class GroupHistories:
             history.version += 1
 
     def prune(self, known: Collection[str], now: datetime) -> None:
-        """Remove what is too old, about once a minute, and everything of groups that are not in `known`."""
-        for group_id in [group_id for group_id in self._groups if group_id not in known]:
-            del self._groups[group_id]
+        """Remove what is too old, about once a minute; of groups that are not in `known` all that is out of the window.
+
+        A group that was deleted may come back: then its outage goes on.
+        """
         if self._pruned_at is not None and abs(now - self._pruned_at) < _PRUNE_EVERY:
             return
         self._pruned_at = now
         since, empty_since = now - self.window, now - EMPTY_KEPT_FOR
         for group_id, history in list(self._groups.items()):
-            history.prune(since, empty_since)
+            history.prune(since, empty_since if group_id in known else since)
             if history.is_empty:
                 del self._groups[group_id]
 

@@ -8,8 +8,9 @@ continues what was before.
 
 An application that crashes and is started again leaves its group Empty or NotReady for a while, processing for a few
 seconds, and so on. Each spell is short, so the spells are joined: an outage goes on until the group has processed for
-`uptime` without interruption. A spell of being Empty that is longer than `gap` ends it as well: then nothing tries to
-start the application any more, or it is one that runs from time to time.
+`uptime` without interruption. A spell without members that is longer than `gap` ends it as well: then nothing tries to
+start the application any more, or it is one that runs from time to time. That the group was deleted meanwhile, by
+somebody or by the brokers' clean-up, ends nothing.
 
 Members
 -------
@@ -36,7 +37,8 @@ from typing import NamedTuple
 from streaming_app.health.history import EMPTY, MemberChange, StateChange
 
 _PROCESSING = frozenset({"Stable", "Reconciling"})
-_DOWN = frozenset({EMPTY, "NotReady"})
+_GONE = frozenset({EMPTY, "Dead"})
+_DOWN = frozenset({*_GONE, "NotReady"})
 _NOTHING = timedelta(0)
 
 
@@ -71,6 +73,7 @@ def current_outage(
     """Return the outage that the group is in, None for none."""
     chain: list[_Spell] = []
     processed_since: datetime | None = None
+    gone_since: datetime | None = None
     for spell in _spells(changes, now):
         if spell.processes:
             processed_since = processed_since or spell.since
@@ -78,7 +81,8 @@ def current_outage(
                 chain = []
         else:
             processed_since = None
-        if spell.state == "Dead" or (spell.state == EMPTY and spell.until - spell.since > gap):
+        gone_since = (gone_since or spell.since) if spell.state in _GONE else None
+        if gone_since and spell.until - gone_since > gap:
             chain = []
         elif chain or not spell.processes:
             chain.append(spell)
@@ -102,7 +106,7 @@ def _outage(chain: Sequence[_Spell]) -> Outage:
         if spell.processes:
             outage.processed += spell.until - spell.since
         elif spell.state in _DOWN:
-            down[spell.state] += spell.until - spell.since
+            down[EMPTY if spell.state in _GONE else spell.state] += spell.until - spell.since
     if starts:
         outage.lasted = chain[starts[-1]].until - outage.since
     outage.down = dict(down)
@@ -111,8 +115,8 @@ def _outage(chain: Sequence[_Spell]) -> Outage:
 
 def _is_start(before: _Spell | None, one: _Spell, after: _Spell) -> bool:
     """Tell whether the application began again between two spells: after Empty, or NotReady between processing."""
-    if one.state == EMPTY:
-        return after.state != EMPTY
+    if one.state in _GONE:
+        return after.state not in _GONE
     return one.state == "NotReady" and after.processes and (before is None or before.processes)
 
 

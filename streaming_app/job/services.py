@@ -23,7 +23,7 @@ from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.broker_facts import BrokerFacts, make_broker_facts
 from streaming_app.job.descriptions import DescriptionsService, make_descriptions
-from streaming_app.job.group_cache import GroupCache
+from streaming_app.job.group_cache import DEAD, GroupCache
 from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import make_page_service
@@ -167,8 +167,8 @@ def background_services(
     watchdogs, disks = make_watchdogs(config, health, report), Disks(config)
 
     def summary_at(now: datetime) -> DailySummary:
-        groups = group_cache.groups().values()
-        return make_summary(config.cluster, now, groups, store.alerts(), silences.is_silenced)
+        known = [one.group_id for one in group_cache.groups().values() if one.state != DEAD]
+        return make_summary(config.cluster, now, known, alerts.verdicts(), store.alerts(), silences.is_silenced)
 
     def on_evaluated(sinks: tuple[SinkStatus, ...]) -> None:
         heartbeat.evaluated(sinks)

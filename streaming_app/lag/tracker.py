@@ -18,7 +18,7 @@ from streaming_app.lag.model import (
     TopicPartition,
 )
 from streaming_app.lag.series import Age, CommitSeries, EndSamples
-from streaming_app.lag.status import CATCHING_UP, MARKER, UNKNOWN, Facts, status_of
+from streaming_app.lag.status import CATCHING_UP, MARKER, STALLED, STALLED_COMMITS, UNKNOWN, Facts, status_of
 
 CommitKey = tuple[str, str, int]
 """Group, topic and partition."""
@@ -99,6 +99,8 @@ class LagTracker:
         series.behind_since, series.rewound_from = row.behind_since, row.rewound_from
         series.rewound_at = row.status_since or row.observed_at
         series.status, series.status_since = row.status, row.status_since or row.observed_at
+        if row.status == STALLED:  # the same offset is committed again and again
+            series.commits_at_offset, series.offset_since = STALLED_COMMITS, series.status_since
         if row.commit_interval_seconds is not None:
             series.restore_interval(row.commit_interval_seconds)
 

@@ -28,11 +28,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow, TopicPartition
-from streaming_app.lag.status import LEFT_OVER, LOST, MARKER, RECREATED
+from streaming_app.lag.status import LEFT_OVER, LOST, MARKER, RECREATED, STALLED
 
 STALLED_SECONDS = 300.0
 _FIRST_COMMIT_SECONDS = 600.0
 _INTERVALS = 5  # of its own between two commits with work
+_TIMES_FIRST = 1.5  # what the first commit took, while no interval is known
 RESTORE_SECONDS = 1800.0
 _FORGETS = 0.99  # of the longest time between records, each time that records come
 _NAMED = 20
@@ -57,6 +58,8 @@ class Progress(NamedTuple):
     end: int | None
     is_stalled: bool = False
     restores: bool = False
+    first_took: float = 0.0
+    """Seconds from the first work to the first commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,8 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     now, offset, owner = seen.now, row.committed_offset, row.member_id
     if before is None:
         committed_at = now if row.committed_at is None else min(now, row.committed_at)
+        if row.status == STALLED and row.status_since is not None:  # it was committed again, and has not moved
+            committed_at = min(committed_at, row.status_since)
         owner_since = tasks.stable_since or tasks.rebalancing_since or now
         before = Progress(
             offset, committed_at, None, None, owner, min(now, owner_since), None if seen.is_first else offset, None
@@ -216,7 +221,9 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     moved = offset is not None and offset != before.offset
     # One that restores, ends and is followed by others that restore again has the time of the first.
     is_first_owner = owner and owner != before.owner and before.owner_since <= before.moved_at
+    is_first = moved and before.offset is None and before.work_since is not None
     one = before._replace(
+        first_took=now - work_since if is_first else before.first_took,
         offset=before.offset if offset is None else offset,
         moved_at=now if moved else before.moved_at,
         baseline=before.baseline if row.log_end_offset is None or before.baseline is not None else _baseline(row),
@@ -233,7 +240,9 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     waits_since = max(work_since, one.moved_at)
     is_stateful = row.subtopology_id in tasks.stateful
     restores = is_stateful and one.owner_since >= one.moved_at and now - one.owner_since < RESTORE_SECONDS
-    return one._replace(work_since=work_since, is_stalled=now - waits_since >= _patience(row), restores=restores)
+    return one._replace(
+        work_since=work_since, is_stalled=now - waits_since >= _patience(row, one.first_took), restores=restores
+    )
 
 
 def _baseline(row: LagRow) -> int | None:
@@ -270,10 +279,11 @@ def _offsets(row: LagRow, one: Progress) -> int:
     return max(0, (one.end or 0) - (one.baseline or 0)) if one.offset is None else 0
 
 
-def _patience(row: LagRow) -> float:
+def _patience(row: LagRow, first_took: float) -> float:
     if row.committed_offset is None:
         return _FIRST_COMMIT_SECONDS
-    return max(STALLED_SECONDS, _INTERVALS * (row.commit_interval_seconds or 0.0))
+    interval = row.commit_interval_seconds
+    return max(STALLED_SECONDS, _TIMES_FIRST * first_took if interval is None else _INTERVALS * interval)
 
 
 def _unmoved(found: Sequence[tuple[LagRow, Progress]]) -> Unmoved | None:

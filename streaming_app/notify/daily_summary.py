@@ -19,12 +19,11 @@ from typing import Annotated, Any, Protocol
 from pydantic import BeforeValidator, PlainSerializer
 
 from streaming_app.alerts.alert import FIRING, MOST_SEVERE_FIRST, Alert
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.verdict import BAD, UNKNOWN, WORST_FIRST, Verdict
 from streaming_app.notify.message import format_summary
 from streaming_app.text import and_more, count, utc_iso
 
 _DAY = timedelta(days=1)
-_DEAD = "Dead"
 _DAY_MINUTES = 24 * 60
 _NAMED = 20
 
@@ -58,7 +57,7 @@ class DailySummary:
     cluster: str
     at: datetime
     groups: Mapping[str, int]
-    """Number of groups by state."""
+    """Number of groups by verdict, the worst first; of those that were deleted, the ones that were Down then."""
     firing: Sequence[Alert]
     silenced: int
     """How many of `firing` are silenced."""
@@ -68,21 +67,28 @@ class DailySummary:
     """How many alerts were resolved in the 24 hours before."""
 
 
-def make_summary(
+def make_summary(  # noqa: PLR0913, PLR0917 - what is in it
     cluster: str,
     now: datetime,
-    groups: Iterable[GroupSnapshot],
+    group_ids: Iterable[str],
+    verdicts: Mapping[str, Verdict],
     alerts: Iterable[Alert],
     is_silenced: Callable[[Alert], bool],
 ) -> DailySummary:
-    """Return the summary of these groups and alerts; `alerts` are the open ones, and those resolved in the last day."""
+    """Return the summary of these groups and alerts; `alerts` are the open ones, and those resolved in the last day.
+
+    A group without a verdict is Unknown; one that was deleted counts while its verdict is bad.
+    """
+    bad = (group_id for group_id, one in verdicts.items() if one.verdict in BAD)
+    judged = (verdicts.get(group_id) for group_id in dict.fromkeys((*group_ids, *bad)))
+    by_verdict = Counter(one.verdict if one else UNKNOWN for one in judged)
     known = list(alerts)
     firing = [alert for alert in known if alert.state == FIRING]
     firing.sort(key=lambda alert: (MOST_SEVERE_FIRST.index(alert.severity), alert.opened_at or now))
     return DailySummary(
         cluster,
         now,
-        Counter(group.state for group in groups if group.state != _DEAD),
+        {name: by_verdict[name] for name in WORST_FIRST if by_verdict[name]},
         firing,
         sum(map(is_silenced, firing)),
         Counter(alert.rule for alert in known if alert.opened_at and now - alert.opened_at < _DAY),
@@ -103,8 +109,7 @@ def format_summary_text(summary: DailySummary) -> str:
 
 
 def _lines(summary: DailySummary) -> Iterator[str]:
-    states = sorted(summary.groups.items(), key=lambda item: (-item[1], item[0]))
-    yield f"groups: {', '.join(f'{number:,} {state}' for state, number in states) or 'none'}"
+    yield f"groups: {', '.join(f'{number:,} {verdict}' for verdict, number in summary.groups.items()) or 'none'}"
     silenced = f", {summary.silenced:,} of them silenced" if summary.silenced else ""
     yield f"firing: {len(summary.firing):,}{silenced}"
     for alert in summary.firing[:_NAMED]:

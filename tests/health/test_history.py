@@ -129,10 +129,11 @@ def test_spells_of_being_empty_and_reasons_are_kept_for_days() -> None:
     assert not kept.groups()
 
 
-def test_groups_that_are_gone_are_forgotten_at_once() -> None:
+def test_groups_that_are_gone_are_forgotten_after_the_window() -> None:
     kept = histories(event("state", 0, 1, "Stable", "Empty"))
-    kept.prune({"g"}, NOW)
-    kept.prune(set(), NOW)
+    kept.prune(set(), NOW + HOUR)
+    assert kept.groups()
+    kept.prune(set(), NOW + HOUR + timedelta(minutes=2))
     assert not kept.groups()
 
 

@@ -56,6 +56,15 @@ def test_a_group_that_is_empty_for_long_is_not_being_started() -> None:
     assert outage(states((0, "Empty"), (900, "Assigning")), 901) is not None  # the next start may fail, too
 
 
+def test_an_outage_goes_on_when_the_group_is_deleted_and_comes_back() -> None:
+    deleted = states((0, "Empty"), (20, "Dead"), (40, "NotReady"), (50, "Empty"), (60, "Dead"), (62, "NotReady"))
+    found = outage(deleted, 65)
+    assert found is not None
+    assert (found.since, found.starts) == (at(0), 2)
+    assert found.down == {"Empty": timedelta(seconds=52), "NotReady": timedelta(seconds=10)}
+    assert outage(states((0, "Empty"), (300, "Dead")), 601) is None
+
+
 def test_not_ready_and_empty_in_turn_are_one_outage_with_the_time_in_each() -> None:
     found = outage(states((0, "NotReady"), (10, "Empty"), (30, "NotReady"), (40, "Empty"), (80, "NotReady")), 85)
     assert found is not None
@@ -70,8 +79,8 @@ def test_assigning_is_what_the_group_did_before() -> None:
     assert found.processed == timedelta(0)
 
 
-def test_a_deleted_group_has_no_outage() -> None:
-    assert outage(states((0, "Empty"), (5, "Dead")), 6) is None
+def test_a_group_that_was_deleted_for_good_has_no_outage() -> None:
+    assert outage(states((0, "Empty"), (5, "Dead")), 605) is None
     assert outage([], 6) is None
 
 

@@ -385,6 +385,14 @@ def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> Non
     assert verdict(back, verdict(back, before), at=ago(minutes=-1)).verdict == OK
 
 
+def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
+    lost = row(status="LOST", committed_offset=90, log_start_offset=790)
+    known = waiting(ago(minutes=2), lost=700, lost_since=NOW, lost_rows=(lost,))
+    assert verdict(facts(group(), known)).verdict != LOSING  # its next commit may be on its way
+    found = verdict(facts(group("Empty", ago(minutes=2)), known))
+    assert (found.verdict, found.severity, found.at) == (LOSING, "critical", NOW)
+
+
 @pytest.mark.parametrize("name", [LOSING, DOWN, STALLED])
 def test_a_group_that_is_deleted_while_it_is_bad_stays_bad(name: str) -> None:
     gone = facts(group("Empty", ago(minutes=20)), waiting(ago(hours=1)), is_deleted=True)

@@ -20,6 +20,7 @@ from tests.histories.history import (
 )
 from tests.histories.lag_histories import LAG_INCIDENTS
 from tests.histories.postmortems import POSTMORTEM_INCIDENTS
+from tests.histories.reported import REPORTED_INCIDENTS
 from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
 END = BEGINS + 90 * MINUTE
@@ -31,6 +32,7 @@ INCIDENTS = (
     *LAG_INCIDENTS,
     *VERDICT_INCIDENTS,
     *POSTMORTEM_INCIDENTS,
+    *REPORTED_INCIDENTS,
     # Applications that do not stay up
     incident(
         "The only instance crashes after 20 s each time, with the pauses of Kubernetes",

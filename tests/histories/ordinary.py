@@ -22,6 +22,7 @@ from tests.histories.history import (
 )
 from tests.histories.lag_histories import LAG_ORDINARY
 from tests.histories.operated import OPERATED_ORDINARY
+from tests.histories.reported import REPORTED_ORDINARY
 from tests.histories.verdict_histories import VERDICT_ORDINARY
 
 
@@ -55,6 +56,7 @@ ORDINARY = (
     *LAG_ORDINARY,
     *VERDICT_ORDINARY,
     *OPERATED_ORDINARY,
+    *REPORTED_ORDINARY,
     # Brokers
     ordinary(
         "Rolling restart of the brokers: three changes of the coordinator",

@@ -52,6 +52,15 @@ def test_a_group_that_commits_rarely_has_five_of_its_intervals() -> None:
     assert passes([*rare, rare[-1]])[GROUP].stalled
 
 
+def test_a_group_whose_first_commit_took_nine_minutes_has_half_as_long_again_for_the_second() -> None:
+    new = owned(committed_offset=None, committed_at=None, lag=None, log_end_offset=100)
+    first = owned(committed_offset=200, lag=0, log_end_offset=200, commit_interval_seconds=None)
+    behind = first._replace(lag=300, log_end_offset=500)
+    begin = [new, *[new._replace(log_end_offset=200)] * 9, first]
+    assert passes([*begin, *[behind] * 14], seconds=60.0)[GROUP].stalled is None
+    assert passes([*begin, *[behind] * 15], seconds=60.0)[GROUP].stalled
+
+
 def test_one_that_moves_is_not_stalled_and_an_end_that_rests_one_ahead_is_no_work() -> None:
     moving = [owned(committed_offset=90 + n, log_end_offset=100 + n) for n in range(20)]
     assert passes(moving)[GROUP].stalled is None

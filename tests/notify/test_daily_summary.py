@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from streaming_app.alerts.alert import PENDING, Alert, Delivery
+from streaming_app.health.verdict import Verdict
 from streaming_app.notify.daily_summary import DailySummaries, DailySummary, format_summary_text, make_summary
 from streaming_app.notify.sink import TextSink
 from tests.alerts.examples import make_alert
@@ -23,7 +23,7 @@ from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver, m
 from tests.notify.sending import Sending
 
 DAY = datetime(2026, 11, 22, tzinfo=timezone.utc)
-SUMMARY = DailySummary("prod", DAY, {"Stable": 117, "Empty": 2}, [make_alert()], 0, {"not-ready": 3}, 2)
+SUMMARY = DailySummary("prod", DAY, {"Down": 2, "Ok": 117}, [make_alert()], 0, {"not-ready": 3}, 2)
 
 
 @dataclass
@@ -133,15 +133,15 @@ def test_without_a_time_nothing_is_read_or_sent() -> None:
     assert (schedule.readings, schedule.text, schedule.sent) == (0, None, [])
 
 
-class Group:
-    def __init__(self, state: str) -> None:
-        self.state = state
+def _verdict(name: str) -> Verdict:
+    return Verdict(name, DAY, DAY, "why")
 
 
-def test_a_summary_has_the_groups_by_state_what_fires_and_what_happened_in_24_hours() -> None:
+def test_a_summary_has_the_groups_by_verdict_what_fires_and_what_happened_in_24_hours() -> None:
     now = make_alert().opened_at
     assert now
-    groups: Any = [Group(state) for state in ("Stable", "Stable", "Empty", "Dead")]
+    verdicts = {"a": _verdict("Ok"), "b": _verdict("Ok"), "c": _verdict("Stalled")}
+    verdicts |= {"deleted": _verdict("Down"), "deleted-before": _verdict("Off")}
     alerts: list[Alert] = [
         make_alert(severity="warning", group_id="w"),
         make_alert(group_id="c"),
@@ -151,8 +151,8 @@ def test_a_summary_has_the_groups_by_state_what_fires_and_what_happened_in_24_ho
             resolved=True, group_id="old", opened_at=now - timedelta(days=3), resolved_at=now - timedelta(days=2)
         ),
     ]
-    summary = make_summary("prod", now, groups, alerts, lambda alert: alert.group_id == "w")
-    assert summary.groups == {"Stable": 2, "Empty": 1}
+    summary = make_summary("prod", now, ["a", "b", "c", "new"], verdicts, alerts, lambda alert: alert.group_id == "w")
+    assert list(summary.groups.items()) == [("Down", 1), ("Stalled", 1), ("Unknown", 1), ("Ok", 2)]
     assert [alert.group_id for alert in summary.firing] == ["c", "w"]
     assert (summary.silenced, summary.fired, summary.resolved) == (1, {"not-ready": 3}, 1)
 
@@ -161,7 +161,7 @@ def test_a_summary_names_20_alerts_and_no_text_breaks_a_line() -> None:
     alerts = [make_alert(summary=f"{HOSTILE}{n}") for n in range(300)]
     text = format_summary_text(replace(SUMMARY, firing=alerts, silenced=7))
     assert effective_characters(text) == set()
-    assert text.splitlines()[:2] == ["groups: 117 Stable, 2 Empty", "firing: 300, 7 of them silenced"]
+    assert text.splitlines()[:2] == ["groups: 2 Down, 117 Ok", "firing: 300, 7 of them silenced"]
     assert text.splitlines()[22] == "and 280 more"
 
 
@@ -194,12 +194,12 @@ def test_chat_mail_and_log_send_the_summary(receiver: HttpReceiver, tmp_path: Pa
         (message,) = (email.message_from_bytes(e.content, policy=email.policy.default) for e in mail.envelopes)
     (body,) = receiver.bodies
     assert body["text"] == f":bar_chart: {title}"
-    assert "groups: 117 Stable, 2 Empty\n" in body["attachments"][0]["text"]
+    assert "groups: 2 Down, 117 Ok\n" in body["attachments"][0]["text"]
     assert message["Subject"] == title
     assert "fired in the last 24 hours: 3 not-ready" in message.get_content()
     line = log.read_text("utf-8").removesuffix("\n")
     if form == "json":
-        assert json.loads(line)["data"]["groups"] == {"Stable": 117, "Empty": 2}
+        assert json.loads(line)["data"]["groups"] == {"Down": 2, "Ok": 117}
         assert json.loads(line)["type"] == "summary"
     else:
         assert line.startswith("time=2026-11-22T00:00:00.000Z event=summary cluster=prod ")

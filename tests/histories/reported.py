@@ -1,0 +1,246 @@
+"""More of what operators of Kafka Streams applications tell: written before the engine judged it.
+
+Where one is modelled after what somebody reported, a comment names the thread.
+"""
+
+from __future__ import annotations
+
+from tests.histories.history import (
+    BEGINS,
+    DAY,
+    HOUR,
+    MINUTE,
+    STATIC,
+    TRAFFIC,
+    Operations,
+    blue_then_green,
+    crash_loop,
+    do,
+    incident,
+    names,
+    ordinary,
+    replace_pods,
+    start,
+    steady,
+    stop,
+)
+
+_DOWN, _STALLED, _UNSTABLE, _BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
+_STATE = {"changelogs": ("log",)}
+_TOPICS = {"in": 12, "log": 12}
+_FEW = {"in": 2}
+_END = BEGINS + 90 * MINUTE
+
+
+def _office_hours(days: int) -> Operations:
+    """Monday to Friday, from 7 to 19 h: the simulation starts on a Monday."""
+    return [
+        one
+        for day in range(days)
+        if day % 7 < 5
+        for one in (*start(names(2), day * DAY + 7 * HOUR), *stop(names(2), day * DAY + 19 * HOUR))
+    ]
+
+
+def _thread_replaced(instance: str, at: float, every: float, times: int) -> Operations:
+    """Let the thread of an instance die and be replaced: the old member stays until its session ends."""
+    return [
+        one
+        for n in range(times)
+        for one in (*stop([instance], at + n * every, action="kill"), *start([instance], at + n * every + 0.2))
+    ]
+
+
+REPORTED_ORDINARY = (
+    # kube-downscaler: what is not production is stopped at night and at the weekend, and its records wait
+    ordinary(
+        "A staging application is stopped at night and at weekends, while records come, as in the week before",
+        _office_hours(15),
+        do(7 * HOUR + 60, "read", rate=0.2),
+        hours=24 * 14.5,
+        topics=_FEW,
+        watched_from=8 * DAY,
+    ),
+    # cruise-control: a rebalance of the cluster moves the leaders of all partitions, a few at a time
+    ordinary(
+        "A tool moves all partitions to other brokers within an hour, each without a leader for 40 s",
+        steady(3),
+        do(TRAFFIC, "read"),
+        *(do(BEGINS + n * 300, "lose_leaders", partitions=[n], seconds=40) for n in range(12)),
+    ),
+    # chaoskube, on purpose and in working hours
+    ordinary(
+        "A tool that tests resilience kills one of six pods every hour, which is back after 30 s",
+        steady(6),
+        do(TRAFFIC, "read"),
+        *(
+            stop([f"i{n}"], BEGINS + n * HOUR, action="kill") + start([f"i{n}"], BEGINS + n * HOUR + 30)
+            for n in range(4)
+        ),
+    ),
+    # argo-rollouts: steps of 10, 30, 60 and 100 % with pauses between them
+    ordinary(
+        "A release in four steps, ten minutes apart, that replaces ten pods",
+        start(names(10, "old")),
+        do(TRAFFIC, "read"),
+        *(
+            replace_pods(names(10, "old")[a:b], names(10, "new")[a:b], BEGINS + n * 600, 20)
+            for n, (a, b) in enumerate(((0, 1), (1, 3), (3, 6), (6, 10)))
+        ),
+        topics={"in": 20},
+    ),
+    ordinary(
+        "Producers pause, blue is drained and stopped, green begins at the end of the topics, and producers go on",
+        start(["a", "b"], group="blue"),
+        do(TRAFFIC, "read", group="blue"),
+        do(BEGINS, "change", group="blue", rate=0.0),
+        stop(["a", "b"], BEGINS + 120),
+        start(["c", "d"], BEGINS + 180, group="green"),
+        do(BEGINS + 190, "read", group="green", log_of="blue", begins="latest"),
+        do(BEGINS + 300, "change", group="blue", rate=10.0),
+        hours=20,
+    ),
+    ordinary(
+        "Nothing comes at the weekend, and records come again on Monday morning",
+        steady(2),
+        do(TRAFFIC, "read", rate=5.0),
+        do(BEGINS, "change", rate=0.0),
+        do(BEGINS + 60 * HOUR, "change", rate=5.0),
+        hours=66,
+        topics=_FEW,
+    ),
+    ordinary(
+        "With exactly-once, one batch of records comes every two hours, and a release is between two of them",
+        steady(2),
+        do(TRAFFIC, "read", rate=0.0, transactional=True),
+        *(do(n * 7200.0, "change", rate=20.0) + do(n * 7200.0 + 60, "change", rate=0.0) for n in range(1, 6)),
+        replace_pods(names(2), names(2, "new"), 5 * HOUR, 60),
+        hours=12,
+        topics=_FEW,
+    ),
+    # KIP-441: while warm-up copies catch up, tasks are assigned anew every ten minutes
+    ordinary(
+        "After a scale-out tasks move to the new instances in steps, ten minutes apart, for an hour",
+        steady(2, **_STATE),
+        do(TRAFFIC, "read", restore_seconds=20.0),
+        *(start([f"x{n}"], BEGINS + n, **_STATE) for n in range(2)),
+        *(do(BEGINS + n * 600, "rebalance_without_cause") for n in range(1, 7)),
+        topics=_TOPICS,
+    ),
+    ordinary(
+        "An application that commits every ten minutes is started, and released once a day",
+        steady(2),
+        do(TRAFFIC, "read", commit_interval=600.0),
+        replace_pods(names(2), names(2, "new"), BEGINS, 60),
+        hours=10,
+        topics=_FEW,
+    ),
+    ordinary(
+        "An application moves to another cluster: producers first, then it is drained and stopped for good",
+        steady(3),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "change", rate=0.0),
+        stop(names(3), BEGINS + 10 * MINUTE, every=30),
+        hours=24 * 9,
+        topics=_FEW,
+    ),
+)
+
+REPORTED_INCIDENTS = (
+    # users@kafka.apache.org, "REPLACE_THREAD recovery in 4.x": the dead member stays for its session of 45 s
+    incident(
+        "A record that fails always: its thread is replaced again and again, each time after a session of 45 s",
+        f"{_STALLED} {_UNSTABLE} {_DOWN}",
+        steady(3),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "stick", partitions=[0, 3]),
+        _thread_replaced("i0", BEGINS + 5, 60, 90),
+    ),
+    # KIP-572: after task.timeout.ms, five minutes, the thread ends; Kubernetes starts the pod again
+    incident(
+        "A sink is away: each instance gives up after five minutes without progress, and is started again",
+        f"{_STALLED} {_UNSTABLE} {_DOWN}",
+        steady(3),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "stick"),
+        *(crash_loop(name, BEGINS + 310 + n * 5, 310, _END, pauses=(10.0,) * 50) for n, name in enumerate(names(3))),
+    ),
+    incident(
+        "A tool deletes the source topic and creates it again; the application ended, and nothing starts it",
+        _DOWN,
+        steady(2),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "set_topic", topic="in", partitions=None),
+        do(BEGINS + 60, "recreate_topics"),
+        do(BEGINS + 60, "set_topic", topic="in", partitions=12),
+    ),
+    incident(
+        "Threads hang over a weekend without records, and nothing is processed on Monday",
+        _STALLED,
+        steady(2),
+        do(TRAFFIC, "read"),
+        do(HOUR, "change", rate=0.0),
+        *(do(1.5 * HOUR, "hang_processing", name=name) for name in names(2)),
+        do(60 * HOUR, "change", rate=10.0),
+        hours=63,
+        begins=60 * HOUR,
+        topics=_FEW,
+    ),
+    incident(
+        "Each record waits half a minute for a service that times out",
+        f"{_BEHIND} {_STALLED}",
+        steady(3),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "change", capacity=0.034),
+    ),
+    incident(
+        "Retention by size deletes records that came in a burst, in the three minutes of a deployment",
+        "GroupLosing",
+        steady(2),
+        do(TRAFFIC, "read"),
+        stop(names(2), BEGINS),
+        do(BEGINS + 5, "change", rate=500.0),
+        do(BEGINS + 150, "delete_records"),
+        do(BEGINS + 155, "change", rate=10.0),
+        start(names(2), BEGINS + 180),
+        begins=BEGINS + 150,
+    ),
+    # KAFKA-10134 and others: the instance believes that it runs, and each of its rejoins is fenced
+    incident(
+        "The only instance is removed, and joins every twenty minutes for ten seconds without processing anything",
+        f"{_DOWN} {_UNSTABLE}",
+        steady(1),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "hang_processing", name="i0"),
+        *(
+            do(BEGINS + n * 1200, "expire", name="i0") + do(BEGINS + n * 1200 + 1190, "rejoin", name="i0")
+            for n in range(7)
+        ),
+    ),
+    incident(
+        "The threads of an application end one after the other, one an hour, until none is left",
+        f"{_DOWN} {_UNSTABLE}",
+        steady(4, **STATIC),
+        do(TRAFFIC, "read"),
+        *(stop([f"i{n}"], BEGINS + n * HOUR, action="kill") for n in range(4)),
+        hours=7,
+        begins=BEGINS + 3 * HOUR,
+    ),
+    # KIP-834: `pause()` by an operator of blue, who stops green and forgets to resume
+    incident(
+        "Blue is paused for green, green is given up and stopped, and nobody resumes blue",
+        f"{_STALLED} {_DOWN}",
+        blue_then_green(begins="committed"),
+        *(do(BEGINS + 60, "hang_processing", name=name, group="blue") for name in "ab"),
+        stop(["c", "d"], BEGINS + 1800),
+        begins=BEGINS + 60,
+    ),
+    # A principal's quota: consumer and producer of its applications are throttled, which nobody sees at the client
+    incident(
+        "A quota leaves each of three applications of one principal a third of what they need",
+        _BEHIND,
+        *(start([f"{app}-a", f"{app}-b"], group=app) for app in ("orders", "prices", "users")),
+        *(do(TRAFFIC, "read", group=app) for app in ("orders", "prices", "users")),
+        *(do(BEGINS, "change", capacity=3.0, group=app) for app in ("orders", "prices", "users")),
+    ),
+)

@@ -20,7 +20,7 @@ from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.lag.group_lag import GroupLag, group_lags
-from streaming_app.lag.model import LagRow, ReadUntil
+from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.tracker import LATE_SECONDS
 from streaming_app.lag.work import GroupWork, observe_work
 from streaming_app.metrics.lag_metrics import LagStatus
@@ -41,7 +41,6 @@ _NEEDS = "the lag needs Describe on the groups and on their topics"
 _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
 _SAVE_SECONDS = 60.0  # between two writes of the samples
 _SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
-_REST_SECONDS = 3600.0  # between two rows of the history of a partition to which nothing happens
 _UNCHANGED_SECONDS = 300.0  # after that, rows are written although only `observed_at` has changed
 
 
@@ -237,7 +236,7 @@ class LagService(Service):
                 continue
             value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.status, row.lag is None)
             at, before = known.get(key, (0.0, None))
-            every = self._settings.history_interval if value != before else _REST_SECONDS
+            every = self._settings.history_interval if value != before else HISTORY_REST_SECONDS
             if not 0 <= now - at < every:
                 new.append(row)
                 history[key] = (now, value)

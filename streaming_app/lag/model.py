@@ -15,6 +15,8 @@ Row = Mapping[str, Any]
 MatchTopics = Callable[[str], Collection[str]]
 """Returns the topics that match a regular expression of a topology as a whole."""
 
+HISTORY_REST_SECONDS = 3_600.0
+"""Between two rows of `lag_history` of a partition to which nothing happens."""
 _STREAMS = "streams"
 _STABLE = "Stable"
 _REBALANCING = ("Assigning", "Reconciling")

@@ -6,12 +6,9 @@ and counts them (`unknown_partitions`): it is then a lower bound. It is None if 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import groupby
 from types import MappingProxyType
-from typing import Any, NamedTuple
 
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.status import LEFT_OVER, OK, RANK, UNKNOWN
@@ -118,25 +115,3 @@ def lag_sums(rows: Iterable[LagRow], by: str) -> list[LagSum]:
 def _order(one: LagSum) -> tuple[float, float, tuple[tuple[bool, str], ...]]:
     lag = -1 if one.lag is None else one.lag
     return -lag, -(one.lag_seconds or 0.0), tuple((value is None, str(value)) for value in one.key)
-
-
-class Total(NamedTuple):
-    """The lag of several partitions at a time."""
-
-    at: datetime
-    lag: int
-    unknown: int
-    """Partitions whose lag was not known then: if there are any, the sum is a lower bound."""
-
-
-def totals_over_time(samples: Iterable[Mapping[str, Any]]) -> Iterator[Total]:
-    """Yield the sum over the partitions after each time at which one of them has a sample, from rows of `lag_history`.
-
-    The samples come oldest first. A partition has one when its lag has changed: until the next one it stays.
-    """
-    lag: dict[tuple[str, int], int | None] = {}
-    for at, those in groupby(samples, key=lambda sample: sample["observed_at"]):
-        lag.update(((sample["topic"], sample["partition"]), sample["lag"]) for sample in those)
-        known = [one for one in lag.values() if one is not None]
-        if known:
-            yield Total(at, sum(known), len(lag) - len(known))

@@ -10,9 +10,9 @@ from typing import Any
 from streaming_app.alerts.health_rules import RULES_BY_VERDICT
 from streaming_app.health.incidents import BY_EVIDENCE, CAUSES, Incident
 from streaming_app.health.verdict import VERDICTS
-from streaming_app.lag.sums import totals_over_time
 from streaming_app.queries.health import worst_line
-from streaming_app.queries.lag import lag_history
+from streaming_app.queries.lag_chart import HEIGHT, WIDTH, lag_chart
+from streaming_app.queries.lag_series import lag_series
 from streaming_app.queries.output import as_json
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 from streaming_app.text import count, escape, format_duration, utc
@@ -26,7 +26,7 @@ _STYLE = (
     "color:#15191e;background:#fff}"
     "table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.2em .8em .2em 0}"
     "td,p,li{overflow-wrap:anywhere}.t{white-space:nowrap}"
-    "pre{white-space:pre-wrap;font-size:12px;margin:.2em 0}svg{background:#f4f4f4;max-width:100%;height:auto}"
+    "pre{white-space:pre-wrap;font-size:12px;margin:.2em 0}svg{background:#f4f4f4;max-width:100%}"
 )
 
 
@@ -122,23 +122,25 @@ def _chart(  # noqa: PLR0913, PLR0917 - what it is drawn from
     reader: WarehouseReader, one: Incident, group_id: str, first: datetime, last: datetime, end: datetime
 ) -> str:
     """Return the lag around the incident as a line in SVG; the time of the incident is shaded."""
-    totals = list(totals_over_time(lag_history(reader, one.cluster, group_id, first, last)))
-    if not totals:
+    chart = lag_chart(lag_series(reader, one.cluster, group_id, first, last))
+    if chart is None:
         return "<p>There is no history of its lag for this time.</p>"
-    width, height = _CHART
-    most = max(1, *(total.lag for total in totals))
 
     def x(at: datetime) -> float:
-        return round((at.astimezone(timezone.utc) - first) / (last - first) * width, 1)
+        return round((at.astimezone(timezone.utc) - first) / (last - first) * WIDTH, 1)
 
-    points = " ".join(f"{x(one.at)},{round(height - one.lag / most * height, 1)}" for one in totals)
-    partial = [total.at for total in totals if total.unknown]
-    unknown = f" From {utc(partial[0])} on the sum lacks partitions whose lag was not known." if partial else ""
     begin, shown = x(one.opened_at), max(1.0, round(x(end) - x(one.opened_at), 1))
-    shaded = f'<rect x="{begin}" y="0" width="{shown}" height="{height}" fill="#fdd"/>'
-    line = f'<polyline points="{points}" fill="none" stroke="#036" stroke-width="1.5"/>'
-    text = f"At most {most:,} offsets, from {utc(first)} to {utc(last)}; the incident is shaded.{unknown}"
+    shaded = f'<rect x="{begin}" y="0" width="{shown}" height="{HEIGHT}" fill="#fdd"/>'
+    bands = "".join(f'<polygon points="{points}" fill="#9bd"/>' for points in chart.bands)
+    stroke = 'fill="none" stroke="#036" stroke-width="1.5" vector-effect="non-scaling-stroke"'
+    lines = "".join(f'<polyline points="{points}" {stroke}/>' for points in chart.lines)
+    gaps = "".join(f'<rect x="{at}" y="0" width="{wide}" height="60" fill="#888"/>' for at, wide in chart.unknown)
+    unknown = (
+        " Below the bars the lag of some partitions was not known: the sum is a lower bound." if chart.unknown else ""
+    )
+    text = f"At most {chart.most:,} offsets, from {utc(first)} to {utc(last)}; the incident is shaded.{unknown}"
+    width, height = _CHART
     return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{text}">'
-        f"{shaded}{line}</svg><p>{text}</p>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" width="{width}" height="{height}" role="img" '
+        f'aria-label="{text}">{shaded}{bands}{lines}{gaps}</svg><p>{text}</p>'
     )

@@ -7,10 +7,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from streaming_app.errors import WarehouseError
-from streaming_app.lag.status import LEFT_OVER
 from streaming_app.lag.sums import KEYS, LagSum, lag_sums
 from streaming_app.tables.lag_tables import read_lag
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import ago
 
 Row = dict[str, Any]
@@ -40,37 +39,6 @@ _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committ
 
 MAX_PARTITIONS = 5_000
 """Of one group, whose lag is read."""
-_MAX_SAMPLES = 50_000
-_POINTS = 250
-_IN_SUMS = f"topic NOT IN (SELECT topic FROM lag WHERE {{where}} AND status = '{LEFT_OVER}')"  # noqa: S608 - our own constant
-_WITHIN = f"""
-SELECT topic, partition, max(lag) AS lag, max(observed_at) AS observed_at FROM lag_history
-WHERE {{where}} AND {_IN_SUMS} AND observed_at > {{begin}} AND observed_at <= {{end}}
-GROUP BY topic, partition, date_bin(INTERVAL '{{seconds}} seconds', observed_at)
-ORDER BY observed_at LIMIT {_MAX_SAMPLES}
-"""  # noqa: S608 - as above
-_AT = f"""
-SELECT topic, partition, lag, lag_seconds, observed_at FROM (
-  SELECT *, row_number() OVER (PARTITION BY topic, partition ORDER BY observed_at DESC) AS number FROM lag_history
-  WHERE {{where}} AND {_IN_SUMS} AND observed_at <= {{at}}) AS ranked
-WHERE number = 1 LIMIT {MAX_PARTITIONS}
-"""  # noqa: S608 - as above
-
-
-def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[Row]:
-    """Return the newest sample of the lag of each partition of a group up to a time. Raises WarehouseError."""
-    return reader.rows(_AT.format(where=_where(cluster, [group_id]), at=time_literal(at)))
-
-
-def lag_history(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> list[Row]:
-    """Return samples of the lag of each partition of a group, oldest first: of a part of the time the largest.
-
-    What it was at `begin` is the first one. Raises WarehouseError.
-    """
-    before = [{**row, "observed_at": begin} for row in lag_at(reader, cluster, group_id, begin)]
-    seconds = max(1, round((end - begin).total_seconds() / _POINTS))
-    where, limits = _where(cluster, [group_id]), {"begin": time_literal(begin), "end": time_literal(end)}
-    return before + reader.rows(_WITHIN.format(where=where, seconds=seconds, **limits))
 
 
 def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: str) -> list[LagSum]:

@@ -14,6 +14,7 @@ from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.verdict import Verdict
 from streaming_app.queries.facts import GroupFacts
 from streaming_app.queries.history import GroupAt
+from streaming_app.queries.lag_chart import LagChart
 from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
 from streaming_app.web.overview import GroupSummary
@@ -29,13 +30,11 @@ from streaming_app.web.task_matrix import (
 from streaming_app.web.timeline import (
     Events,
     Judged,
-    LagLine,
     Tick,
     Timeline,
     causes_text,
     event_text,
     judgements,
-    lag_line,
     ticks,
     timeline,
 )
@@ -122,7 +121,7 @@ class GroupView:
     diff: TopologyDiff | None
     lag: Sequence[Row]
     lag_partitions: int
-    lag_line: LagLine | None
+    lag_chart: LagChart | None
     facts: GroupFacts = field(default_factory=GroupFacts)
     judged: Sequence[Judged] = ()
     """The newest verdicts up to the end of the window, the newest first."""
@@ -138,7 +137,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     listed: tuple[Sequence[Row], int],
     alerts: Iterable[Alert],
     lag: Sequence[Row],
-    lag_history: Iterable[Row],
+    lag_chart: LagChart | None,
     then: Then | None,
     described: Described | None,
     diff: TopologyDiff | None,
@@ -148,7 +147,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
 ) -> GroupView:
     """Return the page of a row of `groups`.
 
-    `events`, `listed` and `lag_history` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
+    `events`, `listed` and `lag_chart` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
     those tables. `health` are the verdicts of the window, the oldest first, and the one of now.
     """
     newest, found = listed
@@ -173,7 +172,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         diff=diff if diff and diff.changes else None,
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
-        lag_line=lag_line(lag_history, window.begin, window.end),
+        lag_chart=lag_chart,
         facts=facts or GroupFacts(),
         judged=judged[: -SHOWN_VERDICTS - 1 : -1],
         judged_then=next((one for one in reversed(judged) if window.until and one.at <= window.until), None),
@@ -190,11 +189,11 @@ class OtherGroupView:
     ticks: Sequence[Tick]
     lag: Sequence[Row]
     lag_partitions: int
-    lag_line: LagLine | None
+    lag_chart: LagChart | None
 
 
 def other_group_view(
-    group: GroupSummary, window: Window, alerts: Iterable[Alert], lag: Sequence[Row], lag_history: Iterable[Row]
+    group: GroupSummary, window: Window, alerts: Iterable[Alert], lag: Sequence[Row], lag_chart: LagChart | None
 ) -> OtherGroupView:
     """Return the page of a group that is not a streams group; the arguments are as those of `group_view`."""
     return OtherGroupView(
@@ -204,7 +203,7 @@ def other_group_view(
         ticks=ticks(window.begin, window.end),
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
-        lag_line=lag_line(lag_history, window.begin, window.end),
+        lag_chart=lag_chart,
     )
 
 

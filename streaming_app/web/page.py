@@ -181,7 +181,7 @@ class Page:
             listed=snapshot.listed_events(group_id, *((None, None) if window.selected else (begin, end))),
             alerts=snapshot.alerts,
             lag=snapshot.lag_rows(group_id),
-            lag_history=snapshot.lag_history(group_id, *_lag_bounds(window)),
+            lag_chart=snapshot.lag_chart(group_id, *_lag_bounds(window)),
             then=(then, snapshot.lag_at(group_id, window.until)) if then and window.until else None,
             described=self._described(row, snapshot),
             diff=snapshot.topology_diff(group_id),
@@ -193,8 +193,8 @@ class Page:
 
     def _other_group(self, group: GroupSummary, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         window = parse_window(request.query_params, {"updated_at": group.updated_at}, now)
-        history = snapshot.lag_history(group.group_id, *_lag_bounds(window))
-        view = other_group_view(group, window, snapshot.alerts, snapshot.lag_rows(group.group_id), history)
+        chart = snapshot.lag_chart(group.group_id, *_lag_bounds(window))
+        view = other_group_view(group, window, snapshot.alerts, snapshot.lag_rows(group.group_id), chart)
         return self._html("other_group.html", snapshot, now, view=view, group=group)
 
     def _graph(self, request: Request, snapshot: Snapshot, _: datetime) -> Response:

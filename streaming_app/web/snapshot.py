@@ -20,7 +20,9 @@ from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
 from streaming_app.queries.facts import GroupFacts, read_group_facts
 from streaming_app.queries.health import read_verdicts
 from streaming_app.queries.history import GroupAt, group_at, read_events
-from streaming_app.queries.lag import MAX_PARTITIONS, lag_at, lag_history
+from streaming_app.queries.lag import MAX_PARTITIONS
+from streaming_app.queries.lag_chart import LagChart, lag_chart
+from streaming_app.queries.lag_series import lag_at, lag_series
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_alerts
@@ -190,22 +192,21 @@ class Snapshot:
         ids = [group_id]
         return self._kept(("facts", group_id), lambda: read_group_facts(reader, self.cluster, ids)[group_id])
 
-    def lag_history(self, group_id: str, begin: datetime, end: datetime) -> list[Row]:
-        """Return samples of the lag of each partition of a group, oldest first: of a part of the time the largest.
-
-        Raises WarehouseError.
-        """
+    def lag_chart(self, group_id: str, begin: datetime, end: datetime) -> LagChart | None:
+        """Return the lag of a group in this time; None if it was not known. Raises WarehouseError."""
+        reader = self.reader
+        if reader is None:
+            return None
         key = f"lag from {time_literal(begin)} to {time_literal(end)}"
-        return self._lag(key, group_id, lambda reader: lag_history(reader, self.cluster, group_id, begin, end))
+        return self._kept((key, group_id), lambda: lag_chart(lag_series(reader, self.cluster, group_id, begin, end)))
 
     def lag_at(self, group_id: str, at: datetime) -> list[Row]:
-        """Return the newest sample of the lag of each partition up to a time. Raises WarehouseError."""
-        key = f"lag at {time_literal(at)}"
-        return self._lag(key, group_id, lambda reader: lag_at(reader, self.cluster, group_id, at))
-
-    def _lag(self, key: str, group_id: str, read: Callable[[WarehouseReader], list[dict[str, Any]]]) -> list[Row]:
+        """Return the lag of each partition at a time, as `queries.lag_series` does. Raises WarehouseError."""
         reader = self.reader
-        return [] if reader is None else self._kept((key, group_id), lambda: list[Row](read(reader)))
+        if reader is None:
+            return []
+        key = f"lag at {time_literal(at)}"
+        return self._kept((key, group_id), lambda: list[Row](lag_at(reader, self.cluster, group_id, at)))
 
     def topology_diff(self, group_id: str) -> TopologyDiff | None:
         """Return what changed from the topology before the newest to the newest; None if only one is known."""

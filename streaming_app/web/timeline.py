@@ -13,10 +13,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.health.verdict import Verdict
-from streaming_app.lag.sums import Total, totals_over_time
 from streaming_app.text import duration, utc
 from streaming_app.web.window import Window
-from streaming_app.web.words import number
 
 Row = Mapping[str, Any]
 WIDTH = 1000
@@ -328,46 +326,3 @@ def _ticks(scale: _Scale) -> Iterable[Tick]:
         is_midnight = step < 86_400 and (time.hour, time.minute) == (0, 0)  # noqa: PLR2004
         yield Tick(scale.x(time), f"{time:%b %d}" if is_midnight else f"{time:{form}}")
         time += timedelta(seconds=max(step, seconds / 50))
-
-
-# --- The line of the lag ----------------------------------------------------------------------------------------------
-
-_POINTS = 250
-
-
-@dataclass(frozen=True)
-class LagLine:
-    """The points of a line, as SVG has them: x in thousandths of the width, y from 0 (most) to 1000 (no lag)."""
-
-    points: str
-    most: int
-    """The largest sum of offsets."""
-    most_at: str
-    newest: int
-    is_partial: bool
-    """At times the lag of some partitions was not known: then it is a lower bound."""
-
-
-def lag_line(samples: Iterable[Row], begin: datetime, end: datetime) -> LagLine | None:
-    """Return the line of the samples from `begin` to `end`, oldest first; None for fewer than two points."""
-    totals = list(totals_over_time(one for one in samples if begin <= one["observed_at"] <= end))
-    if len(totals) < 2:  # noqa: PLR2004 - a line
-        return None
-    most_at, most, _ = max(totals, key=lambda one: one.lag)
-    length = end - begin
-    points = [
-        (WIDTH * ((at - begin) / length), 1000 - 1000 * total / max(1, most)) for at, total, _ in _thinned(totals)
-    ]
-    steps = [
-        f"{x:.1f},{previous:.0f} {x:.1f},{y:.0f}" for (x, y), (_, previous) in zip(points[1:], points, strict=False)
-    ]
-    text = " ".join([f"{points[0][0]:.1f},{points[0][1]:.0f}", *steps, f"{WIDTH},{points[-1][1]:.0f}"])
-    is_partial = any(one.unknown for one in totals)
-    return LagLine(text, most, f"{number(most)} offsets at {utc(most_at)}", totals[-1].lag, is_partial)
-
-
-def _thinned(totals: Sequence[Total]) -> list[Total]:
-    """Return at most about `_POINTS` of them: of each part of the time the one with the most lag, and the last."""
-    size = -(-len(totals) // _POINTS)
-    kept = [max(totals[start : start + size], key=lambda one: one.lag) for start in range(0, len(totals), size)]
-    return kept if kept[-1] == totals[-1] else [*kept, totals[-1]]

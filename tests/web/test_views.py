@@ -17,7 +17,7 @@ from streaming_app.web.descriptions import described_of, description_graph, node
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
 from streaming_app.web.task_matrix import TaskLag, instant_view, task_matrix, task_order, with_copies
-from streaming_app.web.timeline import Events, judgements, lag_line, timeline
+from streaming_app.web.timeline import Events, judgements, timeline
 from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_key, group_query, short_name
@@ -452,28 +452,6 @@ def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     assert orders.lines == ["lag ≥ 1,200 · 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key
     assert graphs[0].to_json() != graphs[1].to_json()
-
-
-def sample(minute: float, partition: int, lag: int | None) -> dict[str, Any]:
-    return {"topic": "t", "partition": partition, "lag": lag, "observed_at": NOW + timedelta(minutes=minute)}
-
-
-def test_the_line_of_the_lag_adds_the_last_samples_of_all_partitions() -> None:
-    samples = [sample(0, 0, 10), sample(0, 1, 30), sample(5, 0, 60), sample(10, 1, None)]
-    line = lag_line(samples, NOW, NOW + timedelta(minutes=20))
-    assert line is not None
-    assert (line.most, line.newest, line.is_partial) == (90, 60, True)
-    assert line.points == "0.0,556 250.0,556 250.0,0 500.0,0 500.0,333 1000,333"
-    assert lag_line(samples[:2], NOW, NOW + timedelta(minutes=20)) is None
-    assert lag_line([], NOW, NOW + timedelta(minutes=20)) is None
-
-
-def test_the_line_of_many_samples_is_short_and_keeps_the_peak() -> None:
-    samples = [sample(number / 100, 0, 7 if number != 3_333 else 5_000) for number in range(10_000)]
-    line = lag_line(samples, NOW, NOW + timedelta(minutes=100))
-    assert line is not None
-    assert (line.most, line.newest, line.is_partial) == (5_000, 7, False)
-    assert len(line.points) < 8_000
 
 
 def test_a_description_is_drawn_by_subtopology() -> None:

@@ -6,10 +6,13 @@ GROUP_PREFIX = "streams-groups"
 """Spark's consumers use group ids with this prefix; they neither join nor commit."""
 AUTHORIZATION_CODES = frozenset({29, 30})
 """TOPIC_AUTHORIZATION_FAILED, of a topic that the group uses, and GROUP_AUTHORIZATION_FAILED."""
-GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC, BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
+GROUP_CONFIG, GROUP_STATE, INTERNAL_TOPIC, LEFT_OVER_TOPIC = (
     "group_config",
+    "group_state",
     "internal_topic",
     "left_over_topic",
+)
+BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
     "broker_config",
     "coordinator",
     "retention",

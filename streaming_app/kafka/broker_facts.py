@@ -22,6 +22,7 @@ from streaming_app.kafka import (
     COORDINATOR,
     FEATURE,
     GROUP_CONFIG,
+    GROUP_STATE,
     INTERNAL_TOPIC,
     ISR,
     LEFT_OVER_TOPIC,
@@ -49,6 +50,7 @@ _BROKER_CONFIGS = (
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 _MIN_ISR = "min.insync.replicas"
 _NO_LEADER = -1
+_EMPTY = "Empty"
 _SOURCES = {"DYNAMIC_GROUP_CONFIG": "group", "DYNAMIC_TOPIC_CONFIG": "topic", "DEFAULT_CONFIG": "default"}
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
@@ -213,6 +215,22 @@ def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
             for one in admin.send_to_any(request).coordinators
             if not one.error_code  # else it may not be described, or its partition has no leader
         )
+    return found
+
+
+def group_states(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
+    """Return the states of classic groups with members, of which the log does not hold the rebalances.
+
+    Those that a broker which does not answer coordinates are missing. Needs Describe on the groups.
+    """
+    found: list[BrokerFact] = []
+    for broker in admin.broker_ids():
+        with suppress(KafkaError):
+            found += (
+                BrokerFact(GROUP_STATE, one["group_id"], "state", one["group_state"], one["group_id"])
+                for one in admin.list_groups([broker], types_filter=["classic"])
+                if one["group_state"] != _EMPTY
+            )
     return found
 
 

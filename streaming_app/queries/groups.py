@@ -19,18 +19,24 @@ from streaming_app.groups.snapshot import (
     member_details,
 )
 from streaming_app.groups.state_rules import STATES
+from streaming_app.kafka import GROUP_STATE
 from streaming_app.tables.reader import WarehouseReader, quote
 
 Row = dict[str, Any]
-_STATE_BY_LOWER_CASE = {state.lower(): state for state in STATES}
+_OF_CLASSIC = ("PreparingRebalance", "CompletingRebalance")
+"""The states that only classic groups have."""
 _NONE = "-"
 
 
-def parse_state(text: str) -> str:
-    """Return the state of this name, in any letter case, also with `_` as in NOT_READY. Raises WarehouseError."""
-    state = _STATE_BY_LOWER_CASE.get(text.strip().replace("_", "").lower())
+def parse_state(text: str, states: Iterable[str] = STATES) -> str:
+    """Return the one of `states` with this name, in any letter case, also with `_` as in NOT_READY, or a blank.
+
+    Raises WarehouseError.
+    """
+    by_name = {state.lower(): state for state in states}
+    state = by_name.get(text.strip().replace("_", "").replace(" ", "").lower())
     if state is None:
-        raise WarehouseError(f"No such state: {text}. Valid states are: {', '.join(STATES)}")
+        raise WarehouseError(f"No such state: {text}. Valid states are: {', '.join(by_name.values())}")
     return state
 
 
@@ -56,16 +62,19 @@ def list_all_groups(
 ) -> list[Row]:
     """Return GROUP, TYPE and PROTOCOL of the groups of these types (`all`: of every type), that were not deleted.
 
-    With `states` also STATE, None where the log does not prove it; if there are any, only of groups in one of these.
+    With `states` also STATE, `-` where neither the log proves it nor the brokers were asked, who tell that of classic
+    groups with members; if there are any, only of groups in one of these.
     Raises WarehouseError for an unknown type or state.
     """
     wanted = {_parse_type(text) for text in types}
-    of_type = "" if None in wanted else f"AND group_type IN ({', '.join(sorted(quote(str(one)) for one in wanted))})"
-    in_state = {parse_state(state) for state in states or ()}
-    of_state = f"AND state IN ({', '.join(map(quote, sorted(in_state)))})" if in_state else ""
+    of_type = "" if None in wanted else f"AND a.group_type IN ({', '.join(sorted(quote(str(one)) for one in wanted))})"
+    in_state = {parse_state(state, (*STATES, *_OF_CLASSIC)) for state in states or ()}
+    state = "coalesce(a.state, f.value)"
+    of_state = f"AND {state} IN ({', '.join(map(quote, sorted(in_state)))})" if in_state else ""
     rows = warehouse.rows(
-        "SELECT group_id, group_type, protocol_type, state FROM all_groups "
-        f"WHERE cluster = {quote(cluster)} {of_type} {of_state} ORDER BY group_id"
+        f"SELECT a.group_id, a.group_type, a.protocol_type, {state} AS state FROM all_groups a "
+        f"LEFT JOIN broker_facts f ON f.cluster = a.cluster AND f.kind = {quote(GROUP_STATE)} "
+        f"AND f.subject = a.group_id WHERE a.cluster = {quote(cluster)} {of_type} {of_state} ORDER BY a.group_id"
     )
     return [
         {

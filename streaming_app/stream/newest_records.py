@@ -41,6 +41,9 @@ GROUP_TYPES = {
     STREAMS_METADATA: "streams",
 }
 """The type of the group that a record of its metadata proves."""
+LAST_PROTOCOL = -2
+"""No type of Kafka's, but that of a row beside the one of a classic group: what its members agreed on last. The newest
+record of a group without members no longer says that, and so whether it was a Kafka Streams application."""
 KEY_ONLY = frozenset({CONSUMER_MEMBER, SHARE_MEMBER, STREAMS_METADATA})
 """Types of which only the key is read, and whether the record is a tombstone."""
 _GROUP_RECORDS = frozenset(
@@ -154,7 +157,10 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
         if record.record_type == COMMIT:
             rows.offset_commits.append(row | _commit(record))
         else:
-            rows.group_records.append(row | _group_record(record, is_deleted=value is None))
+            of_group = row | _group_record(record, is_deleted=value is None)
+            rows.group_records.append(of_group)
+            if record.record_type == CLASSIC_METADATA and (value is None or of_group["protocol"] is not None):
+                rows.group_records.append(of_group | {"record_type": LAST_PROTOCOL})
     return rows._replace(drifted=drifted)
 
 

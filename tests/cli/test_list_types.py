@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
 from tests.tables.test_newest_views import classic, commit, consumer, write
-from tests.warehouses import make_warehouse
+from tests.warehouses import append, make_warehouse
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,21 @@ def test_types_and_states_limit_the_list(warehouse: Path) -> None:
     ]
     assert ["app", "Classic", "consumer", "-"] in listed("--type", "all", "--state")
     assert listed("--type", "streams") == []
+
+
+def test_the_state_of_a_classic_group_with_members_is_what_the_brokers_said_last(tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path)
+    write(path, [classic("moving", members=1), classic("old", members=0)], cluster="default")
+    for cluster, state in (("default", "PreparingRebalance"), ("other", "Stable")):
+        fact = {"kind": "group_state", "subject": "moving", "name": "state", "group_id": "moving"}
+        append(path, "broker_facts", {**fact, "cluster": cluster, "value": state})
+
+    def listed(state: str) -> list[list[str]]:
+        return [line.split() for line in run(path, "--type", "all", "--state", state).stdout.splitlines()[1:]]
+
+    assert listed("preparing_rebalance") == [["moving", "Classic", "consumer", "PreparingRebalance"]]
+    assert listed("Empty") == [["old", "Classic", "consumer", "Empty"]]
+    assert listed("Stable") == []
 
 
 def test_a_type_that_does_not_exist_is_one_line(warehouse: Path) -> None:

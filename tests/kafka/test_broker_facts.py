@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 
 from streaming_app.kafka.broker_facts import (
     BrokerFact,
@@ -15,6 +16,7 @@ from streaming_app.kafka.broker_facts import (
     broker_configs,
     coordinators,
     group_configs,
+    group_states,
     internal_topics,
     overdue_transactions,
     replication,
@@ -157,3 +159,24 @@ def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_ea
         producer.commit_transaction()
         assert wait_until(lambda: ask(now + timedelta(minutes=5)) == [])
         producer.close()
+
+
+def test_a_classic_group_that_waits_for_its_members_is_preparing_a_rebalance(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], group_id: str
+) -> None:
+    topic = unique("orders")
+    client.create_topic(topic)
+    settings = {"bootstrap_servers": broker.bootstrap_server, "group_id": group_id}
+    states = partial(group_states, client.admin, ())
+
+    def state() -> str | None:
+        return next((fact.value for fact in states() if fact.subject == group_id), None)
+
+    with closing(KafkaConsumer(topic, **settings)) as second, closing(KafkaConsumer(topic, **settings)) as first:
+        assert wait_until(lambda: bool(first.poll(500) or first.assignment()))
+        assert state() == "Stable"
+        second.poll(100)  # it joins, and the first one does not poll meanwhile
+        assert wait_until(lambda: state() == "PreparingRebalance")
+        found = [fact for fact in states() if fact.subject == group_id]
+        assert found == [BrokerFact("group_state", group_id, "state", "PreparingRebalance", group_id)]
+    assert wait_until(lambda: state() is None)

@@ -94,6 +94,7 @@ def test_records_of_groups_give_what_their_types_and_states_are_made_of() -> Non
     columns = ("record_type", "member_id", "deleted", "protocol", "epoch", "member_state", "member_count")
     assert [tuple(row.get(name) for name in columns) for row in found] == [
         (2, "", False, "stream", 9, None, 0),
+        (-2, "", False, "stream", 9, None, 0),
         (3, "", False, None, 5, None, None),
         (5, "m", False, None, None, None, None),
         (6, "", False, None, 4, None, None),

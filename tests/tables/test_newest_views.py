@@ -140,6 +140,20 @@ def test_every_type_of_group_is_listed_with_what_the_log_proves(tmp_path: Path) 
     assert rows(tmp_path, "updated_at, group_id")[-1] == (at(11), "classic")
 
 
+def test_a_classic_application_of_kafka_streams_is_known_as_one_after_its_last_member_left(tmp_path: Path) -> None:
+    make_warehouse(tmp_path)
+    columns = "group_id, state, protocol, kafka_streams"
+    stopped = [classic("app", members=0, protocol=None), classic("other", members=0, protocol=None)]
+    write(tmp_path, [classic("app", members=2, protocol="stream"), classic("other", members=2)])
+    write(tmp_path, stopped, start=10)
+    assert rows(tmp_path, columns) == [("app", "Empty", None, True), ("other", "Empty", None, False)]
+    write(tmp_path, [classic("app", members=1), classic("app", members=0, protocol=None)], start=20)
+    assert rows(tmp_path, columns)[0] == ("app", "Empty", None, False)  # another program uses its id
+    write(tmp_path, [classic("app", members=1, protocol="stream")], start=30)
+    write(tmp_path, [encode(2, {"group": "app"}, None), classic("app", members=0, protocol=None)], start=40)
+    assert rows(tmp_path, columns)[0] == ("app", "Empty", None, False)
+
+
 def test_a_deleted_group_is_not_listed(tmp_path: Path) -> None:
     make_warehouse(tmp_path)
     write(tmp_path, [*consumer("g", epoch=4, assignment=4, members=[]), commit("g", 1), classic("h", members=0)])

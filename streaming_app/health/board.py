@@ -104,6 +104,7 @@ class Board:
         self._settings_of = settings_of
         self._stored = dict(stored or {})
         self._groups: dict[str, _Group] = {}
+        self._began: datetime | None = None
         self._steps = 0  # that judgments took since the start
         self.put_off: Mapping[str, datetime] = {}
         """The newcomers that wait for a verdict, and since when."""
@@ -121,6 +122,7 @@ class Board:
 
         Of `others`, those that are no streams groups are judged by their lag alone.
         """
+        self._began = self._began or now
         changes: list[Change] = []
         newcomers: dict[str, tuple[GroupSnapshot, Iterator[Change]]] = {}
         for snapshot, judgment in self._due(known, now, others):
@@ -171,7 +173,7 @@ class Board:
             one = yield from self._recheck(group_id, one, now if is_same else self.put_off.get(group_id, now))
         facts = one.facts if one else None
         if facts is None or one is None or seen.snapshot is not one.snapshot or seen.history.version != one.version:
-            facts = Facts(activity(seen.snapshot, seen.history, now))
+            facts = Facts(activity(seen.snapshot, seen.history, now), watched_since=self._began)
         facts = replace(facts, work=seen.work, lag=seen.lag, restores=seen.restores)
         facts = replace(facts, retention=known.retention, away=known.away)
         facts = replace(facts, is_deleted=False) if facts.is_deleted else facts

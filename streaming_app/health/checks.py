@@ -31,6 +31,7 @@ from streaming_app.health.verdict import (
     Verdict,
     has_work,
     is_known,
+    is_not_read_yet,
     to_time,
 )
 from streaming_app.lag.group_lag import SLOW
@@ -86,7 +87,7 @@ def not_ready(facts: Facts, now: datetime, settings: HealthSettings, _previous: 
     )
 
 
-def without_members(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+def without_members(facts: Facts, now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
     """Nobody processes, and there is work, or that cannot be known."""
     activity, work = facts.activity, facts.work
     state, since = activity.group.state, activity.state_since
@@ -96,6 +97,8 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, _prev
     if (known or facts.is_deleted) and not has_work(facts, now) and not activity.gave_up:
         return None
     due = since + timedelta(seconds=settings.down_after) if activity.gave_up else _due(facts, since, settings, known)
+    if facts.watched_since and is_not_read_yet(facts, previous):
+        due = max(due, facts.watched_since + timedelta(seconds=settings.down_unknown_after))
     after = ""
     if activity.gave_up:
         after = f"; its members gave up, as it was NotReady ({activity.gave_up})"

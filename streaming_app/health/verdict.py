@@ -103,6 +103,8 @@ class Facts:
     """The partitions without a leader, such as `orders-3`, by the broker that led them."""
     restores: Restores = field(default_factory=dict)
     """By task, such as `0_3`: what its owner reports of its restore."""
+    watched_since: datetime | None = None
+    """Since when this run of the job has judged."""
 
 
 class Check(NamedTuple):
@@ -155,6 +157,7 @@ def _place(value: str | None, order: Sequence[str]) -> int:
     return order.index(value) if value in order else len(order)
 
 
+_SUCCESSOR = "successor"
 _ADVANCES = "Offsets advance."
 """Why a group is Ok, whether something waits just now or not: that changes with each record."""
 
@@ -169,6 +172,7 @@ def judge(
     settings: HealthSettings = DEFAULTS,
 ) -> Verdict:
     """Return the verdict on a group at this time; `previous` is the one before, None for the first one."""
+    facts = _with_successor(facts, previous)
     wakes: list[datetime] = []
     found = None
     for check in checks:
@@ -201,9 +205,25 @@ def judge(
         result,
         caught_up_at=_caught_up_at(facts),
         losing_at=losing_at(facts),
-        facts_at=_work_at(facts),
+        facts_at=_work_at(facts) or (previous.facts_at if previous else None),
         recheck_at=min(wakes, default=None),
     )
+
+
+def is_not_read_yet(facts: Facts, previous: Verdict | None) -> bool:
+    """Tell whether only an earlier run of the job knew whether work waits: this one has not read it yet."""
+    was_known = previous is not None and previous.facts_at is not None
+    return was_known and (facts.work is None or not facts.work.known_at)
+
+
+def _with_successor(facts: Facts, previous: Verdict | None) -> Facts:
+    """Return the facts with the group that has taken over, which an earlier run of the job has proven."""
+    if previous is None or previous.verdict != OFF or facts.work is None or facts.work.successor:
+        return facts
+    known, activity = previous.evidence.get(_SUCCESSOR), facts.activity
+    if not known or activity.group.state != EMPTY or activity.state_since > previous.at:
+        return facts
+    return replace(facts, work=replace(facts.work, successor=known))
 
 
 def is_known(facts: Facts, now: datetime) -> bool:
@@ -327,6 +347,13 @@ def _may_be_behind(lag: GroupLag | None) -> bool:
 
 
 def _good(facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings, *, is_back: bool) -> Verdict:
+    if (
+        previous
+        and previous.verdict == OFF
+        and is_not_read_yet(facts, previous)
+        and facts.activity.group.state == EMPTY
+    ):
+        return replace(previous, severity=None)
     verdict, why = _good_one(facts, now, previous, settings)
     if is_back and verdict == UNKNOWN:
         verdict, why = OK, "It has members again; its lag is not known."
@@ -382,5 +409,5 @@ def _numbers(facts: Facts) -> dict[str, Any]:
     if work.unknown:
         found["unknown_partitions"] = work.unknown
     if work.successor:
-        found["successor"] = work.successor
+        found[_SUCCESSOR] = work.successor
     return found

@@ -54,7 +54,7 @@ class Progress(NamedTuple):
     owner_since: float
     """When the first owner came since the offset last moved; before that, if there was none since."""
     first: int | None
-    """The first committed offset that this run saw; None if the run began after it."""
+    """The first committed offset that this run saw: the group did not begin beyond it."""
     end: int | None
     is_stalled: bool = False
     restores: bool = False
@@ -138,7 +138,7 @@ def observe_work(
             those,
             groups.get(group_id, NO_TASKS),
             before.get(group_id),
-            _Pass(now, not before, allowed_lag(group_id)),
+            _Pass(now, allowed_lag(group_id)),
         )
         for group_id, those in by_group.items()
     }
@@ -147,8 +147,6 @@ def observe_work(
 
 class _Pass(NamedTuple):
     now: float
-    is_first: bool
-    """Of this run: it began after the first commits."""
     allowed: int
 
 
@@ -212,9 +210,7 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
         if row.status == STALLED and row.status_since is not None:  # it was committed again, and has not moved
             committed_at = min(committed_at, row.status_since)
         owner_since = tasks.stable_since or tasks.rebalancing_since or now
-        before = Progress(
-            offset, committed_at, None, None, owner, min(now, owner_since), None if seen.is_first else offset, None
-        )
+        before = Progress(offset, committed_at, None, None, owner, min(now, owner_since), offset, None)
         work_since = now if row.behind_since is None else min(now, row.behind_since)
     else:
         work_since = now if before.work_since is None else before.work_since

@@ -51,6 +51,31 @@ def test_a_group_to_which_nothing_happens_is_not_judged_again(monkeypatch: pytes
     assert one.step(now, NOW + timedelta(seconds=5)) == []
 
 
+OFF_BEFORE = Verdict(OFF, ago(minutes=60), ago(minutes=60), "Nothing waits.", facts_at=ago(minutes=1))
+
+
+def test_a_run_that_has_not_read_the_lag_yet_takes_nothing_for_down_that_was_off() -> None:
+    one = board(payments=OFF_BEFORE)
+    for minutes in (0, 5, 14):
+        assert one.step(known(ENDED), NOW + timedelta(minutes=minutes)) == []
+    read = work(at=NOW + timedelta(minutes=14))
+    assert [change.verdict.verdict for change in one.step(known(ENDED, read), NOW + timedelta(minutes=14))] == [OFF]
+    never = board(payments=OFF_BEFORE)
+    never.step(known(ENDED), NOW)
+    assert brief(never.step(known(ENDED), NOW + timedelta(minutes=20))) == [(DOWN, -15)]
+
+
+def test_a_successor_that_an_earlier_run_has_proven_is_one_until_the_group_has_members_again() -> None:
+    proven = replace(OFF_BEFORE, evidence={"successor": "payments-v2"})
+    one, waits = board(payments=proven), waiting(ago(minutes=50))
+    one.step(known(ENDED), NOW)
+    (change,) = one.step(known(ENDED, waits), NOW)
+    assert (change.verdict.verdict, change.verdict.evidence["successor"]) == (OFF, "payments-v2")
+    assert "payments-v2 reads the same topics" in change.verdict.why
+    again = board(payments=proven).step(known(group("Empty", ago(minutes=6), first_seen_at=ago(hours=9)), waits), NOW)
+    assert [change.verdict.verdict for change in again] == [DOWN]
+
+
 def test_a_deadline_that_passed_before_the_facts_changed_counts() -> None:
     one, of_work = board(), waiting(ago(minutes=60), NOW)
     one.step(known(ENDED, of_work), ago(minutes=58))

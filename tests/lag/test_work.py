@@ -116,6 +116,13 @@ def test_who_has_the_same_topology_and_passed_the_offsets_has_taken_over() -> No
     assert after([80, 95], replace(RUNS, stateful=frozenset({"0"}))) is None
 
 
+def test_a_run_that_begins_while_both_read_knows_that_the_other_did_not_begin_beyond() -> None:
+    both = [owned(committed_offset=85), owned(group_id="payments-v2", committed_offset=80)]
+    known = passes([both], {GROUP: RUNS, "payments-v2": RUNS})
+    ended = [owned(committed_offset=90, member_id=None), owned(group_id="payments-v2", committed_offset=95)]
+    assert passes([ended], {GROUP: ENDED, "payments-v2": RUNS}, known)[GROUP].successor == "payments-v2"
+
+
 def test_a_group_that_has_members_has_no_successor() -> None:
     rows = [[owned(), owned(group_id="other", committed_offset=80 + 10 * n)] for n in range(3)]
     assert passes(rows, {GROUP: RUNS, "other": RUNS})[GROUP].successor is None

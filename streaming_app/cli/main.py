@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from streaming_app.cli.process import open_standard_streams
+from streaming_app.cli.process import open_standard_streams, return_freed_memory
 
 COMMANDS = {
     "job": ("run", "init", "check", "config", "demo"),
@@ -33,6 +33,7 @@ COMMANDS = {
 def main(context: click.Context) -> None:
     """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
     open_standard_streams()
+    return_freed_memory()
     if sys.flags.optimize:
         raise click.ClickException("kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O")
     if context.invoked_subcommand is None:

@@ -1,4 +1,4 @@
-"""The begin and the end of a command's process: closed standard streams, and threads that may be inside delta-rs.
+"""The begin and the end of a command's process: standard streams, freed memory, and threads that are inside delta-rs.
 
 A parent may have closed some of the standard streams: else the next file that is opened takes their number. A command
 may end while a thread of it reads or writes a table: the job was killed in part, or has to be abandoned. Such a thread
@@ -9,11 +9,37 @@ and Python 3.11: 9 of 10 times), and its exit code is lost.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import sys
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+
+_FREED_AT_ONCE = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "_RJEM_MALLOC_CONF": "narenas:2,dirty_decay_ms:0,muzzy_decay_ms:0",
+}
+"""Variables of glibc, pyarrow and the jemalloc of delta-rs."""
+_MALLOPT = {"MALLOC_ARENA_MAX": -8, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3}
+"""The numbers of these variables in glibc's malloc.h: this process has read its environment before."""
+
+
+def return_freed_memory() -> None:
+    """Let this process and those that it starts give back what they free. To be called before pyarrow is loaded.
+
+    By default each of the many threads of each of the three allocators keeps for itself what it had for a moment: with
+    200 ids of 30 kB the job held 430 MB more than was in use. Variables that a user has set stay as they are.
+    """
+    for name, value in _FREED_AT_ONCE.items():
+        os.environ.setdefault(name, value)
+    with suppress(AttributeError, OSError, ValueError):  # another libc, or no number
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, number in _MALLOPT.items():
+            mallopt(number, int(os.environ[name]))
 
 
 def open_standard_streams() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
 STOPPED = "Stopped."
-_MOST_ARENAS, _TRIM_BYTES, _MAPPED_BYTES = (-8, 2), (-1, 1 << 20), (-3, 1 << 20)  # glibc's malloc.h: mallopt
 
 
 def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event | None = None) -> None:
@@ -78,7 +76,6 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
         poll()
         report(line)
 
-    _return_freed_memory()
     try:
         with hold_locks(config, report, stop) as held:
             log_file = held.directory / f"{config.cluster}.spark.log"
@@ -92,17 +89,6 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
         if not stop.is_set():
             raise
         report(STOPPED)  # whatever failed then, failed since the job ends
-
-
-def _return_freed_memory() -> None:
-    """Let glibc return what is freed: large records of one batch must not stay in this process for good.
-
-    By default each of the many threads keeps memory of its own, and blocks of up to 32 MB are kept, too.
-    """
-    with suppress(AttributeError, OSError):  # another libc
-        mallopt = ctypes.CDLL(None).mallopt
-        for parameter, value in (_MOST_ARENAS, _TRIM_BYTES, _MAPPED_BYTES):
-            mallopt(parameter, value)
 
 
 class _Lines:

@@ -42,7 +42,6 @@ COMPILER_OPTIONS = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-_ARENAS = "MALLOC_ARENA_MAX"  # of glibc: by default eight a core, each of which keeps what it once had
 _JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 _ASCII_LOCALES = {"C", "POSIX"}
@@ -165,10 +164,7 @@ def _variables(properties_file: Path) -> Iterator[None]:
     And a locale in which Java can open a file whatever its name: in that of `LC_ALL=C`, Python can, and Java cannot.
     """
     ours = f"--properties-file {shlex.quote(str(properties_file))} --load-spark-defaults"
-    variables = {
-        _SUBMIT_ARGS: f"{ours} {os.environ.get(_SUBMIT_ARGS) or 'pyspark-shell'}",
-        _ARENAS: os.environ.get(_ARENAS, "2"),
-    }
+    variables = {_SUBMIT_ARGS: f"{ours} {os.environ.get(_SUBMIT_ARGS) or 'pyspark-shell'}"}
     if os.environ.get("LC_ALL") in _ASCII_LOCALES:
         variables["LC_ALL"] = "C.UTF-8"
     before = {name: os.environ.get(name) for name in variables}

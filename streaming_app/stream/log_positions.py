@@ -366,8 +366,9 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
 
 
 def read_again(records: DataFrame) -> DataFrame:
-    """Return the records to be kept when they are read next, without what is kept of them."""
-    return records.unpersist(blocking=True).persist()
+    """Return the records to be kept, where they were kept, when they are read next, without what is kept of them."""
+    level = records.storageLevel
+    return records.unpersist(blocking=True).persist(level)
 
 
 def _position(stored: Mapping[str, Any]) -> tuple[Chain, int]:

@@ -126,6 +126,28 @@ def test_a_batch_whose_reading_an_election_crosses_is_read_again_before_anything
     assert len(content(path)["quarantine"]) == 2
 
 
+def test_the_records_of_a_batch_that_is_kept_take_no_memory_of_the_heap(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_delta_rs(monkeypatch, records=0)
+    kept: list[tuple[int, int]] = []
+    infos = spark.sparkContext._jsc.sc().getRDDStorageInfo
+    others = {one.id() for one in infos()}  # of other tests
+
+    class Looking(NoPositions):
+        """Looks at what Spark keeps once the batch was read."""
+
+        def after_read(self, ends: Mapping[int, int] | None) -> bool:
+            kept.extend((one.memSize(), one.diskSize()) for one in infos() if one.id() not in others)
+            return super().after_read(ends)
+
+    writer = SparkWriter(spark, str(empty_warehouse), "default")
+    rows = [(n, START, *pair) for n, pair in enumerate(history())]
+    GroupsBatchWriter(writer, "default", "topic", lambda *_: None, positions=Looking())(batch(spark, rows), 0)
+    assert [in_memory for in_memory, _ in kept] == [0]
+    assert kept[0][1] > 0
+
+
 def test_where_batches_end_makes_no_difference(spark: SparkSession, few: Path, empty_warehouse: Path) -> None:
     write_history(spark, empty_warehouse, [3, 10, 11, 39])
     assert content(empty_warehouse) == content(few)

@@ -1,0 +1,52 @@
+"""A command's process gives back what it frees, whichever allocator had it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MOST_MEGABYTES = 100
+_PROGRAM = """
+import gc, sys, tempfile
+from streaming_app.cli.main import main
+main([], standalone_mode=False)
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+def anonymous():
+    for line in open("/proc/self/smaps_rollup"):
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) // 1024
+
+def arrow(size):
+    for _ in range(20):
+        kept = [pa.array(["x" * 30_000] * 50) for _ in range(size)]
+        del kept
+
+def delta(size):
+    with tempfile.TemporaryDirectory() as directory:
+        write_deltalake(directory, pa.table({"n": range(size), "text": ["%d" % n * 6_000 for n in range(size)]}))
+        found = QueryBuilder().register("t", DeltaTable(directory))
+        for _ in range(3):
+            pa.table(found.execute("SELECT * FROM t ORDER BY text"))
+
+work = {"arrow": arrow, "delta": delta}[sys.argv[1]]
+work(1)  # what is loaded once
+before = anonymous()
+work(int(sys.argv[2]))
+gc.collect()
+print(anonymous() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux, which counts memory there")
+@pytest.mark.parametrize(("what", "size"), [("arrow", 150), ("delta", 3_000)])
+def test_what_libraries_free_is_given_back(what: str, size: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, what, str(size)], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) < MOST_MEGABYTES

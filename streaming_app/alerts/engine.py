@@ -24,7 +24,7 @@ from typing import NamedTuple
 from streaming_app.alerts.alert import FIRING, Alert, AlertKey, Delivery
 from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, is_unknown
 from streaming_app.alerts.health_rules import health_settings
-from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
+from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance, with_severity
 from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext
 from streaming_app.alerts.survey import (
@@ -154,7 +154,8 @@ class AlertEngine:
         self._unsaved_changes: list[Change] = []
         self._unsaved_incidents: dict[str, Incident] = {}
         self._unsaved: dict[_Row, tuple[Alert, bool]] = {}
-        known = [self._without_removed_sinks(alert) for alert in stored]
+        open_incidents = {one.incident_id: one for one in health.incidents}
+        known = [self._without_removed_sinks(self._with_new_settings(one, open_incidents)) for one in stored]
         self._state = AlertState.from_alerts(known)
         self._tracked: dict[str, Alert] = {}
         self._to_queue: tuple[Alert, ...] = ()
@@ -326,6 +327,20 @@ class AlertEngine:
         self._tracked |= {fingerprint: alert for fingerprint, alert in new.items() if _may_be_sent(alert)}
         before = {alert.fingerprint: alert for alert in self._to_queue}
         self._to_queue = tuple((before | new).values())
+
+    def _with_new_settings(self, alert: Alert, incidents: Mapping[str, Incident]) -> Alert:
+        """Give an alert about an open incident the severity that it has by the settings of this run.
+
+        Only what the facts make worse is notified again, and not what somebody changed in the configuration.
+        """
+        incident = incidents.get(alert.incident_id or "")
+        settings = self._settings.rule_settings_of(alert.group_id).get(alert.rule)
+        if alert.state != FIRING or incident is None or settings is None:
+            return alert
+        updated = with_severity(alert, settings, incident.severity)
+        if updated != alert:
+            self._note_unsaved((updated,))
+        return updated
 
     def _without_removed_sinks(self, alert: Alert) -> Alert:
         """Drop the unsent notifications for sinks that are no longer configured."""

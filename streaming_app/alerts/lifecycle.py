@@ -69,6 +69,7 @@ _NEXT: Mapping[tuple[str | None, str], str | None] = {
 }
 
 _CLEARED_AT = "cleared_at"
+_ENDED, _NOT_ENABLED = "ended", "the configuration does not enable this rule any more"
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open alerts are in memory
 _WAS_KEPT = 10
 _RESOLUTIONS_KEPT_FOR = timedelta(days=30)
@@ -157,6 +158,8 @@ def advance(  # noqa: PLR0913 - each is one thing it needs
             event = _DUE if now - since >= timedelta(seconds=settings.for_seconds) else _ACTIVE
         elif before:
             alert, event = _without_finding(before, now, notify_policy)
+            if settings is None:
+                alert, event = replace(alert, details={**before.details, _ENDED: _NOT_ENABLED}), _CLEARED
         else:
             continue
         next_state = _NEXT[before.state if before else None, event]
@@ -219,9 +222,23 @@ def _new_alert(cluster: str, key: AlertKey, since: datetime) -> Alert:
     return Alert(cluster, key.group_id, key.rule, "", PENDING, since, None, None, "", {})
 
 
+def with_severity(alert: Alert, settings: RuleSettings, of_facts: str) -> Alert:
+    """Return an alert that fires with its severity by these settings, and with what it was before."""
+    severity = _severity(settings, of_facts)
+    if severity == alert.severity:
+        return alert
+    was = [*map(str, alert.was), str(alert.identity)][-_WAS_KEPT:]
+    return replace(alert, severity=severity, details={**alert.details, WAS: was})
+
+
+def _severity(settings: RuleSettings, of_facts: str | None) -> str:
+    """Return how severe it is: at most as the settings say."""
+    return max(settings.severity, of_facts or settings.severity, key=MOST_SEVERE_FIRST.index)
+
+
 def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since: datetime, team: str | None) -> Alert:
-    """Return the alert updated from its finding: at most as severe as the settings say."""
-    severity = max(settings.severity, finding.severity or settings.severity, key=MOST_SEVERE_FIRST.index)
+    """Return the alert updated from its finding."""
+    severity = _severity(settings, finding.severity)
     rule = finding.rule or alert.rule
     return replace(
         alert,

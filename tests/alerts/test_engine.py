@@ -375,6 +375,50 @@ def test_what_fires_of_verdicts_is_what_is_open_in_incidents(
             ended |= {next(iter(opened)): "retired"}
 
 
+def test_a_severity_or_a_rule_that_was_changed_while_the_job_was_away_pages_nobody_and_says_why_it_ends() -> None:
+    def rules(**settings: Any) -> dict[str, Any]:
+        return {"rules": {"StreamsGroupDown": settings}}
+
+    (incident,) = Incidents("prod").step([Change("payments", Verdict("Down", OLD, OLD, "why", "critical"))])
+    rig = Rig(settings=rules(severity="warning"))
+    rig.restart(health=StoredHealth({}, [incident]))
+    rig.cycle(0)
+    rig.cycle(30)
+    rig.settings = rules(severity="critical")
+    rig.restart(health=StoredHealth({}, [incident]))
+    rig.cycle(60)
+    rig.send(119)
+    (alert,) = rig.table.values()
+    assert (alert.severity, alert.details["was"]) == ("critical", ["StreamsGroupDown warning"])
+    assert rig.sent == [("firing", "payments")]
+    rig.settings = rules(enabled=False)
+    rig.restart(health=StoredHealth({}, [incident]))
+    rig.cycle(120)
+    rig.send(180)
+    (alert,) = rig.table.values()
+    assert (alert.state, alert.details["ended"]) == (
+        "resolved",
+        "the configuration does not enable this rule any more",
+    )
+    assert rig.sent == [("firing", "payments"), ("resolved", "payments")]
+
+
+def test_what_the_facts_made_worse_while_the_job_was_away_is_notified_again() -> None:
+    incidents = Incidents("prod")
+    verdict = Verdict("Stalled", OLD, OLD, "why", "warning")
+    (stored,) = incidents.step([Change("payments", verdict)])
+    rig = Rig()
+    rig.restart(health=StoredHealth({}, [stored]))
+    rig.cycle(0)
+    rig.cycle(30)
+    (worse,) = incidents.step([Change("payments", replace(verdict, severity="critical"))])
+    rig.restart(health=StoredHealth({}, [stored]))
+    rig.engine._incidents = Incidents("prod", [worse])  # as a step with new facts makes it
+    rig.cycle(60)
+    rig.send(120)
+    assert rig.sent == [("firing", "payments")] * 2
+
+
 def test_an_incident_fires_under_the_first_of_its_groups_whose_rule_is_on() -> None:
     missing = {"reason": "MISSING_SOURCE_TOPICS: Source topics orders are missing."}
     bad = [Change(name, Verdict("Down", OLD, OLD, "why", "critical", missing)) for name in ("a", "b")]

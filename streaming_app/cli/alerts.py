@@ -109,7 +109,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
 
 
 @alerts.command()
-@config_sections("alerts", "sinks", "routes", "time_intervals", "duty", "lag")
+@config_sections("alerts", "sinks", "routes", "time_intervals", "silences", "duty", "lag")
 @warehouse_options
 @click.option(
     "--from", "begin", type=instant(), required=True, metavar="TIME", help="From when: a time, or 2d for two days ago."
@@ -127,6 +127,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one per option
     sinks: Sequence[BaseSettings] | None,
     routes: Sequence[RouteSettings] | None,
     time_intervals: Sequence[NamedIntervals] | None,
+    silences: Sequence[SilenceSettings] | None,
     duty: Sequence[DutySettings] | None,
     lag: LagSettings | None,
 ) -> None:
@@ -135,6 +136,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.config.alerts import AlertSettings  # noqa: PLC0415
     from streaming_app.config.routing import make_duty, make_routes  # noqa: PLC0415
     from streaming_app.config.sections import LagSettings  # noqa: PLC0415
+    from streaming_app.notify.silences import SilenceStore, silenced_until  # noqa: PLC0415
     from streaming_app.queries import backtest as play  # noqa: PLC0415
     from streaming_app.queries.brokers import read_retention  # noqa: PLC0415
 
@@ -151,7 +153,16 @@ def backtest(  # noqa: PLR0913, PLR0917 - one per option
     )
     recorded = play.read_recorded(reader, cluster, begin - play.WARM_UP, end, read_retention(reader, cluster))
     allowed = (lag or LagSettings()).allowed_for
-    result = play.backtest(recorded, engine, begin, end, allowed_lag=allowed, progress=_progress(begin, end))
+    added, recurring = SilenceStore(warehouse, cluster).all(), _recurring(silences, time_intervals)
+    result = play.backtest(
+        recorded,
+        engine,
+        begin,
+        end,
+        allowed_lag=allowed,
+        silenced_until=lambda alert, at: silenced_until(alert, at, added, recurring),
+        progress=_progress(begin, end),
+    )
     if as_json:
         echo_json(play.result_json(result))
         return

@@ -46,7 +46,7 @@ _REST = timedelta(minutes=65)  # after a row of `lag_history` so long the lag is
 _EVENTS = ", ".join(f'"{name}"' for name in EVENT_COLUMNS)
 _SAMPLE_COLUMNS = "group_id, topic, partition, committed_offset, log_start_offset, log_end_offset, observed_at"
 _RULES = frozenset((*(one.name for one in RULES_FOR_INCIDENTS), *(one.name for one in RULES_FOR_LAG)))
-OPENED, ESCALATED, ENDED = "opened", "escalated", "ended"
+OPENED, ESCALATED, ENDED, SILENCED = "opened", "escalated", "ended", "silenced"
 
 
 class Heard(NamedTuple):
@@ -54,7 +54,7 @@ class Heard(NamedTuple):
 
     at: datetime
     what: str
-    """`opened`, `escalated` or `ended`."""
+    """`opened`, `escalated` or `ended`; `silenced` instead of the first while that was not sent."""
     alert: Alert
     sinks: Sequence[str]
 
@@ -226,11 +226,12 @@ def backtest(  # noqa: PLR0913 - what it plays, when, and with which settings
     end: datetime,
     *,
     allowed_lag: Callable[[str], int] = lambda _group_id: 0,
+    silenced_until: Callable[[Alert, datetime], datetime | None] = lambda _alert, _at: None,
     progress: Callable[[datetime], None] = lambda _at: None,
 ) -> Result:
     """Play what is recorded from two hours before `begin` to `end`; rules of which the facts are not recorded are off.
 
-    `progress` is called with the time of each step.
+    `silenced_until` says until when an alert is silenced; `progress` is called with the time of each step.
     """
     own_settings = settings.rule_settings_of
 
@@ -276,7 +277,7 @@ def backtest(  # noqa: PLR0913 - what it plays, when, and with which settings
             snapshots.pop(group_id, None)
         gone = {name for name, one in snapshots.items() if one.state == "Dead"}
         progress(now)
-    result.heard = _within(result.heard, begin)
+    result.heard = _within(_with_silences(result.heard, silenced_until, end), begin)
     result.lacks = [*_lacks(recorded, start), *gaps.lines(end)]
     return result
 
@@ -319,6 +320,26 @@ def _heard(
 def _due_at(alert: Alert, settings: EngineSettings) -> datetime:
     rule = settings.rule_settings_of(alert.group_id).get(alert.rule)
     return alert.pending_since + timedelta(seconds=rule.for_seconds if rule else 0.0)
+
+
+def _with_silences(
+    heard: Sequence[Heard], silenced_until: Callable[[Alert, datetime], datetime | None], end: datetime
+) -> list[Heard]:
+    """Return what is heard with silences: what goes on when they end is told then, and what has ended by then never."""
+    ended = {one.alert.fingerprint: one.at for one in heard if one.what == ENDED}
+    told_at: dict[str, datetime] = {}
+    found: list[Heard] = []
+    for one in heard:
+        until = None if one.what == ENDED else silenced_until(one.alert, one.at)
+        name, at = one.alert.fingerprint, until or one.at
+        is_told = until is None or at < ended.get(name, end)
+        if until and one.what == OPENED:
+            found.append(one._replace(what=SILENCED, sinks=()))
+        if one.what == OPENED and is_told:
+            told_at[name] = at
+        if is_told and name in told_at and at >= told_at[name]:
+            found.append(one._replace(at=at))
+    return sorted(found, key=lambda one: one.at)
 
 
 def _within(heard: Sequence[Heard], begin: datetime) -> list[Heard]:

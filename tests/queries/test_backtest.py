@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
+from streaming_app.notify.silences import SilenceStore, new_silence
 from tests.rows import Row, subtopology_row
 from tests.warehouses import append, make_warehouse
 
@@ -107,6 +108,36 @@ def test_another_setting_changes_what_is_heard(
     found = play(warehouse, "--config", str(file))
     assert [one[2] for one in brief(found) if one[0] == "opened"] == ([] if minutes is None else [minutes])
     assert {(one["team"], *one["sinks"]) for one in found["alerts"]} == ({("payments", "pager")} if minutes else set())
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(30, 30), (50, None)])
+def test_what_is_silenced_is_told_when_the_silence_ends_if_it_goes_on(
+    warehouse: Path, tmp_path: Path, minutes: int, told: int | None
+) -> None:
+    day = f"{DOWN_AT:%d}".lstrip("0")
+    until = DOWN_AT + timedelta(minutes=minutes)
+    midnight = until.date() != DOWN_AT.date()
+    times = [{"start_time": f"{DOWN_AT:%H:%M}", "end_time": "24:00" if midnight else f"{until:%H:%M}"}]
+    intervals = [{"times": times, "days_of_month": [day]}]
+    if midnight:
+        rest = [{"start_time": "00:00", "end_time": f"{until:%H:%M}"}] if f"{until:%H:%M}" != "00:00" else []
+        intervals += [{"times": rest, "days_of_month": [f"{until:%d}".lstrip("0")]}] if rest else []
+    named = [{"name": "work", "time_intervals": intervals}]
+    file = tmp_path / "f.yaml"
+    silences = [{"groups": "pay.*", "mute_time_intervals": "work"}]
+    file.write_text(json.dumps({"time_intervals": named, "silences": silences}))
+    heard = brief(play(warehouse, "--config", str(file)))
+    assert heard[0] == ("silenced", "StreamsGroupDown", 5)
+    assert [one[::2] for one in heard[1:] if one[0] == "opened"] == ([("opened", told)] if told else [])
+    assert [one[0] for one in heard if one[0] == "ended"] == (["ended"] if told else [])
+
+
+def test_a_silence_that_somebody_added_is_played(tmp_path: Path) -> None:
+    path = fill(tmp_path / "warehouse", *samples())
+    at = DOWN_AT - timedelta(minutes=1)
+    added = {"group": "payments", "rule": None, "duration": "2h", "comment": "move", "created_by": "ada", "now": at}
+    SilenceStore(path, "default").add(new_silence(**added))
+    assert [one[0] for one in brief(play(path))] == ["silenced"]
 
 
 def test_only_the_time_that_is_asked_for_is_told_and_what_was_open_at_its_begin(warehouse: Path) -> None:

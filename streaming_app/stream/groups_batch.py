@@ -13,7 +13,7 @@ are small, see `which_writer`. A batch with large records, or one that failed re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
@@ -49,7 +49,7 @@ from streaming_app.stream.outputs import (
     take_groups,
     take_rows,
 )
-from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Boundary, Slice, SlicePlans
+from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Slice, SlicePlans
 from streaming_app.stream.source import (
     Summary,
     between,
@@ -61,6 +61,7 @@ from streaming_app.stream.source import (
     record_cuts,
     summarize,
     summarize_few,
+    summarize_slices,
     wanted_records,
 )
 from streaming_app.stream.table_versions import TableVersions, batch_writers
@@ -212,14 +213,9 @@ class GroupsBatchWriter:
         try:
             with self._times.measure("read"):
                 summary = self._read(lambda: summarize(read_again(records)))  # the one reading of the topic
-            start: Boundary | None = None
             slices = self._slices(records, summary)
-            for one in slices:
-                condition = f"{between(start, one.end)} AND {of_groups(self._plans.apart, are_these=one.is_apart)}"
-                part = records if slices is WHOLE else records.where(condition)
-                part_summary = summary if slices is WHOLE else summarize(part)
+            for one, part, part_summary in self._parts(records, summary, slices):
                 counts.update(self._write(part, part_summary, _Batch(writers, one.version(batch_id))))
-                start = one.end
         finally:
             records.unpersist()
         return summary, counts
@@ -232,6 +228,21 @@ class GroupsBatchWriter:
             return self._plans.keep_whole(large=not summary.is_small)
         cuts = record_cuts(records, apart) if apart else ()
         return self._plans.divide(partition_offsets(records), large_records(records), apart, cuts)
+
+    def _parts(
+        self, records: DataFrame, summary: Summary, slices: Sequence[Slice]
+    ) -> Iterable[tuple[Slice, DataFrame, Summary]]:
+        """Return each slice with its records. What they amount to is found at once: that reads the whole batch."""
+        if slices is WHOLE:
+            return [(WHOLE[0], records, summary)]
+        apart, starts = self._plans.apart, [None, *(one.end for one in slices)]
+        places = list(zip(starts, slices, strict=False))
+        conditions = (
+            f"{between(start, one.end)} AND {of_groups(apart, are_these=one.is_apart)}" for start, one in places
+        )
+        with self._times.measure("read"):
+            summaries = summarize_slices(records, places, apart)
+        return zip(slices, map(records.where, conditions), summaries, strict=True)
 
     def _write(self, records: DataFrame, summary: Summary, batch: _Batch) -> Mapping[str, int]:
         if not summary.records:

@@ -7,7 +7,7 @@ Spark until the batch is written. Spark's workers load this module, and nothing 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +18,7 @@ from offsets_decoder.definitions import records
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.kafka import GROUP_PREFIX
-from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Boundary, LargeRecord, Offsets
+from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Boundary, LargeRecord, Offsets, Slice
 from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
 SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
 """The bytes of a record, in SQL."""
 _BYTES = {"group_bytes", "key", "value"}
+_CONDITIONS = 100  # in one expression
 _COLUMNS = ("offset", "partition", "timestamp", "key", "value")
 
 
@@ -169,6 +170,21 @@ def summarize(records: DataFrame) -> Summary:
     rows = sizes.groupBy("type").agg({"*": "count", "size": "sum", "large": "sum"}).collect()
     by_type = {row["type"]: row["count(1)"] for row in rows}
     return Summary(by_type, sum(row["sum(size)"] for row in rows), sum(row["sum(large)"] for row in rows))
+
+
+def summarize_slices(
+    records: DataFrame, slices: Sequence[tuple[Boundary | None, Slice]], apart: Iterable[int]
+) -> list[Summary]:
+    """Return what is in each of the slices, which have their starts with them, without the types of records."""
+    columns = "partition", "offset", f"{SIZE} AS size", f"{of_groups(apart, are_these=True)} AS is_apart"
+    sizes, found = records.selectExpr(*columns), dict[int, Summary]()
+    for first in range(0, len(slices), _CONDITIONS):
+        some = enumerate(slices[first : first + _CONDITIONS], first)
+        cases = (f"WHEN is_apart = {one.is_apart} AND {between(start, one.end)} THEN {n}" for n, (start, one) in some)
+        numbered = sizes.selectExpr(f"CASE {' '.join(cases)} END AS number", "size").groupBy("number")
+        rows = numbered.agg({"*": "count", "size": "sum"}).where("number IS NOT NULL").collect()
+        found |= {row["number"]: Summary({-1: row["count(1)"]}, row["sum(size)"], 0) for row in rows}
+    return [found.get(number, Summary({}, 0, 0)) for number in range(len(slices))]
 
 
 def partition_offsets(records: DataFrame) -> dict[int, Offsets]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.stream import groups_batch, slices
+from streaming_app.stream import groups_batch, slices, source
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.group_rows import GroupRows
@@ -81,10 +81,34 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     write = GroupsBatchWriter._write
     monkeypatch.setattr(GroupsBatchWriter, "_write", lambda *args: (written.append(args[-1].version), write(*args))[1])
     outcomes: list[GroupsOutcome] = []
+    read = []
+    monkeypatch.setattr(groups_batch, "summarize", lambda records: (read.append(records), source.summarize(records))[1])
     write_all(spark, empty_warehouse, outcomes)
     assert len(set(written)) > 4
+    assert len(read) == 1  # of the whole batch: each reading takes as long as that, however few records a slice has
     assert content(empty_warehouse) == whole
     assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
+
+
+def test_what_slices_amount_to_is_what_each_of_them_amounts_to_by_itself(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_CONDITIONS", 2)
+    records = source.wanted_records(batch(spark, [*ROWS, (len(ROWS), START, None, b"no key")]))
+    (apart,) = records.where("group_bytes = 'one'").selectExpr("xxhash64(group_bytes) AS hash").distinct().collect()
+    middle = (0, 5)
+    places = [
+        (None, slices.Slice(None, 1)),
+        (None, slices.Slice(middle, 2, is_apart=True)),
+        (middle, slices.Slice(None, 3, is_apart=True)),
+    ]
+    found = source.summarize_slices(records, places, [apart["hash"]])
+    for (start, one), summary in zip(places, found, strict=True):
+        of_these = source.of_groups([apart["hash"]], are_these=one.is_apart)
+        alone = source.summarize(records.where(f"{source.between(start, one.end)} AND {of_these}"))
+        assert (summary.records, summary.size) == (alone.records, alone.size)
+        assert summary.records
+    assert sum(one.records for one in found) == len(ROWS) + 1
 
 
 @pytest.mark.parametrize(

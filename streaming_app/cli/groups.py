@@ -137,7 +137,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     routes: tuple[RouteSettings, ...] | None,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
-    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
 
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give --group GROUP, once or more, or --all-groups.")
@@ -147,12 +147,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         _print_description(group_ids[0], bootstrap_server or "", command_config, as_json=as_json)
         return
     reader, wanted = open_cluster(warehouse, cluster), None if all_groups else group_ids
-    if aspect == "offsets":
-        offsets = lag.find_offsets(reader, cluster, wanted)
-        if as_json:
-            echo_json(offsets)
-        else:
-            echo_rows(lag.offset_rows(offsets, verbose=verbose))
+    if _print_of_any_type(reader, cluster, wanted, aspect, verbose=verbose, as_json=as_json):
         return
     rows = groups.find_groups(reader, cluster, wanted)
     if as_json:
@@ -163,6 +158,30 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         echo_rows(table)
         if aspect == "topology":
             _print_internal_topics(reader, cluster, [row["group_id"] for row in rows])
+
+
+def _print_of_any_type(  # noqa: PLR0913 - as for all of it
+    reader: WarehouseReader,
+    cluster: str,
+    group_ids: tuple[str, ...] | None,
+    aspect: str,
+    *,
+    verbose: bool,
+    as_json: bool,
+) -> bool:
+    """Print what groups of other types have, too: offsets, and members; return whether it was that."""
+    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
+
+    if aspect == "offsets":
+        found = lag.find_offsets(reader, cluster, group_ids)
+        rows: list[dict[str, Any]] | None = found if as_json else lag.offset_rows(found, verbose=verbose)
+    elif aspect == "members" and group_ids:
+        rows = groups.other_members(reader, cluster, group_ids)
+    else:
+        rows = None
+    if rows is not None:
+        (echo_json if as_json else echo_rows)(rows)
+    return rows is not None
 
 
 def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -95,6 +95,58 @@ def _parse_type(text: str) -> str | None:
     if name not in TYPES:
         raise WarehouseError(f"No such type: {text}. Valid types are: all, {', '.join(TYPES)}")
     return name
+
+
+def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row] | None:
+    """Return a row for each member of classic and consumer groups; None unless all of these are of other types.
+
+    What the log says: of a classic group as of its last rebalance.
+    """
+    mine, ids = f"cluster = {quote(cluster)}", f"group_id IN ({', '.join(map(quote, group_ids))})"
+    types = {
+        row["group_id"]: row["group_type"]
+        for row in warehouse.rows(f"SELECT group_id, group_type FROM all_groups WHERE {mine} AND {ids}")
+        if row["group_type"] != "streams"
+    }
+    if set(group_ids) - types.keys():
+        return None
+    topics = warehouse.rows(f"SELECT DISTINCT topic_id, topic FROM offsets WHERE {mine} AND topic_id IS NOT NULL")
+    names = {row["topic_id"]: row["topic"] for row in topics}
+    newest: dict[tuple[str, int, str], Row] = {}
+    for row in warehouse.rows(
+        "SELECT group_id, record_type, member_id, deleted, leader, members FROM group_records "
+        f"WHERE {mine} AND {ids} AND record_type IN (2, 5, 8) ORDER BY last_offset"
+    ):
+        newest[row["group_id"], row["record_type"], row["member_id"]] = row
+    found = []
+    for (group_id, kind, member_id), row in sorted(newest.items()):
+        if row["deleted"] or kind == _ASSIGNED or (kind == _CLASSIC) != (types[group_id] == "classic"):
+            continue
+        has = newest.get((group_id, _ASSIGNED, member_id))
+        for one in row["members"] or [{}] if kind == _CONSUMER else row["members"] or ():
+            assigned = one["assignment"] if kind == _CLASSIC else has and (has["members"] or [{}])[0].get("assignment")
+            found.append(_other_member(row, one, assigned or (), names))
+    return found
+
+
+_CLASSIC, _CONSUMER, _ASSIGNED = 2, 5, 8
+"""Types of records: a classic group, a member of a consumer group, and what that has."""
+
+
+def _other_member(record: Row, member: Row, assigned: Iterable[Row], names: Mapping[str, str]) -> Row:
+    member_id = record["member_id"] or member["member_id"]
+    topics = sorted(
+        (one.get("topic") or names.get(one["topic_id"], one["topic_id"]), sorted(one["partitions"])) for one in assigned
+    )
+    return {
+        "GROUP": record["group_id"],
+        "MEMBER": member_id,
+        "INSTANCE-ID": member.get("instance_id"),
+        "CLIENT-ID": member.get("client_id"),
+        "HOST": (member.get("client_host") or "").lstrip("/") or None,
+        "LEADER": "yes" if record["leader"] == member_id else None,
+        "ASSIGNMENT": ", ".join(f"{topic}({','.join(map(str, ones))})" for topic, ones in topics) or None,
+    }
 
 
 def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:

@@ -4,7 +4,8 @@ Of millions of commits, only the newest of each key are ever decoded.
 
 Kafka keys of offset commits name group, topic and partition, and their newest record holds all that there is to know.
 So do those of the records that tell the types, epochs and members of groups. Of types in `KEY_ONLY` the key says
-enough, and their values, which hold subscriptions and user data, stay in the JVM.
+enough, and their values, which hold subscriptions and user data, stay in the JVM; so do those of members of consumer
+groups that are large.
 
 Spark groups by a sort, as a value has no fixed size. By one column of 8 bytes that is a radix sort. The keys of a topic
 begin alike, so that each comparison of two would read both: of 10,000,000 commits in any order that took twice as long.
@@ -13,6 +14,8 @@ begin alike, so that each comparison of two would read both: of 10,000,000 commi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from struct import error as struct_error
+from struct import unpack_from
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -44,17 +47,20 @@ GROUP_TYPES = {
 LAST_PROTOCOL = -2
 """No type of Kafka's, but that of a row beside the one of a classic group: what its members agreed on last. The newest
 record of a group without members no longer says that, and so whether it was a Kafka Streams application."""
-KEY_ONLY = frozenset({CONSUMER_MEMBER, SHARE_MEMBER, STREAMS_METADATA})
+KEY_ONLY = frozenset({SHARE_MEMBER, STREAMS_METADATA})
 """Types of which only the key is read, and whether the record is a tombstone."""
 _GROUP_RECORDS = frozenset(
-    {*GROUP_TYPES, *KEY_ONLY, CONSUMER_ASSIGNMENT_EPOCH, CONSUMER_CURRENT_ASSIGNMENT, SHARE_ASSIGNMENT_EPOCH}
+    {*GROUP_TYPES, *KEY_ONLY, CONSUMER_MEMBER, CONSUMER_ASSIGNMENT_EPOCH, CONSUMER_CURRENT_ASSIGNMENT}
+    | {SHARE_ASSIGNMENT_EPOCH}
 )
 WANTED = type_condition(COMMITS | _GROUP_RECORDS)
 """The SQL condition for the records that this reads. All others are of no use here, or the groups' query reads them."""
 
 # Keys of both types of commits have the same fields, and brokers read them as the same key.
 _ENTITY = f"IF({type_condition({LEGACY_COMMIT})}, concat(X'{COMMIT:04X}', substring(key, 3)), key)"
-_VALUE = f"IF(value IS NOT NULL AND ({type_condition(KEY_ONLY)}), X'', value)"
+_LARGE = 4_096  # bytes of the record of a member, most of it a subscription
+_STAYS = f"{type_condition(KEY_ONLY)} OR ({type_condition({CONSUMER_MEMBER})} AND length(value) > {_LARGE})"
+_VALUE = f"IF(value IS NOT NULL AND ({_STAYS}), X'', value)"
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 _NEWEST = "max_by(struct(offset, timestamp, value), offset) AS newest"
 HASH = "xxhash64(partition, key)"
@@ -114,6 +120,8 @@ TABLES = ("offset_commits", "group_records", "quarantine")
 DRIFTED = "drifted"
 """Another column of this result: in a row of its own, how many records have unknown tagged fields."""
 _NO_TOPIC_ID = "A" * 22  # all zeros
+_CONSUMER = "consumer"
+_MOST_MEMBERS, _MOST_PARTITIONS, _LONGEST_NAME = 1_000, 2_000, 500  # that are kept of a record; the names in characters
 _LAST_MS = 253_402_300_799_999  # in the year 9999: Spark and Python read no later time
 _MICROSECONDS = 1_000
 ROWS_DDL = ", ".join([*(f"{name} {table(name).struct}" for name in TABLES), f"{DRIFTED} bigint"])
@@ -136,9 +144,8 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
     rows, drifted = Rows([], [], []), 0
     for raw in records:
         value = raw["value"]
-        is_key_only = int.from_bytes(raw["key"][:2], "big") in KEY_ONLY
         try:
-            record = decode(raw["key"], None if is_key_only else value, dialect=options.dialect)
+            record = _decode(raw["key"], value, options)
         except DecodeError as error:
             rows.quarantine.append(_undecodable(raw, error, options))
             continue
@@ -160,7 +167,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
             of_group = row | _group_record(record, is_deleted=value is None)
             rows.group_records.append(of_group)
             if record.record_type == CLASSIC_METADATA and (value is None or of_group["protocol"] is not None):
-                rows.group_records.append(of_group | {"record_type": LAST_PROTOCOL})
+                rows.group_records.append(of_group | {"record_type": LAST_PROTOCOL, "members": None})
     return rows._replace(drifted=drifted)
 
 
@@ -215,6 +222,19 @@ def _time(milliseconds: int) -> int | None:
     return milliseconds * _MICROSECONDS if 0 <= milliseconds <= _LAST_MS else None
 
 
+def _decode(key: bytes, value: bytes | None, options: FoldOptions) -> Record:
+    """Return the record; one of which the key is enough without its value, also if that cannot be read."""
+    kind = int.from_bytes(key[:2], "big")
+    if kind in KEY_ONLY or (kind == CONSUMER_MEMBER and not value):
+        return decode(key, None, dialect=options.dialect)
+    try:
+        return decode(key, value, dialect=options.dialect)
+    except DecodeError:
+        if kind != CONSUMER_MEMBER:
+            raise
+        return decode(key, None, dialect=options.dialect)
+
+
 def _group_record(record: Record, *, is_deleted: bool) -> Row:
     row = {
         "record_type": record.record_type,
@@ -230,7 +250,42 @@ def _classic(value: Mapping[str, Any]) -> Row:
         "protocol": value["protocol"],
         "epoch": value["generation"],
         "member_count": len(value["members"]),
+        "leader": value["leader"],
+        "members": [
+            _place(one["member_id"], one["group_instance_id"], one)
+            | {"assignment": _assigned(one["assignment"]) if value["protocol_type"] == _CONSUMER else []}
+            for one in value["members"][:_MOST_MEMBERS]
+        ],
     }
+
+
+def _place(member_id: str, instance_id: str | None, value: Mapping[str, Any]) -> Row:
+    names = {"client_id": value["client_id"], "client_host": value["client_host"], "instance_id": instance_id or None}
+    return {"member_id": member_id} | {name: one and one[:_LONGEST_NAME] for name, one in names.items()}
+
+
+def _assigned(data: bytes) -> list[Row]:
+    """Return the topics and partitions of an assignment of Kafka's consumers; none if it is not one.
+
+    A version, then an array of topics, each with an array of partitions (`ConsumerProtocolAssignment`, Kafka 4.4).
+    """
+    found, left, place = [], _MOST_PARTITIONS, 6
+    try:
+        for _ in range(int.from_bytes(data[2:6], "big", signed=True)):
+            (length,) = unpack_from(">h", data, place)
+            topic = data[place + 2 : place + 2 + length].decode()
+            (count,) = unpack_from(">i", data, place + 2 + length)
+            if min(length, count) < 0:
+                return []
+            place += 6 + length
+            partitions = unpack_from(f">{min(max(count, 0), left)}i", data, place)
+            place, left = place + 4 * count, left - len(partitions)
+            found.append({"topic": topic, "partitions": list(partitions)})
+            if not left:
+                break
+    except (struct_error, UnicodeDecodeError):
+        return []  # each client library may have its own form
+    return found
 
 
 def _epoch(value: Mapping[str, Any]) -> Row:
@@ -242,12 +297,28 @@ def _assignment_epoch(value: Mapping[str, Any]) -> Row:
 
 
 def _member(value: Mapping[str, Any]) -> Row:
-    return {"epoch": value["member_epoch"], "member_state": value["state"]}
+    return {
+        "epoch": value["member_epoch"],
+        "member_state": value["state"],
+        "members": [
+            {
+                "assignment": [
+                    {"topic_id": one["topic_id"], "partitions": one["partitions"][:_MOST_PARTITIONS]}
+                    for one in value["assigned_partitions"][:_MOST_MEMBERS]
+                ]
+            }
+        ],
+    }
+
+
+def _consumer(value: Mapping[str, Any]) -> Row:
+    return {"members": [_place("", value["instance_id"], value)]}
 
 
 _VALUES = {
     CLASSIC_METADATA: _classic,
     CONSUMER_METADATA: _epoch,
+    CONSUMER_MEMBER: _consumer,
     CONSUMER_ASSIGNMENT_EPOCH: _assignment_epoch,
     CONSUMER_CURRENT_ASSIGNMENT: _member,
     SHARE_METADATA: _epoch,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from offsets_decoder import encode
 from streaming_app.cli.main import main
 from tests.tables.test_newest_views import classic, commit, consumer, write
 from tests.warehouses import append, make_warehouse
@@ -77,3 +78,66 @@ def test_a_type_that_does_not_exist_is_one_line(warehouse: Path) -> None:
 
 def test_without_a_type_only_streams_groups_are_listed(warehouse: Path) -> None:
     assert run(warehouse).stdout == ""
+
+
+def assignment(**topics: list[int]) -> bytes:
+    """Return an assignment as Kafka's consumers write it."""
+    each = (
+        len(name).to_bytes(2, "big") + name.encode() + b"".join(n.to_bytes(4, "big") for n in (len(ones), *ones))
+        for name, ones in topics.items()
+    )
+    return b"\x00\x03" + len(topics).to_bytes(4, "big") + b"".join(each) + b"\xff\xff\xff\xff"
+
+
+TOPIC_ID = "B" * 22
+
+
+def members(path: Path, group_id: str) -> list[list[str]]:
+    result = CliRunner().invoke(main, ["describe", "--warehouse", str(path), "--group", group_id, "--members"])
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_and_what_they_have(
+    tmp_path: Path,
+) -> None:
+    path = make_warehouse(tmp_path)
+    one = {"member_id": "m1", "client_id": "c1", "client_host": "/10.0.0.1", "subscription": b""}
+    odd = {**one, "member_id": "m2", "group_instance_id": "i2", "assignment": b"\x00\x01\x7f\xff"}
+    group = {"protocol_type": "consumer", "generation": 3, "protocol": "range", "leader": "m2"}
+    key = {"group_id": "new", "member_id": "n1"}
+    has = {"member_epoch": 4, "state": 0, "assigned_partitions": [{"topic_id": TOPIC_ID, "partitions": [4, 2]}]}
+    committed = {"offset": 1, "metadata": "", "commit_timestamp": 1, "topic_id": TOPIC_ID}
+    pairs = [
+        encode(2, {"group": "old"}, group | {"members": [one | {"assignment": assignment(b=[1, 0], a=[7])}, odd]}),
+        *consumer("new", epoch=4, assignment=4, members=[]),
+        encode(5, key, {"client_id": "c3", "client_host": "/10.0.0.3", "instance_id": "i3", "rack_id": None}),
+        encode(8, key, has),
+        encode(1, {"group": "new", "topic": "orders", "partition": 4}, committed),
+        encode(5, {"group_id": "new", "member_id": "left"}, None),
+        *consumer("large", epoch=4, assignment=4, members=[(4, 0)]),  # whose value stays in the JVM
+    ]
+    write(path, pairs, cluster="default")
+    assert members(path, "old") == [
+        ["GROUP", "MEMBER", "INSTANCE-ID", "CLIENT-ID", "HOST", "LEADER", "ASSIGNMENT"],
+        ["old", "m1", "-", "c1", "10.0.0.1", "-", "a(7),", "b(0,1)"],
+        ["old", "m2", "i2", "c1", "10.0.0.1", "yes", "-"],
+    ]
+    assert members(path, "new")[1:] == [["new", "n1", "i3", "c3", "10.0.0.3", "-", "orders(2,4)"]]
+    assert members(path, "large")[1:] == [["large", "0", "-", "-", "-", "-", "-"]]
+    result = CliRunner().invoke(main, ["describe", "--warehouse", str(path), "--group", "none", "--members"])
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x00\x01", assignment(orders=[1])[:-9], b"\x00\x01\x00\x00\x00\x01\xff\xff\x00\x00\x00\x01", b"\xff" * 50],
+    ids=["empty", "short", "cut", "a negative length", "no assignment"],
+)
+def test_what_is_no_assignment_of_kafkas_consumers_is_none(data: bytes, tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path)
+    one = {"member_id": "m", "client_id": "c", "client_host": "/h", "subscription": b"", "assignment": data}
+    group = {"protocol_type": "consumer", "generation": 3, "protocol": "range", "leader": "m", "members": [one]}
+    write(path, [encode(2, {"group": "g"}, group)], cluster="default")
+    (_, row) = members(path, "g")
+    assert row == ["g", "m", "-", "c", "h", "yes", "-"]

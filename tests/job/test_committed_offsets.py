@@ -19,6 +19,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, stop_af
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.queries.groups import other_members
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
@@ -150,6 +151,12 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
         )
         assert row["state"] in (described["group_state"], None)
     assert {group for group, row in groups.items() if row["state"] is None} == {classic}
+    members = [(other_members(reader, "default", [group]) or [{}])[0] for group in (classic, consumer)]
+    assert [(one["HOST"], one["LEADER"], one["ASSIGNMENT"]) for one in members] == [
+        ("127.0.0.1", "yes", f"{topic}(0,1)"),
+        ("127.0.0.1", None, f"{topic}(0,1)"),
+    ]
+    assert other_members(reader, "default", [classic, streams]) is None
     assert groups[consumer]["state"] == groups[share]["state"] == groups[streams]["state"] == "Stable"
 
     new.leave()

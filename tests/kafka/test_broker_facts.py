@@ -25,6 +25,7 @@ from streaming_app.kafka.broker_facts import (
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
+from tests.job.test_committed_offsets import join
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -172,8 +173,7 @@ def test_a_classic_group_that_waits_for_its_members_is_preparing_a_rebalance(
     def state() -> str | None:
         return next((fact.value for fact in states() if fact.subject == group_id), None)
 
-    with closing(KafkaConsumer(topic, **settings)) as second, closing(KafkaConsumer(topic, **settings)) as first:
-        assert wait_until(lambda: bool(first.poll(500) or first.assignment()))
+    with closing(KafkaConsumer(topic, **settings)) as second, closing(join(broker, group_id, topic)):
         assert state() == "Stable"
         second.poll(100)  # it joins, and the first one does not poll meanwhile
         assert wait_until(lambda: state() == "PreparingRebalance")

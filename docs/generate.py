@@ -123,7 +123,7 @@ def _cell(text: str) -> str:
 
 def _type(kind: str) -> str:
     """Give a column's type; instead of a struct the name of its definition, as a link."""
-    for one in (*views(), *_nested()):
+    for one in sorted((*views(), *_nested()), key=lambda one: -len(one.struct)):  # nested ones come last
         if one.struct in kind:
             return f"[`{kind.replace(one.struct, one.name)}`](#{one.name})"
     return f"`{kind}`"

@@ -114,7 +114,7 @@ def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collectio
     names = {row["topic_id"]: row["topic"] for row in topics}
     newest: dict[tuple[str, int, str], Row] = {}
     for row in warehouse.rows(
-        "SELECT group_id, record_type, member_id, deleted, leader, members FROM group_records "
+        "SELECT group_id, record_type, member_id, deleted, leader, group_members FROM group_records "
         f"WHERE {mine} AND {ids} AND record_type IN (2, 5, 8) ORDER BY last_offset"
     ):
         newest[row["group_id"], row["record_type"], row["member_id"]] = row
@@ -123,8 +123,10 @@ def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collectio
         if row["deleted"] or kind == _ASSIGNED or (kind == _CLASSIC) != (types[group_id] == "classic"):
             continue
         has = newest.get((group_id, _ASSIGNED, member_id))
-        for one in row["members"] or [{}] if kind == _CONSUMER else row["members"] or ():
-            assigned = one["assignment"] if kind == _CLASSIC else has and (has["members"] or [{}])[0].get("assignment")
+        for one in row["group_members"] or [{}] if kind == _CONSUMER else row["group_members"] or ():
+            assigned = (
+                one["assignment"] if kind == _CLASSIC else has and (has["group_members"] or [{}])[0].get("assignment")
+            )
             found.append(_other_member(row, one, assigned or (), names))
     return found
 

@@ -167,7 +167,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
             of_group = row | _group_record(record, is_deleted=value is None)
             rows.group_records.append(of_group)
             if record.record_type == CLASSIC_METADATA and (value is None or of_group["protocol"] is not None):
-                rows.group_records.append(of_group | {"record_type": LAST_PROTOCOL, "members": None})
+                rows.group_records.append(of_group | {"record_type": LAST_PROTOCOL, "group_members": None})
     return rows._replace(drifted=drifted)
 
 
@@ -251,7 +251,7 @@ def _classic(value: Mapping[str, Any]) -> Row:
         "epoch": value["generation"],
         "member_count": len(value["members"]),
         "leader": value["leader"],
-        "members": [
+        "group_members": [
             _place(one["member_id"], one["group_instance_id"], one)
             | {"assignment": _assigned(one["assignment"]) if value["protocol_type"] == _CONSUMER else []}
             for one in value["members"][:_MOST_MEMBERS]
@@ -300,7 +300,7 @@ def _member(value: Mapping[str, Any]) -> Row:
     return {
         "epoch": value["member_epoch"],
         "member_state": value["state"],
-        "members": [
+        "group_members": [
             {
                 "assignment": [
                     {"topic_id": one["topic_id"], "partitions": one["partitions"][:_MOST_PARTITIONS]}
@@ -312,7 +312,7 @@ def _member(value: Mapping[str, Any]) -> Row:
 
 
 def _consumer(value: Mapping[str, Any]) -> Row:
-    return {"members": [_place("", value["instance_id"], value)]}
+    return {"group_members": [_place("", value["instance_id"], value)]}
 
 
 _VALUES = {

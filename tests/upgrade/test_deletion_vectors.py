@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 OF_BUDGETS = {"client_host", "truncated", "over_budget", "members_left_out"}
 OF_GROUPS_SET_ASIDE = {"set_aside_at", "set_aside_reason", "set_aside_release"}
 OF_LATER = {"leader", "log_epoch", "void", "description_stored", "replacing", "log_start_offset"}
-NEW_COLUMNS = {*OF_LATER, *OF_BUDGETS, *OF_GROUPS_SET_ASIDE}
+OF_OTHER_MEMBERS = {"stale_members_since", "group_members"}
+NEW_COLUMNS = {*OF_LATER, *OF_BUDGETS, *OF_GROUPS_SET_ASIDE, *OF_OTHER_MEMBERS}
 WITH_VECTORS = {"groups", "group_events", "quarantine", "topologies"}
 
 

@@ -428,3 +428,10 @@ def test_an_incident_fires_under_the_first_of_its_groups_whose_rule_is_on() -> N
     rig.restart(health=StoredHealth({}, [incident]))
     rig.cycle(0)
     assert [(one.incident_id, one.group_id) for one in rig.table.values()] == [(incident.incident_id, "b")]
+
+
+def test_a_plugin_on_some_brokers_fires_when_it_has_been_so_for_long_enough() -> None:
+    rig = Rig()
+    for hours in (0, 1, 2.1):
+        rig.cycle(hours * 3600, group(since=-90), plugin=PluginStatus((1,), (2,)))
+    assert [alert.state for alert in rig.engine.open_alerts] == [FIRING]

@@ -216,7 +216,7 @@ class AlertEngine:
         known = Known(observed.groups, observed.histories, *facts)
         changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
         self._unsaved_changes += changes
-        self._unsaved_verdicts |= dict(changes)
+        self._unsaved_verdicts |= {change.group_id: change.verdict for change in changes}
         watched = [change for change in changes if settings.rule_settings_of(change.group_id)]
         for incident in self._incidents.step(watched):
             self._unsaved_incidents[incident.incident_id] = incident

@@ -69,6 +69,8 @@ class Change(NamedTuple):
 
     group_id: str
     verdict: Verdict
+    at: datetime
+    """When: no earlier change of the group has this time."""
 
 
 class _Group(NamedTuple):
@@ -134,8 +136,9 @@ class Board:
         for group_id in [one for one in self._stored if _is_gone(known.groups.get(one))]:
             if self._stored[group_id].verdict not in BAD:  # it was deleted while this job was away
                 del self._stored[group_id]
-                changes.append(Change(group_id, Verdict(OFF, now, now, "It was deleted when it had nothing to do.")))
-        return sorted(changes, key=lambda change: change.verdict.at)
+                why = "It was deleted when it had nothing to do."
+                changes.append(Change(group_id, Verdict(OFF, now, now, why), now))
+        return sorted(changes, key=lambda change: change.at)
 
     def _due(
         self, known: Known, now: datetime, others: Mapping[str, GroupWork]
@@ -180,7 +183,7 @@ class Board:
         before = one.verdict if one else self._stored.pop(group_id, None)
         verdict = self._safely(group_id, facts, now, before)
         self._groups[group_id] = _Group(seen.snapshot, seen.history.version, seen.work, seen.lag, facts, verdict)
-        yield from _change(group_id, before, verdict)
+        yield from _change(group_id, before, verdict, now)
 
     def _recheck(self, group_id: str, one: _Group, now: datetime) -> Generator[Change, None, _Group]:
         """Judge by what was known, at the times at which that may give another verdict."""
@@ -189,7 +192,7 @@ class Board:
             if at is None or at > now:
                 break
             verdict = self._safely(group_id, one.facts, at, one.verdict)
-            yield from _change(group_id, one.verdict, verdict)
+            yield from _change(group_id, one.verdict, verdict, at)
             one = one._replace(verdict=verdict)
         self._groups[group_id] = one
         return one
@@ -217,7 +220,7 @@ class Board:
             verdict = self._safely(group_id, facts, now, before)
             if is_other:
                 verdict = Verdict(OFF, now, now, "Its id belongs to a group of another type now.")
-            yield from _change(group_id, before, verdict)
+            yield from _change(group_id, before, verdict, now)
             one = one._replace(facts=facts, verdict=verdict)
             self._groups[group_id] = one
         elif _is_due(one.verdict, now):
@@ -253,6 +256,7 @@ def _is_due(verdict: Verdict, now: datetime) -> bool:
     return verdict.recheck_at is not None and verdict.recheck_at <= now
 
 
-def _change(group_id: str, before: Verdict | None, after: Verdict) -> Iterator[Change]:
+def _change(group_id: str, before: Verdict | None, after: Verdict, now: datetime) -> Iterator[Change]:
     if before is None or (before.verdict, before.severity, before.why) != (after.verdict, after.severity, after.why):
-        yield Change(group_id, after)
+        # The verdict is often as old as the record that proves it, also when it comes back; its reasons never are.
+        yield Change(group_id, after, after.at if before is None or after.at > before.at else now)

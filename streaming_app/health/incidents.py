@@ -114,7 +114,7 @@ class Incidents:
     def step(self, changes: Iterable[Change]) -> list[Incident]:
         """Take in the changes of verdicts; return the incidents that changed, as they are now."""
         changed: dict[str, tuple[Incident, _Groups]] = {}
-        for group_id, verdict in changes:
+        for group_id, verdict, _ in changes:
             incident = self._incident(group_id, verdict)
             if incident is None:
                 continue

@@ -25,6 +25,7 @@ from streaming_app.tables.request_files import RequestFiles
 from streaming_app.tables.rust_table import RustTable, older_than
 
 HEALTH, HISTORY, INCIDENTS = "group_health", "group_health_history", "incidents"
+_SAME_CHANGE = " AND ".join(f"t.{name} = s.{name}" for name in table(HISTORY).key if name != "cluster")
 _SUFFIX = ".json"
 _REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
 
@@ -46,6 +47,7 @@ class HealthTables:
         names = (HEALTH, HISTORY, INCIDENTS)
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in names}
         self._schemas = {name: one.schema() for name, one in self._tables.items()}
+        self._is_certain = False  # what an earlier run, or an append that failed, has written
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the stored verdicts by group. Raises WarehouseError."""
@@ -66,10 +68,16 @@ class HealthTables:
         self._merge(HEALTH, rows, "t.group_id = s.group_id", f"s.verdict = '{_REMOVED}'")
 
     def append_changes(self, changes: Iterable[Change]) -> None:
-        """Add changes of verdicts to the history."""
-        rows = [{"at": one.at, "group_id": group_id, **_common(one)} for group_id, one in changes]
-        if rows:
+        """Add changes of verdicts to the history, each once, also where an earlier call failed after it had written."""
+        rows = [{**_common(one.verdict), "at": one.at, "group_id": one.group_id} for one in changes]
+        if not rows:
+            return
+        is_certain, self._is_certain = self._is_certain, False
+        if is_certain:
             self._tables[HISTORY].append(self._table(HISTORY, rows))
+        else:
+            self._merge(HISTORY, rows, _SAME_CHANGE)
+        self._is_certain = True
 
     def save_incidents(self, incidents: Iterable[Incident]) -> None:
         """Insert or update the rows of these incidents."""

@@ -158,7 +158,7 @@ def test_incidents_take_steps_in_proportion_to_the_groups(scope: str) -> None:
     def flood(groups: int, verdict: str, severity: str | None) -> list[Change]:
         reason = f"MISSING_SOURCE_TOPICS: Source topics {scope} are missing."
         found = (Verdict(verdict, NOW, NOW, "", severity, {"reason": reason.format(n)}) for n in range(groups))
-        return [Change(Name(str(number)), one) for number, one in enumerate(found)]
+        return [Change(Name(str(number)), one, one.at) for number, one in enumerate(found)]
 
     def call(groups: int) -> None:
         incidents = Incidents("prod")

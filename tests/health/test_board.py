@@ -43,6 +43,18 @@ def test_verdicts_and_times_do_not_depend_on_the_pace(minutes: float) -> None:
     assert brief(found) == [(OFF, 60), (DOWN, 55)]
 
 
+def test_no_two_changes_of_a_group_have_one_time_although_a_verdict_is_as_old_as_its_proof() -> None:
+    """The lag of a group without members is known, and is not, in turns."""
+    one, found = board(), list[Change]()
+    ended = group("Empty", ago(minutes=2), first_seen_at=ago(hours=9))
+    for number in range(6):
+        at = ago(minutes=2) + timedelta(seconds=10 * number)
+        found += one.step(known(ended, work(at=at, unknown=12 * (number % 2))), at)
+    assert len(found) == 6
+    assert len({change.verdict.at for change in found}) < len(found)
+    assert [change.at for change in found] == sorted({change.at for change in found})
+
+
 def test_a_group_to_which_nothing_happens_is_not_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     one, of_work = board(), work(at=ago(minutes=-30))
     now = known(group(), of_work)

@@ -14,7 +14,7 @@ MISSING = {"reason": "MISSING_SOURCE_TOPICS: Source topics orders are missing."}
 
 
 def change(name: str, at: datetime, group_id: str = "payments", severity: str | None = None, **fields: Any) -> Change:
-    return Change(group_id, Verdict(name, at, at, f"why {name}", severity, **fields))
+    return Change(group_id, Verdict(name, at, at, f"why {name}", severity, **fields), at)
 
 
 def test_an_incident_is_opened_escalated_and_ended_with_a_time_line() -> None:

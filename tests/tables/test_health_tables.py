@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables, read_health, read_incidents
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import RustTable
 from tests.health.health_harness import NOW, ago
 
 OF_DOWN = Verdict(
@@ -22,12 +27,12 @@ def test_verdicts_and_incidents_are_read_as_they_were_stored(
     tmp_path: Path, create_warehouse: Callable[[Path], Path]
 ) -> None:
     tables, other = (HealthTables(create_warehouse(tmp_path), name) for name in ("prod", "other"))
-    (incident,) = Incidents("prod").step([Change("a", OF_DOWN)])
+    (incident,) = Incidents("prod").step([Change("a", OF_DOWN, OF_DOWN.at)])
     verdicts = {"a": OF_DOWN, "b": Verdict(OK, NOW, NOW, "Offsets advance.")}
     other.save_verdicts({"a": verdicts["b"]}, (), {}, NOW)
     tables.save_verdicts(verdicts, (), {"a": incident.incident_id}, NOW)
     tables.save_incidents([incident])
-    tables.append_changes([Change("a", OF_DOWN)])
+    tables.append_changes([Change("a", OF_DOWN, OF_DOWN.at)])
     tables.maintain(30)
     assert tables.verdicts() == verdicts
     assert tables.open_incidents() == [incident]
@@ -50,3 +55,24 @@ def test_who_ends_an_incident_is_heard_once_and_a_damaged_file_is_not(tmp_path: 
     ended.end("abc", "retired", "somebody", NOW)
     (tmp_path / "_jobs" / "prod.incidents" / "def.json").write_text("{")
     assert EndedIncidents(tmp_path, "prod").reasons() == {"abc": "retired"}
+
+
+def test_a_change_is_written_once_whatever_became_of_the_write_and_of_the_job(
+    tmp_path: Path, create_warehouse: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_warehouse(tmp_path)
+    tables, append = HealthTables(tmp_path, "prod"), RustTable.append
+    first, second = (Change("a", OF_DOWN, NOW + timedelta(minutes=number)) for number in range(2))
+    tables.append_changes([first])
+
+    def lose_answer(table: RustTable, rows: Any) -> None:
+        append(table, rows)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(RustTable, "append", lose_answer)
+    with pytest.raises(OSError, match="no answer"):
+        tables.append_changes([second])
+    monkeypatch.undo()
+    tables.append_changes([second])
+    HealthTables(tmp_path, "prod").append_changes([first, second])  # of a job that died before it had written the rest
+    assert WarehouseReader(tmp_path).rows("SELECT count(*) AS n FROM group_health_history") == [{"n": 2}]

@@ -155,7 +155,12 @@ def all_summaries(streams: Iterable[GroupSummary], others: Iterable[GroupSummary
 
 PAGE_SIZE = 100
 FIRING_ONLY, MOVING_ONLY, BEHIND_ONLY = "alerts", "moving", "behind"
-SHOW = {"": "all groups", FIRING_ONLY: "with alerts", MOVING_ONLY: "with tasks on the move", BEHIND_ONLY: "with lag"}
+SHOW = {
+    "": "all groups",
+    FIRING_ONLY: "with alerts",
+    MOVING_ONLY: "with tasks on the move",
+    BEHIND_ONLY: "with lag, or unknown lag",
+}
 NOT_IN_LOG = "none"
 """What stands for the state of a classic group with members."""
 _STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_LOG, "Empty", "Dead")
@@ -244,6 +249,11 @@ class Query:
         return Query(cluster=self.cluster).url()
 
     @property
+    def unfiltered_url(self) -> str:
+        """The URL of the same order without any filter."""
+        return Query(cluster=self.cluster, sort=self.sort).url()
+
+    @property
     def filters(self) -> bool:
         """Whether it leaves out any group that exists."""
         return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
@@ -304,6 +314,8 @@ ORDERS: Mapping[str, Callable[[GroupSummary], Any]] = {
     "members": lambda group: (-group.members, group.group_id),
     "tasks": lambda group: (-group.moving, -group.tasks, group.group_id),
 }
+ASCENDING = frozenset({"name", "since"})
+"""Those of `ORDERS` that begin with the smallest value of their column; all others begin with the largest."""
 
 
 def overview(groups: Sequence[GroupSummary], query: Query, page_size: int = PAGE_SIZE) -> Overview:
@@ -354,5 +366,5 @@ def _is_shown(group: GroupSummary, show: str) -> bool:
         not show
         or (show == FIRING_ONLY and bool(group.alerts))
         or (show == MOVING_ONLY and group.moving > 0)
-        or (show == BEHIND_ONLY and bool(group.lag))
+        or (show == BEHIND_ONLY and (bool(group.lag) or group.lag_is_partial))
     )

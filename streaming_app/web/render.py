@@ -54,6 +54,7 @@ class Renderer:
             "SETTLED": timeline.SETTLED,
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
+            "ASCENDING": overview.ASCENDING,
             "RANGES": window.RANGES,
             "TYPES": TYPES,
             "NOT_IN_LOG": overview.NOT_IN_LOG,

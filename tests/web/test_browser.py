@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from streaming_app.web.words import group_query
 from tests.web import screenshots
 from tests.web.browser import view
-from tests.web.sample import HOSTILE, RICH, group, replace_group, write_sample
+from tests.web.sample import HOSTILE, RICH, beat, group, part, replace_group, write_sample
 from tests.web.sample_others import CONSUMER, OTHER_CLUSTER
 
 if TYPE_CHECKING:
@@ -220,6 +220,80 @@ def test_another_cluster_is_chosen_and_stays_live(
         seen.page.get_by_role("link", name="eu-orders").click()
         seen.wait_for_picture()
         assert f"cluster={OTHER_CLUSTER}" in seen.page.url
+
+
+def test_all_filters_are_cleared_and_the_cluster_stays(chromium: Browser, url: str) -> None:
+    with view(chromium, url) as seen:
+        seen.open(f"/?cluster={OTHER_CLUSTER}&q=orders&sort=name")
+        seen.page.get_by_role("link", name="Clear all filters").click()
+        expect(seen.page.get_by_role("link", name="Clear all filters")).to_have_count(0)
+        assert seen.page.url.endswith(f"/?cluster={OTHER_CLUSTER}&sort=name")
+        expect(seen.page.locator("tbody tr")).to_have_count(1)
+
+
+def test_the_order_of_a_column_is_said_as_it_is(chromium: Browser, url: str) -> None:
+    orders = {"name": "ascending", "since": "ascending", "members": "descending", "lag": "descending"}
+    with view(chromium, url) as seen:
+        for key, order in orders.items():
+            seen.open(f"/?sort={key}")
+            expect(seen.page.locator("th[aria-sort]")).to_have_attribute("aria-sort", order)
+            arrow = seen.page.locator("th[aria-sort] a").evaluate("one => getComputedStyle(one, '::after').content")
+            assert ("↑" if order == "ascending" else "↓") in arrow
+
+
+def test_a_dozen_tabs_stay_live_over_one_connection(
+    chromium: Browser, serve_page: Callable[..., str], sample: Path
+) -> None:
+    """A browser opens six connections to a server at most."""
+    with view(chromium, serve_page(sample)) as seen:
+        seen.open("/?q=payments-enrichment")
+        tabs = [seen.page, *(seen.page.context.new_page() for _ in range(11))]
+        for tab in tabs[1:]:
+            tab.goto(seen.page.url)
+            tab.wait_for_selector("tbody tr:has-text('payments-enrichment')")
+        replace_group(sample, group("payments-enrichment", "NotReady", datetime.now(timezone.utc), 0))
+        for tab in tabs:
+            tab.wait_for_selector("tbody tr:has-text('NotReady')", timeout=20_000)
+        for tab in tabs[1:]:
+            tab.close()
+        replace_group(sample, group("payments-enrichment", "Assigning", datetime.now(timezone.utc), 0))
+        seen.page.wait_for_selector("tbody tr:has-text('Assigning')", timeout=20_000)
+
+
+def test_a_page_is_grey_while_the_job_is_silent(
+    chromium: Browser, serve_page: Callable[..., str], sample: Path
+) -> None:
+    with view(chromium, serve_page(sample)) as seen:
+        main, grey = seen.page.locator("main"), re.compile("grayscale")
+        beat(sample, datetime.now(timezone.utc))  # that of the template is old by now
+        seen.open("/")
+        expect(main).to_have_css("filter", "none")
+        beat(sample, datetime.now(timezone.utc) - timedelta(hours=1))  # the job is silent
+        seen.page.wait_for_selector(".banner")
+        expect(main).to_have_css("filter", grey)
+        beat(sample, datetime.now(timezone.utc))
+        expect(main).to_have_css("filter", "none", timeout=20_000)
+
+
+def test_a_large_topology_opens_where_something_is(
+    chromium: Browser, serve_page: Callable[..., str], tmp_path: Path
+) -> None:
+    """One subtopology in the middle of the left side feeds 30, and each of these three."""
+    warehouse = write_sample(tmp_path / "w", datetime.now(timezone.utc), hostile=False)
+    parts = [part("0", sources=["orders"], writes=[f"a-{n}" for n in range(30)])]
+    for n in range(30):
+        parts.append(part(f"a{n}", repartition=[f"a-{n}"], writes=[f"b-{n}-{m}" for m in range(3)]))
+        parts += [part(f"b{n}{m}", repartition=[f"b-{n}-{m}"]) for m in range(3)]
+    replace_group(warehouse, group("wide", "Stable", datetime.now(timezone.utc), 5, subtopologies=parts))
+    with view(chromium, serve_page(warehouse)) as seen:
+        seen.open("/group?id=wide")
+        seen.wait_for_picture()
+        stage = seen.page.locator("#picture svg").bounding_box()
+        first = seen.page.locator("#picture .node", has_text="orders").first.bounding_box()
+        assert stage
+        assert first
+        assert stage["x"] <= first["x"] < stage["x"] + stage["width"]
+        assert stage["y"] <= first["y"] < stage["y"] + stage["height"]
 
 
 def test_without_javascript_an_instant_is_shown_by_a_form(chromium: Browser, url: str) -> None:

@@ -1,7 +1,9 @@
 // Keeps an open page up to date, and draws the picture where there is one. Everything works without this file, but for
 // the picture. No HTML is ever made from text here: new pages are parsed by the browser as it loads them.
 import { Idiomorph } from "./vendor/idiomorph.js";
+import { follow } from "./events.js";
 import { OWN_ATTRIBUTES, startTimeline } from "./timeline.js";
+import { workerUrl } from "./workers.js";
 
 const FILTER_PAUSE = 150; // milliseconds after a key
 const etags = new Map();
@@ -158,45 +160,61 @@ function followSoftly(event) {
   if (search) search.value = new URLSearchParams(location.search).get("q") ?? "";
 }
 
-// One stream of events: it only says that something has changed.
+// The stream of events, which all tabs share where the browser can: it only says that something has changed.
 let opened = false;
+let followed = "";
+let port = null;
+let end = null;
 
 function connection(text) {
   const element = document.getElementById("connection");
   if (element && element.textContent !== text) element.textContent = text;
+  document.body.classList.toggle("is-silent", Boolean(text));
 }
 
-let stream = null;
-let streamUrl = "";
-
-function listen() {
-  const url = document.getElementById("page").dataset.events;
-  if (stream && url === streamUrl && stream.readyState !== EventSource.CLOSED) return;
-  stream?.close();
-  const events = new EventSource(url);
-  stream = events;
-  streamUrl = url;
-  events.onmessage = (event) => {
-    const { tag, success, inputs } = JSON.parse(event.data);
-    connection("");
-    const time = document.querySelector("#success time");
-    if (success && time) time.dateTime = success;
-    for (const element of document.querySelectorAll("[data-inputs]")) {
-      const times = element.dataset.inputs.split("|").map((name) => inputs[name]);
-      const shown = element.querySelector("time");
-      if (shown && times.every(Boolean)) shown.dateTime = times.sort()[0];
-    }
-    if (tag && tag !== document.getElementById("page").dataset.tag) refresh();
-  };
-  events.onopen = () => {
+function hear(kind, data) {
+  if (kind === "lost") {
+    connection("Not connected: this may be out of date");
+    return;
+  }
+  connection("");
+  if (kind === "open") {
     if (opened) refresh();
     opened = true;
-    connection("");
-  };
-  events.onerror = () => {
-    connection("Not connected: this may be out of date");
-    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 10000);
-  };
+    return;
+  }
+  const { tag, success, inputs } = JSON.parse(data);
+  const time = document.querySelector("#success time");
+  if (success && time) time.dateTime = success;
+  for (const element of document.querySelectorAll("[data-inputs]")) {
+    const times = element.dataset.inputs.split("|").map((name) => inputs[name]);
+    const shown = element.querySelector("time");
+    if (shown && times.every(Boolean)) shown.dateTime = times.sort()[0];
+  }
+  if (tag && tag !== document.getElementById("page").dataset.tag) refresh();
+}
+
+function listen() {
+  const url = new URL(document.getElementById("page").dataset.events, location.href).href;
+  if (url === followed) return;
+  unfollow();
+  followed = url;
+  if (!globalThis.SharedWorker) {
+    end = follow(url, hear);
+    return;
+  }
+  if (!port) {
+    ({ port } = new SharedWorker(workerUrl("events-worker.js"), { type: "module" }));
+    port.onmessage = ({ data: [kind, data] }) => followed && hear(kind, data);
+  }
+  port.postMessage(url);
+}
+
+function unfollow() {
+  followed = "";
+  port?.postMessage(null);
+  end?.();
+  end = null;
 }
 
 async function startPicture() {
@@ -221,7 +239,7 @@ document.addEventListener("click", followSoftly);
 document.addEventListener("pointerover", localTime);
 document.addEventListener("focusin", localTime);
 addEventListener("popstate", refresh);
-addEventListener("pagehide", () => stream?.close());
+addEventListener("pagehide", unfollow);
 addEventListener("pageshow", (event) => {
   if (event.persisted) {
     listen();

@@ -1,6 +1,8 @@
 // Draws the picture of a topology: layout in a worker, own SVG, keyboard and pointer, and a link that reopens the view.
 // Names become text nodes and attributes only.
 
+import { workerUrl } from "./workers.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const LEVELS = { map: "Subtopologies", processors: "Processors" };
 const PADDING = 12;
@@ -8,15 +10,6 @@ const LINE = 16;
 const MIN_SCALE = 0.05;
 const MAX_SCALE = 3;
 const READABLE = 0.62; // below this the text is too small: begin zoomed in, at the start
-
-// The only URL that this page may start a worker from.
-const WORKER_URL = new URL("./layout-worker.js", import.meta.url).href;
-const trusted = globalThis.trustedTypes?.createPolicy("streams-groups", {
-  createScriptURL(url) {
-    if (url === WORKER_URL) return url;
-    throw new TypeError("not the worker of this page");
-  },
-});
 
 function element(name, attributes = {}, text = "") {
   const made = document.createElement(name);
@@ -113,7 +106,10 @@ export class Picture {
       const first = this.#layoutKey === null;
       this.#layoutKey = key;
       this.#draw(shown);
-      if (!(first && this.#restoreView())) this.#fit();
+      if (!(first && this.#restoreView())) {
+        this.#fit();
+        this.#reveal(this.#opening(shown));
+      }
     } else this.#relabel(shown);
     this.#highlight();
   }
@@ -128,7 +124,7 @@ export class Picture {
 
   #layOut({ nodes, edges, clusters }) {
     if (!this.#worker) {
-      this.#worker = new Worker(trusted ? trusted.createScriptURL(WORKER_URL) : WORKER_URL, { type: "module" });
+      this.#worker = new Worker(workerUrl("layout-worker.js"), { type: "module" });
       this.#worker.onmessage = ({ data }) => {
         const { resolve, reject } = this.#waiting.get(data.job);
         this.#waiting.delete(data.job);
@@ -448,6 +444,13 @@ export class Picture {
       this.#state.view = null;
       this.#save(false);
     }
+  }
+
+  // Where a picture that is larger than its stage opens: where tasks move, else at the first box.
+  #opening({ nodes }) {
+    const moving = nodes.find((node) => node.tone);
+    const leftmost = (one, other) => (this.#layout.nodes[other.id][0] < this.#layout.nodes[one.id][0] ? other : one);
+    return (moving ?? nodes.reduce(leftmost)).id;
   }
 
   #reveal(id) {

@@ -75,6 +75,15 @@ class Activity:
         ready = [change.at for change in self.changes if change.old == NOT_READY and change.state in RUNS]
         return max((since, *ready[-1:]))
 
+    def ran_between(self, since: datetime, until: datetime) -> timedelta:
+        """Return for how long it had members and was ready in this time, by the changes that are known."""
+        ran, at = timedelta(0), since
+        for change in self.changes:
+            if change.old in RUNS:
+                ran += max(timedelta(0), min(change.at, until) - at)
+            at = max(at, change.at)
+        return ran
+
 
 def activity(group: GroupSnapshot, history: GroupHistory | None, now: datetime) -> Activity:
     """Return what a group does; `history` is what happened lately."""

@@ -37,7 +37,9 @@ def stalled(facts: Facts, now: datetime, _settings: HealthSettings, previous: Ve
     if not is_known(facts, now) and not (previous and previous.verdict == STALLED):
         return None
     since = max(to_time(one.since), activity.runs_since)
-    due = max(to_time(work.known_at) if not previous or previous.verdict != STALLED else since, since + _SETTLES)
+    # That its members left and joined again does not give it five minutes once more, as after max.poll.interval.ms.
+    settles = max(timedelta(0), _SETTLES - activity.ran_between(to_time(one.since), since))
+    due = max(to_time(work.known_at) if not previous or previous.verdict != STALLED else since, since + settles)
     is_all = work.progressed_at is None or to_time(work.progressed_at) <= since + AFTER_LAST_COMMIT
     which = (
         f"all {count(one.count, 'partition')} with work" if is_all and one.count > 1 else count(one.count, "partition")

@@ -23,6 +23,7 @@ from streaming_app.health.verdict import (
     UNKNOWN,
     UNSTABLE,
     VERDICTS,
+    Verdict,
 )
 from streaming_app.lag.group_lag import GroupLag, SlowSince
 from streaming_app.lag.work import GroupWork
@@ -309,6 +310,17 @@ def test_members_that_have_just_come_have_five_minutes() -> None:
     found = verdict(facts(group("Stable", ago(minutes=2)), known))
     assert found.verdict != STALLED
     assert found.recheck_at == ago(minutes=-3)
+
+
+def test_members_that_leave_and_join_again_have_what_is_left_of_five_minutes() -> None:
+    changes = states((ago(minutes=2), "Stable", "Empty"), (ago(minutes=1), "Empty", "Stable"))
+
+    def after(ran: float) -> Verdict:
+        known = waiting(ago(minutes=ran + 2), stalled=unmoved(ago(minutes=ran + 2), 12))
+        return verdict(facts(group("Stable", ago(minutes=1)), known, changes))
+
+    assert after(7).verdict == STALLED
+    assert (after(2).verdict != STALLED, after(2).recheck_at) == (True, ago(minutes=-2))
 
 
 def test_a_restore_is_no_incident_unless_records_are_deleted_meanwhile() -> None:

@@ -22,6 +22,7 @@ from tests.histories.history import (
 )
 
 _DOWN, _STALLED, _UNSTABLE, _BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
+_STATE = {"changelogs": ("log",)}
 _FEW = {"in": 2}
 _END = BEGINS + 90 * MINUTE
 
@@ -87,7 +88,7 @@ HELD_BACK_ORDINARY = (
         *(_pauses(name, BEGINS + n * 25, 180, 40, 40) for n, name in enumerate(names(4))),
     ),
     ordinary(
-        "One of six static instances gets the new version first, goes back to the old one, and all get it two hours later",
+        "One of six static instances gets a new version first, goes back to the old one, and all get it later",
         steady(6, **STATIC),
         do(TRAFFIC, "read"),
         roll(names(1), BEGINS, 0, 30, **STATIC),
@@ -196,10 +197,11 @@ HELD_BACK_INCIDENTS = (
     incident(
         "A zone is out, with all instances of two applications and half of those of a third",
         _DOWN,
-        *(start(_in_zone((app,), "a"), group=app) for app in ("orders", "prices", "users")),
-        start(_in_zone(("users",), "b"), group="users"),
+        *(start(_in_zone((app,), "a"), group=app) for app in ("orders", "prices")),
+        start([*_in_zone(("users",), "a"), *_in_zone(("users",), "b")], group="users", **_STATE),
         *(do(TRAFFIC, "read", group=app) for app in ("orders", "prices", "users")),
         stop(_in_zone(("orders", "prices", "users"), "a"), BEGINS, action="kill"),
+        topics={"in": 12, "log": 12},
     ),
     incident(
         "The disk of the state directory is full: both instances end after four minutes, and have processed nothing",
@@ -218,7 +220,7 @@ HELD_BACK_INCIDENTS = (
         hours=8,
     ),
     incident(
-        "All instances are stopped by mistake, as the coordinator moves to a broker whose clock is three minutes behind",
+        "All instances are stopped by mistake, as the coordinator moves to a broker with a clock three minutes behind",
         _DOWN,
         steady(3),
         do(TRAFFIC, "read"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.histories.held_back import HELD_BACK_INCIDENTS
 from tests.histories.history import (
     BEGINS,
     DAY,
@@ -33,6 +34,7 @@ INCIDENTS = (
     *VERDICT_INCIDENTS,
     *POSTMORTEM_INCIDENTS,
     *REPORTED_INCIDENTS,
+    *HELD_BACK_INCIDENTS,
     # Applications that do not stay up
     incident(
         "The only instance crashes after 20 s each time, with the pauses of Kubernetes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.histories.deployments import DEPLOYMENTS
+from tests.histories.held_back import HELD_BACK_ORDINARY
 from tests.histories.history import (
     BEGINS,
     DAY,
@@ -57,6 +58,7 @@ ORDINARY = (
     *VERDICT_ORDINARY,
     *OPERATED_ORDINARY,
     *REPORTED_ORDINARY,
+    *HELD_BACK_ORDINARY,
     # Brokers
     ordinary(
         "Rolling restart of the brokers: three changes of the coordinator",

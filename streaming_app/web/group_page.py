@@ -190,10 +190,17 @@ class OtherGroupView:
     lag: Sequence[Row]
     lag_partitions: int
     lag_chart: LagChart | None
+    members: Sequence[Row]
+    """By the titles of `describe --members`, at most `SHOWN_MEMBERS`."""
 
 
-def other_group_view(
-    group: GroupSummary, window: Window, alerts: Iterable[Alert], lag: Sequence[Row], lag_chart: LagChart | None
+def other_group_view(  # noqa: PLR0913, PLR0917 - what is known about a group
+    group: GroupSummary,
+    window: Window,
+    alerts: Iterable[Alert],
+    lag: Sequence[Row],
+    lag_chart: LagChart | None,
+    members: Sequence[Row],
 ) -> OtherGroupView:
     """Return the page of a group that is not a streams group; the arguments are as those of `group_view`."""
     return OtherGroupView(
@@ -204,6 +211,7 @@ def other_group_view(
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
         lag_chart=lag_chart,
+        members=members[:SHOWN_MEMBERS],
     )
 
 

@@ -194,7 +194,8 @@ class Page:
     def _other_group(self, group: GroupSummary, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         window = parse_window(request.query_params, {"updated_at": group.updated_at}, now)
         chart = snapshot.lag_chart(group.group_id, *_lag_bounds(window))
-        view = other_group_view(group, window, snapshot.alerts, snapshot.lag_rows(group.group_id), chart)
+        lag, members = snapshot.lag_rows(group.group_id), snapshot.other_members(group.group_id)
+        view = other_group_view(group, window, snapshot.alerts, lag, chart, members)
         return self._html("other_group.html", snapshot, now, view=view, group=group)
 
     def _graph(self, request: Request, snapshot: Snapshot, _: datetime) -> Response:

@@ -18,6 +18,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
 from streaming_app.queries.facts import GroupFacts, read_group_facts
+from streaming_app.queries.groups import other_members
 from streaming_app.queries.health import read_verdicts
 from streaming_app.queries.history import GroupAt, group_at, read_events
 from streaming_app.queries.lag import MAX_PARTITIONS
@@ -183,6 +184,16 @@ class Snapshot:
         reader = self.reader
         where = f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)}"
         return self._kept(("copies", group_id), lambda: read_copies(reader, where) if reader else [])
+
+    def other_members(self, group_id: str) -> list[Row]:
+        """Return the members of a classic or consumer group, as `describe --members` does. Raises WarehouseError."""
+        reader = self.reader
+        if reader is None:
+            return []
+        ids = [group_id]
+        return self._kept(
+            ("other members", group_id), lambda: list[Row](other_members(reader, self.cluster, ids) or ())
+        )
 
     def facts(self, group_id: str) -> GroupFacts:
         """Return what the brokers said of a group besides the log. Raises WarehouseError."""

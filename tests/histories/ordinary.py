@@ -224,6 +224,29 @@ ORDINARY = (
         copies(BEGINS + 3 * 1500, BEGINS + 2 * HOUR),
     ),
     ordinary(
+        "Scaled out from 2 to 3 instances: warm-ups restore for 40 minutes, then the tasks move",
+        steady(2),
+        copies(BEGINS - 600, BEGINS, has_standbys=False),
+        start(["i2"], BEGINS),
+        *(
+            do(
+                BEGINS + n * 60,
+                "report_copies",
+                role="warmup",
+                lags={f"i{i}": 4_000_000 - n * 100_000 for i in range(3)},
+            )
+            for n in range(1, 40)
+        ),
+        copies(BEGINS + 2_400, BEGINS + 2 * HOUR, has_standbys=False),
+    ),
+    ordinary(
+        "A task is described at two members for three minutes, while it moves from one to the other",
+        steady(3),
+        copies(BEGINS - 600, BEGINS),
+        copies(BEGINS, BEGINS + 180, role="active"),
+        copies(BEGINS + 180, BEGINS + HOUR),
+    ),
+    ordinary(
         "A burst of writes that standbys need five minutes to follow, every hour",
         steady(3),
         do(60, "configure", num_standby_replicas="1"),

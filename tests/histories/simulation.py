@@ -182,11 +182,12 @@ class Simulation(TrafficActions):
         has_standbys: bool = True,
         held_by: str | None = None,
         restores: Mapping[str, int] | None = None,
+        role: str = "standby",
     ) -> None:
         """Let the job ask for the copies of a group's tasks, each of which has a standby at the next instance.
 
         `lags` says how far the standbys at some instances are behind, `restores` how many offsets the active tasks of
-        some have to restore; with `held_by` all tasks are active at one.
+        some have to restore; with `held_by` all tasks are active at one, and `role` is what the others are.
         """
         found, members = self._groups[group], list(self._groups[group].members.values())
         if not members:
@@ -202,10 +203,10 @@ class Simulation(TrafficActions):
                 (one for one in members[at + 1 :] + members[:at] if one.process != members[at].process), None
             )
             if standby and has_standbys:
-                places.append((standby, "standby", (lags or {}).get(_instance_of(standby), 0)))
+                places.append((standby, role, (lags or {}).get(_instance_of(standby), 0)))
             copies += [
-                TaskCopy(group, one.member_id, one.process, one.host, role, "0", partition, stateful=True, lag=lag)
-                for one, role, lag in places
+                TaskCopy(group, one.member_id, one.process, one.host, is_what, "0", partition, stateful=True, lag=lag)
+                for one, is_what, lag in places
             ]
         self.copies.append((self.now, group, copies, int(found.configs["num.standby.replicas"])))
 

@@ -30,10 +30,16 @@ def group_records(now: datetime) -> Iterator[Row]:
     yield record(CONSUMER, 3, 9, epoch=12)
     yield record(CONSUMER, 6, 9, epoch=12)
     for number in range(3):
-        yield record(CONSUMER, 5, 60, member_id=f"m{number}")
-        yield record(CONSUMER, 8, 9, member_id=f"m{number}", epoch=12 if number else 11, member_state=0)
+        who = {"client_id": f"mailer-{number}", "client_host": f"/10.0.3.{number}"}
+        has = {"assignment": [{"topic_id": "id-of-mails", "partitions": [2 * number, 2 * number + 1]}]}
+        yield record(CONSUMER, 5, 60, member_id=f"m{number}", group_members=[who])
+        epochs = {"epoch": 12 if number else 11, "member_state": 0}
+        yield record(CONSUMER, 8, 9, member_id=f"m{number}", group_members=[has], **epochs)
     yield record(CONNECT, 2, 300, protocol_type="connect", protocol="sessioned", epoch=4, member_count=3)
-    yield record(CLASSIC_STREAMS, 2, 90, protocol_type="consumer", protocol="stream", epoch=9, member_count=2)
+    agreed = {"protocol_type": "consumer", "protocol": "stream", "epoch": 9, "member_count": 2, "leader": "first"}
+    reads = [{"topic": "<b>clicks</b>", "partitions": [0, 1]}]
+    both = [{"member_id": one, "client_id": f"app-{one}", "assignment": reads} for one in ("first", "second")]
+    yield record(CLASSIC_STREAMS, 2, 90, group_members=both, **agreed)
     yield record(SHARE, 11, 30, epoch=2)
     yield record(SHARE, 10, 30, member_id="s")
 

@@ -150,6 +150,11 @@ def test_a_group_of_another_type_shows_what_is_known_of_it(client: TestClient) -
     ):
         assert (expected in text) == (expected != "Generation"), expected
     assert "Generation" in client.get(f"/group?id={sample_others.CONNECT}").text
+    assert "mailer-2" in text
+    assert "(4,5)" in text
+    classic = client.get(f"/group?id={sample_others.CLASSIC_STREAMS}").text
+    assert classic.count("&lt;b&gt;clicks&lt;/b&gt;(0,1)") == 2
+    assert classic.count("<td>yes</td>") == 1
     assert client.get(f"/graph?id={sample_others.CONSUMER}").status_code == 404
 
 

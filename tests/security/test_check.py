@@ -104,7 +104,7 @@ def test_each_missing_acl_is_named_with_the_command_that_grants_it(
 ) -> None:
     secured.allow(*allowed)
     failures = {check: result for check, result in results(secured).items() if result.status == FAILED}
-    assert list(failures) == [missing]
+    assert list(failures) == [missing], failures
     assert remedy in failures[missing].remedy
 
 

@@ -192,7 +192,7 @@ def test_a_deleted_group_is_dead_for_one_refresh_and_then_removed(
         cache.on_rows(folded(dead))
     assert states(cache) == {"a": "Dead", "b": "Stable"}
     assert states(cache) == {"b": "Stable"}
-    assert "a" not in cache.histories()
+    assert ("a" in cache.histories()) != large  # for the window: if the group comes back, its outage goes on
     assert cache.rebalances_total("a") == 0
     cache.on_bulk_change()
     assert states(cache) == ({"b": "Stable"} if large else {"a": "Stable", "b": "Stable"})

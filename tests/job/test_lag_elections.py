@@ -25,8 +25,11 @@ from tests.warehouses import make_warehouse, replace_rows
 pytestmark = pytest.mark.broker
 
 PARTITIONS = 12
-SECONDS = 10.0
-"""From the election of a leader until the lag of its partitions is known again."""
+INTERVAL, AT_ONCE = 300.0, 60.0
+"""Seconds between two passes, and until the lag must be known again: long before the next pass would be due.
+
+How soon it is on a machine that does nothing else, the campaigns of `tests.faults` measure (goal 10 s).
+"""
 
 
 class Rig:
@@ -49,7 +52,7 @@ class Rig:
         replace_rows(self.path, "offset_commits", *commits)
         properties = {"bootstrap.servers": cluster.bootstrap_server}
         self.service = LagService(
-            LagSettings(),
+            LagSettings(interval=INTERVAL),
             LagTables(self.path, "default"),
             partial(connect, properties),
             report=self.lines.append,
@@ -110,7 +113,7 @@ def test_a_partition_has_lag_within_seconds_of_the_election_of_its_leader(
             print(f"{away.__name__}: {seconds:.1f} s from the election to right lag; {rig.lines}")
     finally:
         rig.service.close()
-    assert seconds <= SECONDS
+    assert seconds <= AT_ONCE
     assert not [line for line in rig.lines if "No Kafka broker" in line]
 
 
@@ -129,6 +132,7 @@ def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_la
             assert wait_until(lambda: -1 in leaders(admin, rig.topic), 30)
             assert wait_until(lambda: {key for key, lag in rig.lags().items() if lag is None} == led, 30)
             at = time.time()
+            rig.service._next_at = 0.0
             assert wait_until(lambda: rig.service.result is not None and rig.service.result.at > at, 60)
             rows = rig.service.result.rows if rig.service.result else []
             until = {(row.topic, row.partition): row.known_until or 0.0 for row in rows}
@@ -142,4 +146,4 @@ def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_la
     assert f"broker {victim} ({three_brokers.brokers[victim].bootstrap_server}) does not answer" in away
     assert f"{rig.topic}-0, {rig.topic}-3, {rig.topic}-6 and 1 more" in away
     assert known == "lag: the lag of all partitions is known"
-    assert seconds <= SECONDS
+    assert seconds <= AT_ONCE

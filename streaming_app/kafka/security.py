@@ -236,7 +236,7 @@ def _create_unsecured_token(options: Mapping[str, str]) -> str:
         **_with_prefix(options, "unsecuredLoginStringClaim_"),
         **{name: float(value) for name, value in _with_prefix(options, "unsecuredLoginNumberClaim_").items()},
     }
-    now = time.time()
+    now = int(time.time())  # a broker whose clock is a millisecond behind would reject a token of the future
     lifetime = int(options.get("unsecuredLoginLifetimeSeconds", _UNSECURED_LIFETIME_SECONDS))
     claims = {"iat": now, "exp": now + lifetime, **claims}
     return f"{_encode({'alg': 'none'})}.{_encode(claims)}."

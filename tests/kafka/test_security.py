@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming_app.kafka import security
 from streaming_app.kafka.properties import SecurityError, read_properties
 from streaming_app.kafka.security import TokenProvider, security_settings
 from tests.security.certificates import (
@@ -222,6 +223,14 @@ def test_a_token_is_cached_until_most_of_its_lifetime_is_over() -> None:
     assert expired.token()
     assert expired.token()
     assert len(requests) == 3
+
+
+def test_no_unsecured_token_is_of_the_future_in_whole_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker rounds the time to milliseconds, and rejects a token that was issued after its own."""
+    monkeypatch.setattr(time, "time", lambda: 1_800_000_000.0009)
+    claims = security._create_unsecured_token({"unsecuredLoginStringClaim_sub": "job"}).split(".")[1]
+    issued_at = json.loads(base64.urlsafe_b64decode(claims + "=="))["iat"]
+    assert round(1_000 * issued_at) <= 1_800_000_000_000
 
 
 def test_no_key_and_no_file_is_left_behind(pem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

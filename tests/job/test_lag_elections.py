@@ -72,6 +72,11 @@ class Rig:
         rows = result.rows if result else []
         return {(row.topic, row.partition): row.lag for row in rows if row.group_id == self.group_id}
 
+    def has_passed_since(self, at: float) -> bool:
+        """Return whether a pass has begun after this time; until then let the next one be due."""
+        self.service._next_at = 0.0
+        return self.service.result is not None and self.service.result.at > at
+
     def has_lag(self) -> bool:
         return self.lags() == dict.fromkeys(self.keys, self.produced)
 
@@ -132,8 +137,7 @@ def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_la
             assert wait_until(lambda: -1 in leaders(admin, rig.topic), 30)
             assert wait_until(lambda: {key for key, lag in rig.lags().items() if lag is None} == led, 30)
             at = time.time()
-            rig.service._next_at = 0.0
-            assert wait_until(lambda: rig.service.result is not None and rig.service.result.at > at, 60)
+            assert wait_until(lambda: rig.has_passed_since(at), 60)
             rows = rig.service.result.rows if rig.service.result else []
             until = {(row.topic, row.partition): row.known_until or 0.0 for row in rows}
             assert {key for key in rig.keys if until[key] < killed_at} == led

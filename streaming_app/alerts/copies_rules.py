@@ -27,26 +27,21 @@ _IN_SUMMARY, _IN_DETAILS = 3, 20
 
 
 def _standby_behind(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    if not group.behind:
-        return None
-    since = group.behind[0].since
-    return Finding(
-        since,
-        f"{group.group_id}: {count(len(group.behind), 'standby')} not caught up since {format_time(since)}: "
-        f"{_copies_in_text(group.behind)}",
-        _copies_in_details("standbys", group.behind),
-    )
+    return _late_copies(group, group.behind, "standby", "not caught up")
 
 
 def _warmup_stays(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    if not group.warmups:
+    return _late_copies(group, group.warmups, "warm-up", "neither nearer to the end nor active")
+
+
+def _late_copies(group: GroupCopies, copies: Sequence[BehindCopy], name: str, wrong: str) -> Finding | None:
+    if not copies:
         return None
-    since = group.warmups[0].since
+    since = copies[0].since
     return Finding(
         since,
-        f"{group.group_id}: {count(len(group.warmups), 'warm-up')} neither nearer to the end nor active since "
-        f"{format_time(since)}: {_copies_in_text(group.warmups)}",
-        _copies_in_details("warmups", group.warmups),
+        f"{group.group_id}: {count(len(copies), name)} {wrong} since {format_time(since)}: {_copies_in_text(copies)}",
+        _copies_in_details(f"{name.replace('-', '')}s", copies),
     )
 
 

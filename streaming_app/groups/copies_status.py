@@ -57,7 +57,7 @@ class TooMany(NamedTuple):
 
     since: datetime
     places: tuple[str, ...]
-    """The copies that should not be beside each other: role, host and member."""
+    """The copies of one task, of which there should be one only: role, host and member."""
 
 
 class ProcessLoad(NamedTuple):
@@ -169,13 +169,13 @@ def _uncopied(
 
 def _doubled(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> dict[TaskId, TooMany]:
     active: defaultdict[TaskId, list[TaskCopy]] = defaultdict(list)
-    beside: defaultdict[tuple[TaskId, str | None], list[TaskCopy]] = defaultdict(list)
+    in_process: defaultdict[tuple[TaskId, str | None], list[TaskCopy]] = defaultdict(list)
     for copy in copies:
         if copy.role in {ACTIVE, RESTORING}:
             active[copy.task].append(copy)
         if copy.process_id:
-            beside[copy.task, copy.process_id].append(copy)
-    crowded = [those for those in (*active.values(), *beside.values()) if len(those) > 1]
+            in_process[copy.task, copy.process_id].append(copy)
+    crowded = [those for those in (*active.values(), *in_process.values()) if len(those) > 1]
     return {
         task: TooMany(old.since if (old := before.doubled.get(task)) else now, places)
         for task, places in sorted((those[0].task, tuple(map(_place, those))) for those in crowded)

@@ -45,7 +45,7 @@ _MOST = 60
 _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they are in memory until they are written
 _MOST_STEPS = 2_000_000  # nodes times edges of a description that is printed, which takes a second
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
-_MOST_LEFT = 1_000  # groups that were deleted without their descriptions, of which is told
+_MOST_LEFT = 1_000  # groups that were deleted without their descriptions and are reported
 _STORED = "CURRENT"
 _AVAILABLE = STATUSES[AVAILABLE][0]
 

@@ -325,7 +325,7 @@ def _due_at(alert: Alert, settings: EngineSettings) -> datetime:
 def _with_silences(
     heard: Sequence[Heard], silenced_until: Callable[[Alert, datetime], datetime | None], end: datetime
 ) -> list[Heard]:
-    """Return what is heard with silences: what goes on when they end is told then, and what has ended by then never."""
+    """Return what is notified with silences: what goes on as they end is notified then, what has ended before never."""
     ended = {one.alert.fingerprint: one.at for one in heard if one.what == ENDED}
     told_at: dict[str, datetime] = {}
     found: list[Heard] = []

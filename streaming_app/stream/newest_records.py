@@ -45,7 +45,7 @@ GROUP_TYPES = {
 }
 """The type of the group that a record of its metadata proves."""
 LAST_PROTOCOL = -2
-"""No type of Kafka's, but that of a row beside the one of a classic group: what its members agreed on last. The newest
+"""No type of Kafka's: that of a second row of a classic group, with what its members agreed on last. The newest
 record of a group without members no longer says that, and so whether it was a Kafka Streams application."""
 KEY_ONLY = frozenset({SHARE_MEMBER, STREAMS_METADATA})
 """Types of which only the key is read, and whether the record is a tombstone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from streaming_app.alerts.alert import Alert
@@ -86,12 +87,12 @@ class MemberRow:
     @property
     def place(self) -> Sequence[tuple[str, str]]:
         """Where it is, as far as the client says it: name and value."""
-        endpoint, tags = self.row.get("user_endpoint"), self.row.get("client_tags") or ()
+        tags = dict(self.row.get("client_tags") or ())
         known = {
             "rack": self.row.get("rack_id"),
-            "endpoint": f"{endpoint['host']}:{endpoint['port']}" if endpoint else None,
+            "endpoint": self.row.get("user_endpoint"),
             "process": self.row.get("process_id"),
-            **{f"tag {tag['key']}": tag["value"] for tag in tags[:SHOWN_TAGS]},
+            **{f"tag {name}": value for name, value in islice(tags.items(), SHOWN_TAGS)},
         }
         return [(name, value) for name, value in known.items() if value]
 

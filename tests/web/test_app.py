@@ -30,7 +30,7 @@ from streaming_app.web.words import NO_LABELS, Labels, group_query, short_name
 from tests.waiting import wait_until
 from tests.warehouses import append
 from tests.web import sample_others
-from tests.web.sample import HOSTILE, RICH, beat, group, replace_group
+from tests.web.sample import HOSTILE, RICH, beat, group, member, replace_group
 
 LOCAL = "http://localhost"
 
@@ -339,6 +339,18 @@ def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
         return client.get("/", headers={"If-None-Match": etag}).status_code == 200
 
     assert wait_until(changed, seconds=10)
+
+
+def test_members_say_where_they_are_and_whether_they_are_away(sample: Path) -> None:
+    now = datetime.now(timezone.utc)
+    place = {"rack_id": "rack-a", "user_endpoint": "orders-0.example:7070", "client_tags": {"zone": "eu-1"}}
+    away = member(1, now, instance_id="orders-1", member_epoch=-2)
+    replace_group(sample, group("price-feed", "Reconciling", now, 1, members=[member(0, now, **place), away]))
+    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    text = client.get("/group?id=price-feed").text
+    members = " ".join(re.sub("<[^>]+>", " ", text[text.index('<section id="members">') :]).split())
+    for expected in ("rack rack-a", "endpoint orders-0.example:7070", "tag zone eu-1", "orders-1 AWAY -2"):
+        assert expected in members
 
 
 def test_what_budgets_and_fairness_cut_is_said(sample: Path) -> None:

@@ -5,7 +5,8 @@ Of millions of commits, only the newest of each key are ever decoded.
 Kafka keys of offset commits name group, topic and partition, and their newest record holds all that there is to know.
 So do those of the records that tell the types, epochs and members of groups. Of types in `KEY_ONLY` the key says
 enough, and their values, which hold subscriptions and user data, stay in the JVM; so do those of members of consumer
-groups that are large.
+groups that are large. Of a classic group without members also the newest record with members is read: see
+`LAST_PROTOCOL`.
 
 Spark groups by a sort, as a value has no fixed size. By one column of 8 bytes that is a radix sort. The keys of a topic
 begin alike, so that each comparison of two would read both: of 10,000,000 commits in any order that took twice as long.
@@ -63,35 +64,42 @@ _STAYS = f"{type_condition(KEY_ONLY)} OR ({type_condition({CONSUMER_MEMBER})} AN
 _VALUE = f"IF(value IS NOT NULL AND ({_STAYS}), X'', value)"
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 _NEWEST = "max_by(struct(offset, timestamp, value), offset) AS newest"
+# In every version that brokers have written (0 to 3): the protocol type, the generation, the length of the protocol.
+_TYPE_BYTES, _PROTOCOL_BYTES = slice(2, 12), slice(16, 18)
+_OF_CONSUMERS, _NO_PROTOCOL = b"\x00\x08consumer", b"\xff\xff"
+_HAS_PROTOCOL = (
+    f"{type_condition({CLASSIC_METADATA})} AND substring(value, 3, 10) = X'{_OF_CONSUMERS.hex()}' "
+    f"AND substring(value, 17, 2) <> X'{_NO_PROTOCOL.hex()}'"
+)
+_AGREED = f"max_by(struct(offset, timestamp, value), offset) FILTER (WHERE {_HAS_PROTOCOL}) AS agreed"
+_BOTH = "inline(IF(agreed.offset < newest.offset, array(newest, agreed), array(newest)))"
 HASH = "xxhash64(partition, key)"
 """What `find_newest` groups by, in SQL."""
 HASH_OF_ONE_KEY = "hash_of_one_key"
 
 
 def find_newest(batch: DataFrame) -> DataFrame:
-    """Return the newest record of each hash of partition and key, with `COLUMNS` and `HASH_OF_ONE_KEY`.
+    """Return the newest records of each hash of partition and key, with `COLUMNS` and `HASH_OF_ONE_KEY`.
 
     As long as that is true in all rows they are what `find_newest_by_key` returns.
     """
     of_hash = wanted_records(batch).selectExpr("*", f"{HASH} AS hash").groupBy("hash")
     ends = [f"{end}({column}) AS {end}_{column}" for column in ("partition", "key") for end in ("min", "max")]
-    return of_hash.agg(_expr(_NEWEST), *map(_expr, ends)).selectExpr(
+    return of_hash.agg(_expr(_NEWEST), _expr(_AGREED), *map(_expr, ends)).selectExpr(
         "min_partition AS partition",
-        "newest.offset",
-        "newest.timestamp",
+        _BOTH,
         "min_key AS key",
-        "newest.value",
         f"min_partition = max_partition AND min_key = max_key AS {HASH_OF_ONE_KEY}",
     )
 
 
 def find_newest_by_key(batch: DataFrame) -> DataFrame:
-    """Return the newest record of each key, with `COLUMNS`; the value of a record in `KEY_ONLY` is empty or null.
+    """Return the newest records of each key, with `COLUMNS`; the value of a record in `KEY_ONLY` is empty or null.
 
     The key of a group that is in two partitions, since the topic was given more, counts in each of them.
     """
-    of_key = wanted_records(batch).groupBy("partition", "key").agg(_expr(_NEWEST))
-    return of_key.selectExpr("partition", "newest.offset", "newest.timestamp", "key", "newest.value")
+    of_key = wanted_records(batch).groupBy("partition", "key").agg(_expr(_NEWEST), _expr(_AGREED))
+    return of_key.selectExpr("partition", _BOTH, "key")
 
 
 def _expr(text: str) -> Column:
@@ -107,11 +115,21 @@ def wanted_records(batch: DataFrame) -> DataFrame:
 
 def take_newest(records: pa.Table) -> pa.Table:
     """Return what `find_newest_by_key` returns, of few `wanted_records`."""
-    keys = zip(records["partition"].to_pylist(), records["key"].to_pylist(), strict=True)
+    columns = (records[name].to_pylist() for name in ("partition", "key", "offset", "value"))
     newest: dict[tuple[int, bytes], tuple[int, int]] = {}
-    for place, (key, offset) in enumerate(zip(keys, records["offset"].to_pylist(), strict=True)):
-        newest[key] = max(newest.get(key, (-1, -1)), (offset, place))
-    return records.select(COLUMNS).take(pa.array([place for _, place in newest.values()], pa.int64()))
+    agreed: dict[tuple[int, bytes], tuple[int, int]] = {}
+    for place, (partition, key, offset, value) in enumerate(zip(*columns, strict=True)):
+        for found in (newest, agreed) if _has_protocol(key, value) else (newest,):
+            found[partition, key] = max(found.get((partition, key), (-1, -1)), (offset, place))
+    places = {place for found in (newest, agreed) for _, place in found.values()}
+    return records.select(COLUMNS).take(pa.array(sorted(places), pa.int64()))
+
+
+def _has_protocol(key: bytes, value: bytes | None) -> bool:
+    """Do what `_HAS_PROTOCOL` does: return whether the members of a classic group have agreed on a protocol."""
+    is_of_consumers = value is not None and value[_TYPE_BYTES] == _OF_CONSUMERS
+    is_classic = key[:2] == CLASSIC_METADATA.to_bytes(2, "big")
+    return is_classic and is_of_consumers and value is not None and value[_PROTOCOL_BYTES] != _NO_PROTOCOL
 
 
 Row = dict[str, Any]

@@ -56,6 +56,15 @@ def history() -> Iterator[Pair]:
     key, value = commit("one", 10)
     assert value is not None
     yield key, value[:-1] + b"\x01\x09\x00"  # a tagged field that no release knows
+    for members, protocol in ((2, "range"), (1, "stream"), (0, None), (0, None)):
+        yield classic("short", members, protocol)
+
+
+def classic(group: str, members: int, protocol: str | None) -> Pair:
+    """Return a record of a classic group as brokers since 4.0 write it."""
+    one = {"member_id": "m", "client_id": "stream", "client_host": "/h", "subscription": b"", "assignment": b""}
+    value = {"protocol_type": "consumer", "generation": 1, "protocol": protocol, "members": [one] * members}
+    return encode(2, {"group": group}, value, version=3)
 
 
 def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[CommitsOutcome]:
@@ -108,8 +117,13 @@ def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list
     assert offsets == [('it\'s "two" \\ 🎉', 2, 5), ("one", 10, 18)]
     assert expected["offsets"][1]["metadata"] == "é"
     assert expected["offsets"][1]["recorded_at"] == START + timedelta(seconds=18)
-    groups = [(row["group_id"], row["group_type"], row["member_count"]) for row in expected["all_groups"]]
-    assert groups == [('it\'s "two" \\ 🎉', "classic", 0), ("one", "classic", 0), ("plain", "consumer", 1)]
+    columns = ("group_id", "group_type", "member_count", "kafka_streams")
+    assert [tuple(row[name] for name in columns) for row in expected["all_groups"]] == [
+        ('it\'s "two" \\ 🎉', "classic", 0, False),
+        ("one", "classic", 0, False),
+        ("plain", "consumer", 1, False),
+        ("short", "classic", 0, True),  # an application that began and ended while the job did not read
+    ]
     (event,) = expected["group_events"]
     assert (event["kind"], event["old"], event["new"], event["offset"]) == ("group_type", "classic", "streams", 9)
     assert event["at"] == START + timedelta(seconds=9)
@@ -214,7 +228,7 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
         tables.clean_up_log(name)
         tables.vacuum(name)
     assert content(written) == expected
-    assert {name: tables.count_rows(name) for name in NAMES} == {"offset_commits": 2, "group_records": 4}
+    assert {name: tables.count_rows(name) for name in NAMES} == {"offset_commits": 2, "group_records": 6}
     streaming_app.open_warehouse(spark, str(written))
     for view in ("offsets", "all_groups"):
         seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()

@@ -169,7 +169,7 @@ def _print_of_any_type(  # noqa: PLR0913 - as for all of it
     verbose: bool,
     as_json: bool,
 ) -> bool:
-    """Print what groups of other types have, too: offsets, and members; return whether it was that."""
+    """Print what groups of other types have, too: offsets, members, and a state; return whether it was that."""
     from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
 
     if aspect == "offsets":
@@ -177,6 +177,10 @@ def _print_of_any_type(  # noqa: PLR0913 - as for all of it
         rows: list[dict[str, Any]] | None = found if as_json else lag.offset_rows(found, verbose=verbose)
     elif aspect == "members" and group_ids:
         rows = groups.other_members(reader, cluster, group_ids)
+    elif aspect == "state" and group_ids:
+        others = groups.other_groups(reader, cluster, group_ids)
+        found = list(others.values())
+        rows = None if set(group_ids) - others.keys() else found if as_json else groups.other_state_rows(found)
     else:
         rows = None
     if rows is not None:

@@ -57,6 +57,42 @@ TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Shar
 """The types as the table has them, and as `kafka-groups.sh --list` prints them."""
 
 
+def other_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> dict[str, Row]:
+    """Return the rows of `all_groups` of those of these that are no streams groups.
+
+    The state is what the brokers said last where the log does not prove it.
+    """
+    ids = ", ".join(map(quote, group_ids))
+    rows = warehouse.rows(
+        f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} AND a.group_id IN ({ids or 'NULL'}) "
+        "AND a.group_type <> 'streams') AS others ORDER BY group_id"
+    )
+    return {row["group_id"]: {**row, "state": row.pop("known_state")} for row in rows}
+
+
+_WITH_STATE = (
+    "SELECT a.*, coalesce(a.state, f.value) AS known_state FROM all_groups a LEFT JOIN broker_facts f "
+    f"ON f.cluster = a.cluster AND f.kind = {quote(GROUP_STATE)} AND f.subject = a.group_id"
+)
+
+
+def other_state_rows(others: Iterable[Row]) -> list[Row]:
+    """Return a row for each of `other_groups`; the epoch of a classic group is its generation."""
+    return [
+        {
+            "GROUP": row["group_id"],
+            "TYPE": TYPES[row["group_type"]],
+            "PROTOCOL": row["protocol_type"],
+            "STATE": row["state"],
+            "#MEMBERS": row["member_count"],
+            "GROUP-EPOCH": row["group_epoch"],
+            "ASSIGNOR": row["protocol"],
+            "OFFSETS": row["offset_count"],
+        }
+        for row in others
+    ]
+
+
 def list_all_groups(
     warehouse: WarehouseReader, cluster: str, types: Iterable[str], states: Iterable[str] | None = None
 ) -> list[Row]:
@@ -69,19 +105,17 @@ def list_all_groups(
     wanted = {_parse_type(text) for text in types}
     of_type = "" if None in wanted else f"AND a.group_type IN ({', '.join(sorted(quote(str(one)) for one in wanted))})"
     in_state = {parse_state(state, (*STATES, *_OF_CLASSIC)) for state in states or ()}
-    state = "coalesce(a.state, f.value)"
-    of_state = f"AND {state} IN ({', '.join(map(quote, sorted(in_state)))})" if in_state else ""
+    of_state = f"WHERE known_state IN ({', '.join(map(quote, in_state))})" if in_state else ""
     rows = warehouse.rows(
-        f"SELECT a.group_id, a.group_type, a.protocol_type, {state} AS state FROM all_groups a "
-        f"LEFT JOIN broker_facts f ON f.cluster = a.cluster AND f.kind = {quote(GROUP_STATE)} "
-        f"AND f.subject = a.group_id WHERE a.cluster = {quote(cluster)} {of_type} {of_state} ORDER BY a.group_id"
+        f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} {of_type}) AS listed {of_state} "
+        "ORDER BY group_id"
     )
     return [
         {
             "GROUP": row["group_id"],
             "TYPE": TYPES[row["group_type"]],
             "PROTOCOL": row["protocol_type"],
-            **({"STATE": row["state"] or _NONE} if states is not None else {}),
+            **({"STATE": row["known_state"] or _NONE} if states is not None else {}),
         }
         for row in rows
     ]
@@ -102,14 +136,10 @@ def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collectio
 
     What the log says: of a classic group as of its last rebalance.
     """
-    mine, ids = f"cluster = {quote(cluster)}", f"group_id IN ({', '.join(map(quote, group_ids))})"
-    types = {
-        row["group_id"]: row["group_type"]
-        for row in warehouse.rows(f"SELECT group_id, group_type FROM all_groups WHERE {mine} AND {ids}")
-        if row["group_type"] != "streams"
-    }
-    if set(group_ids) - types.keys():
+    others = other_groups(warehouse, cluster, group_ids)
+    if set(group_ids) - others.keys():
         return None
+    mine, ids = f"cluster = {quote(cluster)}", f"group_id IN ({', '.join(map(quote, group_ids))})"
     topics = warehouse.rows(f"SELECT DISTINCT topic_id, topic FROM offsets WHERE {mine} AND topic_id IS NOT NULL")
     names = {row["topic_id"]: row["topic"] for row in topics}
     newest: dict[tuple[str, int, str], Row] = {}
@@ -120,7 +150,7 @@ def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collectio
         newest[row["group_id"], row["record_type"], row["member_id"]] = row
     found = []
     for (group_id, kind, member_id), row in sorted(newest.items()):
-        if row["deleted"] or kind == _ASSIGNED or (kind == _CLASSIC) != (types[group_id] == "classic"):
+        if row["deleted"] or kind == _ASSIGNED or (kind == _CLASSIC) != (others[group_id]["group_type"] == "classic"):
             continue
         has = newest.get((group_id, _ASSIGNED, member_id))
         for one in row["group_members"] or [{}] if kind == _CONSUMER else row["group_members"] or ():
@@ -154,15 +184,19 @@ def _other_member(record: Row, member: Row, assigned: Iterable[Row], names: Mapp
 def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
     """Return rows of `groups`: those with the given ids, or all that are not deleted.
 
-    Raises WarehouseError if a given id does not exist.
+    Raises WarehouseError if a given id does not exist, or is that of a group of another type.
     """
     wanted = None if group_ids is None else list(dict.fromkeys(group_ids))
     condition = "deleted_at IS NULL" if wanted is None else f"group_id IN ({', '.join(map(quote, wanted))})"
     rows = warehouse.rows(f"SELECT * FROM groups WHERE cluster = {quote(cluster)} AND {condition} ORDER BY group_id")
     missing = set(wanted or ()) - {row["group_id"] for row in rows}
+    if others := other_groups(warehouse, cluster, missing) if missing else None:
+        name, row = next(iter(others.items()))
+        how = "describe it by itself, with --state, --members or --offsets"
+        raise WarehouseError(f"{name!r} is a {row['group_type']} group, and no streams group: {how}")
     if missing:
         names = ", ".join(repr(name) for name in sorted(missing))
-        raise WarehouseError(f"No streams group {names} in cluster {cluster!r}: `streams-groups list` shows all groups")
+        raise WarehouseError(f"No group {names} in cluster {cluster!r}: `streams-groups list --type all` shows all")
     return rows
 
 

@@ -110,7 +110,7 @@ def test_a_topology_that_came_back_is_no_difference_to_the_time_before(tables: T
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["unknown"], "No streams group 'unknown' in cluster 'default': `streams-groups list` shows all groups"),
+        (["unknown"], "No group 'unknown' in cluster 'default': `streams-groups list --type all` shows all"),
         (["new"], "Group 'new' has had one topology only, since 2026-11-04 08:00:00Z: none is earlier"),
         (
             ["new", "--from", "2026-11-03"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from offsets_decoder import encode
 from streaming_app.cli.main import main
+from tests.rows import group_row
 from tests.tables.test_newest_views import classic, commit, consumer, write
 from tests.warehouses import append, make_warehouse
 
@@ -127,6 +129,41 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
     assert members(path, "large")[1:] == [["large", "0", "-", "-", "-", "-", "-"]]
     result = CliRunner().invoke(main, ["describe", "--warehouse", str(path), "--group", "none", "--members"])
     assert (result.exit_code, result.stdout) == (1, "")
+
+
+def describe(path: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["describe", "--warehouse", str(path), *arguments])
+
+
+def test_a_group_of_another_type_is_described_by_what_is_known_of_it(warehouse: Path, tmp_path: Path) -> None:
+    result = describe(warehouse, "--group", "app", "--group", "ready")
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["GROUP", "TYPE", "PROTOCOL", "STATE", "#MEMBERS", "GROUP-EPOCH", "ASSIGNOR", "OFFSETS"],
+        ["app", "Classic", "consumer", "-", "1", "3", "stream", "0"],
+        ["ready", "Consumer", "consumer", "Stable", "1", "4", "-", "0"],
+    ]
+    (app,) = json.loads(describe(warehouse, "--group", "app", "--json").stdout)
+    assert (app["group_type"], app["kafka_streams"], app["state"]) == ("classic", True, None)
+    path = make_warehouse(tmp_path)
+    write(path, [classic("moving", members=1)], cluster="default")
+    fact = {"kind": "group_state", "subject": "moving", "name": "state", "group_id": "moving", "cluster": "default"}
+    append(path, "broker_facts", {**fact, "value": "PreparingRebalance"})
+    assert "moving Classic consumer PreparingRebalance 1 " in describe(path, "--group", "moving").stdout
+    (moving,) = json.loads(describe(path, "--group", "moving", "--json").stdout)
+    assert moving["state"] == "PreparingRebalance"
+
+
+def test_what_a_group_of_another_type_does_not_have_is_said_in_one_line(warehouse: Path) -> None:
+    append(warehouse, "groups", group_row("streams-one", "Stable"))
+    for arguments in (("--group", "app", "--topology"), ("--group", "app", "--group", "streams-one")):
+        result = describe(warehouse, *arguments)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.splitlines()[-1] == (
+            "Error: 'app' is a classic group, and no streams group: describe it by itself, with --state, --members or "
+            "--offsets"
+        )
+    unknown = describe(warehouse, "--group", "none").stderr.splitlines()[-1]
+    assert unknown == "Error: No group 'none' in cluster 'default': `streams-groups list --type all` shows all"
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,17 @@ _STREAMS = "streams."  # what the names of configs of streams groups begin with
 _BROKER_CONFIGS = (
     releases.REBALANCE_PROTOCOLS,
     releases.DESCRIPTION_PLUGIN,
+    "group.streams.assignors",
+    "group.streams.max.assignment.interval.ms",
+    "group.streams.max.heartbeat.interval.ms",
     "group.streams.max.session.timeout.ms",
     "group.streams.max.size",
     "group.streams.max.standby.replicas",
     "group.streams.max.warmup.replicas",
+    "group.streams.min.assignment.interval.ms",
+    "group.streams.min.heartbeat.interval.ms",
     "group.streams.min.session.timeout.ms",
+    "group.streams.min.task.offset.interval.ms",
     "offsets.retention.check.interval.ms",
     releases.OFFSETS_RETENTION,
 )
@@ -163,7 +169,11 @@ def _sizes(admin: Admin, partitions: Mapping[str, int]) -> dict[str, int]:
 
 
 def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
-    """Return the configs in force of streams groups. Needs DescribeConfigs on the groups, and Kafka 4.1."""
+    """Return the configs in force of streams groups. Needs DescribeConfigs on the groups, and Kafka 4.1.
+
+    Brokers of 4.4.0 describe their internal configs only where the group or the broker sets them: warm-ups, the
+    acceptable recovery lag and the interval of task offsets.
+    """
     return [
         BrokerFact(GROUP_CONFIG, group_id, name, value, group_id, source)
         for group_id, configs in _configs(admin, ConfigResourceType.GROUP, group_ids, None)

@@ -262,9 +262,10 @@ def _has_moved(error: GroupError) -> bool:
 
 
 def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:
-    """Return the config `streams.acceptable.recovery.lag` of each group; those whose configs are denied are missing.
+    """Return the config `streams.acceptable.recovery.lag` of each group for which the group or its broker sets it.
 
-    Brokers before Kafka 4.4 have no such config. Raises kafka-python's KafkaError.
+    It is an internal config of Kafka 4.4.0, which describes no default of these; brokers before do not have it. Groups
+    whose configs are denied are missing, too. Raises kafka-python's KafkaError.
     """
     resources = [ConfigResource(ConfigResourceType.GROUP, one, {_ACCEPTABLE_LAG: None}) for one in group_ids]
     if not resources:

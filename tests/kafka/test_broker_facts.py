@@ -22,7 +22,7 @@ from streaming_app.kafka.broker_facts import (
     replication,
     retention,
 )
-from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.client import StreamsGroupClient, acceptable_lags
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 from tests.job.test_committed_offsets import join
@@ -53,6 +53,30 @@ def test_the_configs_of_a_broker_are_facts_about_it_if_they_are_set(client: Stre
     assert found["offsets.retention.minutes"] == ("10080", "default")
     assert found["group.coordinator.rebalance.protocols"] == ("classic,consumer,streams", "default")
     assert found["group.streams.topology.description.plugin.class"][1] == "broker"
+
+
+def test_a_config_that_4_4_keeps_internal_is_described_where_the_group_or_the_broker_sets_it(
+    client: StreamsGroupClient, group_id: str, start_broker: Callable[..., LocalBroker]
+) -> None:
+    internal = {
+        "streams.acceptable.recovery.lag": "50",
+        "streams.num.warmup.replicas": "3",
+        "streams.task.offset.interval.ms": "20000",
+    }
+    assert internal.keys().isdisjoint(by_name(group_configs(client.admin, [group_id])))
+    assert acceptable_lags(client, [group_id]) == {}
+    client.configure_group(group_id, internal)
+    assert wait_until(lambda: acceptable_lags(client, [group_id]) == {group_id: 50})
+    found = by_name(group_configs(client.admin, [group_id]))
+    assert {name: found[name] for name in internal} == {name: (value, "group") for name, value in internal.items()}
+    broker = start_broker(properties={f"group.{name}": value for name, value in internal.items()})
+    with StreamsGroupClient(broker.bootstrap_server) as other:
+        found = by_name(group_configs(other.admin, ["any"]))
+        assert {name: found[name] for name in internal} == {name: (value, "broker") for name, value in internal.items()}
+        assert acceptable_lags(other, ["any"]) == {"any": 50}
+        limits = by_name(broker_configs(other.admin, ()))
+        assert limits["group.streams.max.heartbeat.interval.ms"] == ("15000", "default")
+        assert limits["group.streams.min.assignment.interval.ms"] == ("0", "default")
 
 
 def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_both(

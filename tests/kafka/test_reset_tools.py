@@ -1,4 +1,4 @@
-"""What Kafka's own tools do to a streams group when they reset or delete it, as docs/facts.md tells it."""
+"""What Kafka's own tools do to a streams group when they reset, delete or list it, as docs/facts.md says."""
 
 from __future__ import annotations
 
@@ -123,3 +123,15 @@ def test_internal_topics_stay_unless_an_option_names_them(
     assert deleted.internal_topics() == deleted.internal
     tool(_GROUPS, "--delete", "--group", reset.group_id, "--delete-all-internal-topics")
     assert wait_until(lambda: not reset.internal_topics())
+
+
+def test_the_tool_spells_notready_in_one_word_and_finds_no_group_by_it(
+    client: StreamsGroupClient, group_id: str, tool: Callable[..., str]
+) -> None:
+    SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-missing"]))).join()
+    assert ["NotReady"] == [
+        line.split()[1] for line in tool(_GROUPS, "--list", "--state").splitlines() if group_id in line
+    ]
+    assert "Invalid state list 'Not Ready'" in tool(_GROUPS, "--list", "--state", "Not Ready")  # as KIP-1071 has it
+    listed = tool(_GROUPS, "--list", "--state", "NotReady").split()
+    assert listed == ["GROUP", "STATE"]  # brokers look for `not_ready`

@@ -129,8 +129,8 @@ def test_the_tool_spells_notready_in_one_word_and_finds_no_group_by_it(
     client: StreamsGroupClient, group_id: str, tool: Callable[..., str]
 ) -> None:
     SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-missing"]))).join()
-    assert ["NotReady"] == [
-        line.split()[1] for line in tool(_GROUPS, "--list", "--state").splitlines() if group_id in line
+    assert [line.split()[1] for line in tool(_GROUPS, "--list", "--state").splitlines() if group_id in line] == [
+        "NotReady"
     ]
     assert "Invalid state list 'Not Ready'" in tool(_GROUPS, "--list", "--state", "Not Ready")  # as KIP-1071 has it
     listed = tool(_GROUPS, "--list", "--state", "NotReady").split()

@@ -51,10 +51,12 @@ wheel:
 check-deploy: $(STAMP) $(DEPLOY_TOOLS)
 	$(BIN)/python -m pytest tests/deploy/check_*.py
 
-# Without go there is no helm and no compose-go: the tests that need them are skipped, and say so.
+# Without go there is no helm and no compose-go, without npm no Azurite: the tests that need them are skipped, and say so.
 $(DEPLOY_TOOLS): deploy/check-tools.txt
 	@$(PYTHON) -m venv build/deploy-tools
 	@build/deploy-tools/bin/pip install --quiet --disable-pip-version-check -r deploy/check-tools.txt
+	@command -v npm >/dev/null || { echo "No npm: Azurite is not installed" >&2; exit 0; }; \
+	npm install --silent --no-fund --no-audit --prefix build/deploy-tools azurite@3.35.0
 	@command -v go >/dev/null || { echo "No go: helm and compose-go are not built" >&2; exit 0; }; \
 	export GOBIN=$(CURDIR)/build/deploy-tools/bin && go install helm.sh/helm/v3/cmd/helm@v3.18.6 \
 	  && go install github.com/compose-spec/compose-go/v2/cmd@v2.6.4 && mv $$GOBIN/cmd $$GOBIN/compose-spec

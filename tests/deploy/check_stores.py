@@ -11,23 +11,29 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from streaming_app.errors import JobError
+from streaming_app.errors import JobError, OtherOwnerError
 from streaming_app.job.owner import owning, read_owner
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
+from streaming_app.tables.rust_table import RustTable
 from tests.deploy import stores
 from tests.job.job_runner import error_line, run_job, streams_groups
 from tests.offsets_topic import appending, epoch_records
 from tests.waiting import wait_until
+from tests.warehouses import arrow_schema
 
 pytestmark = pytest.mark.broker
 TOOLS = Path(__file__).parents[2] / "build" / "deploy-tools" / "bin"
@@ -46,20 +52,50 @@ class Store(NamedTuple):
         return [part for name, value in self.conf.items() for part in ("--conf", f"{name}={value}")]
 
 
-@pytest.fixture(params=["hdfs", "s3a"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setenv("STREAMS_GROUPS_STATE_DIR", str(tmp_path / "state"))
-    if request.param == "hdfs":
-        with stores.hdfs(tmp_path) as uri, reserve_port() as closed:
-            yield Store(Location.of(uri) / "a" / "warehouse", {}, f"hdfs://localhost:{closed.getsockname()[1]}/a")
-        return
-    server = shutil.which("moto_server", path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    if not server:
-        pytest.skip("moto_server is not installed")
-    with stores.s3(tmp_path, server) as endpoint:
+@contextmanager
+def hdfs(tmp_path: Path, _: pytest.MonkeyPatch) -> Iterator[Store]:
+    with stores.hdfs(tmp_path) as uri, reserve_port() as closed:
+        yield Store(Location.of(uri) / "a" / "warehouse", {}, f"hdfs://localhost:{closed.getsockname()[1]}/a")
+
+
+@contextmanager
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with stores.s3(tmp_path, _tool("moto_server")) as endpoint:
         for name, value in {**stores.S3_ENVIRONMENT, "AWS_ENDPOINT_URL": endpoint}.items():
             monkeypatch.setenv(name, value)
         yield Store(Location.of(f"s3a://{stores.BUCKET}/a"), stores.s3a_settings(endpoint), "s3a://no-such-bucket/a")
+
+
+@contextmanager
+def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """For delta-rs alone: Hadoop's client for Azure was never tried."""
+    with stores.azure(tmp_path, _tool("azurite-blob")) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield Store(Location.of(stores.AZURE_WAREHOUSE), {}, "")
+
+
+def _tool(name: str) -> str:
+    places = (TOOLS, TOOLS.parent / "node_modules" / ".bin", os.environ["PATH"])
+    found = shutil.which(name, path=os.pathsep.join(map(str, places)))
+    if not found:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+@pytest.fixture(params=[hdfs, s3])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A warehouse for the job and the commands."""
+    monkeypatch.setenv("STREAMS_GROUPS_STATE_DIR", str(tmp_path / "state"))
+    with request.param(tmp_path, monkeypatch) as opened:
+        yield opened
+
+
+@pytest.fixture(params=[hdfs, s3, azure])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
+    """A location for what delta-rs writes."""
+    with request.param(tmp_path, monkeypatch) as opened:
+        yield opened.location
 
 
 def test_job_and_commands_work_with_an_object_store(
@@ -100,7 +136,7 @@ def test_job_and_commands_work_with_an_object_store(
     assert not list(tmp_path.glob("*:*"))  # no URI was used as a path
 
 
-def test_of_jobs_that_start_at_the_same_moment_one_owns_the_rows(store: Store) -> None:
+def test_of_jobs_that_start_at_the_same_moment_one_owns_the_rows(place: Location) -> None:
     """They have the name of their host in common, and no lock. Without Spark, which a job starts only after this."""
 
     def race(jobs: int) -> list[int]:
@@ -110,7 +146,7 @@ def test_of_jobs_that_start_at_the_same_moment_one_owns_the_rows(store: Store) -
             stop = threading.Event()
             begin.wait()
             try:
-                with owning(store.location, "default", f"lock-{number}", lambda _: stop.set(), stop) as owner:
+                with owning(place, "default", f"lock-{number}", lambda _: stop.set(), stop) as owner:
                     assert wait_until(lambda: len(refused) == jobs - 1, 60)
                     return owner.record.term
             except (JobError, StopRequestedError):  # overtaken, or waiting for the owner's heartbeats
@@ -122,9 +158,53 @@ def test_of_jobs_that_start_at_the_same_moment_one_owns_the_rows(store: Store) -
 
     for term in (1, 2, 3):
         assert race(4) == [term]
-        last = read_owner(store.location, "default")
+        last = read_owner(place, "default")
         assert last is not None
         assert (last.term, last.ended) == (term, True)
+
+
+def test_what_an_overtaken_job_writes_is_refused_wherever_it_was_paused(
+    place: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = "group_events"
+    rows = pa.Table.from_pylist([{"cluster": "default", "group_id": "g"}], arrow_schema(definition))
+    others = rows.set_column(rows.schema.get_field_index("group_id"), "group_id", [["new"]])
+    open_table = Location.delta_table
+
+    def write(opening: int) -> tuple[int, list[str]]:
+        """Return how often the old job opened the table, the new one having started then, and whose rows it has."""
+        location = place / f"{definition}-{opening}"
+        DeltaTable.create(
+            str(location), rows.schema, partition_by=["cluster"], storage_options=location.storage_options
+        )
+        old, new = Fence("default", 1), Fence("default", 2)
+        old.claim([location])
+        openings = 0
+
+        def overtake(self: Location) -> DeltaTable:
+            nonlocal openings
+            table = open_table(self)
+            openings += 1
+            if openings == opening:
+                with monkeypatch.context() as undone:
+                    undone.setattr(Location, "delta_table", open_table)
+                    new.claim([location])
+                    commit = CommitProperties(app_transactions=[new.transaction()])
+                    write_deltalake(open_table(location), others, mode="append", commit_properties=commit)
+            return table
+
+        with monkeypatch.context() as paused:
+            paused.setattr(Location, "delta_table", overtake)
+            with suppress(OtherOwnerError):
+                RustTable(location, "default", old).append(rows)
+        return openings, sorted(location.delta_table().to_pyarrow_table()["group_id"].to_pylist())
+
+    opening = 1
+    while (found := write(opening))[0] >= opening:
+        assert found[1] == ["new"], opening
+        opening += 1
+    assert found[1] == ["g"]  # it was done before it was paused
+    assert opening > 1
 
 
 def test_an_unavailable_store_is_one_line(store: Store) -> None:

@@ -1,11 +1,18 @@
-"""Object stores on loopback: HDFS with one node, from Hadoop's test jar, and S3 over HTTP, from moto."""
+"""Object stores on loopback: HDFS with one node, from Hadoop's test jar; S3, from moto; Azure's, from Azurite.
+
+There is none for Google: fake-gcs-server rejects the PUT requests of delta-rs ("invalid uploadType").
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import os
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
 
 from streaming_app.jvm.jars import SPARK_EXCLUSIONS, resolve
@@ -31,6 +38,9 @@ S3_ENVIRONMENT = {
     "AWS_REGION": "us-east-1",
     "AWS_ALLOW_HTTP": "true",
 }
+_AZURE_ACCOUNT = "devstoreaccount1"
+_AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # Azurite's own
+AZURE_WAREHOUSE = f"abfss://{BUCKET}@{_AZURE_ACCOUNT}.dfs.core.windows.net/a"
 
 
 @contextmanager
@@ -62,6 +72,33 @@ def s3(directory: Path, moto_server: str) -> Iterator[str]:
         yield f"http://{HOST}:{port}"
     finally:
         process.stop()
+
+
+@contextmanager
+def azure(directory: Path, azurite: str) -> Iterator[dict[str, str]]:
+    """Run Azure's blob service with one container; gives the environment with which delta-rs finds it."""
+    port = _free_port()
+    options = ("--silent", "--location", directory / "azurite", "--blobHost", HOST, "--blobPort", str(port))
+    process = Process([azurite, *options, "--skipApiVersionCheck", "--disableTelemetry"], directory / "azurite.log")
+    server = f"http://{HOST}:{port}"
+    try:
+        wait_until(lambda: accepts_connections(port), _START_SECONDS)
+        _create_container(f"{server}/{_AZURE_ACCOUNT}")
+        # As an emulator, which does not list from a name on: delta-rs then leaves the names before it out by itself.
+        yield {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": server}
+    finally:
+        process.stop()
+
+
+def _create_container(endpoint: str) -> None:
+    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+    named = "\n".join(f"{name}:{value}" for name, value in headers.items())
+    signed = "PUT" + 12 * "\n" + f"{named}\n/{_AZURE_ACCOUNT}/{_AZURE_ACCOUNT}/{BUCKET}\nrestype:container"
+    digest = hmac.digest(base64.b64decode(_AZURE_KEY), signed.encode(), hashlib.sha256)
+    headers["Authorization"] = f"SharedKey {_AZURE_ACCOUNT}:{base64.b64encode(digest).decode()}"
+    url = f"{endpoint}/{BUCKET}?restype=container"
+    request = urllib.request.Request(url, method="PUT", headers=headers)  # noqa: S310 - http
+    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - http
 
 
 def s3a_settings(endpoint: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,6 @@ from tests.upgrade.record import archive_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OF_BUDGETS = {"client_host", "truncated", "over_budget", "members_left_out"}
-OF_GROUPS_SET_ASIDE = {"set_aside_at", "set_aside_reason", "set_aside_release"}
-OF_LATER = {"leader", "log_epoch", "void", "description_stored", "replacing", "log_start_offset"}
-OF_OTHER_MEMBERS = {"stale_members_since", "group_members"}
-NEW_COLUMNS = {*OF_LATER, *OF_BUDGETS, *OF_GROUPS_SET_ASIDE, *OF_OTHER_MEMBERS}
 WITH_VECTORS = {"groups", "group_events", "quarantine", "topologies"}
 
 
@@ -80,21 +75,27 @@ def _known(value: Any) -> Any:
 
 
 def identity(table: DeltaTable) -> Any:
-    """Return what must stay: the id, the schema of 0.2.0 with its comments, the properties."""
-    metadata, schema = table.metadata(), json.loads(table.schema().to_json())
-    schema = _without_new_columns(schema)
+    """Return what must stay: the id and the properties."""
+    metadata = table.metadata()
     properties = {key: value for key, value in metadata.configuration.items() if "eletionVectors" not in key}
-    return metadata.id, metadata.description, metadata.partition_columns, schema, properties
+    return metadata.id, metadata.description, metadata.partition_columns, properties
 
 
-def _without_new_columns(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [
-            _without_new_columns(one)
-            for one in schema
-            if not (isinstance(one, dict) and one.get("name") in NEW_COLUMNS)
-        ]
-    return {key: _without_new_columns(one) for key, one in schema.items()} if isinstance(schema, dict) else schema
+def columns(table: DeltaTable) -> dict[str, str]:
+    """Return each column, and each field of a nested one, by its path, with its type and its comment."""
+    return dict(_columns(json.loads(table.schema().to_json()), ""))
+
+
+def _columns(kind: Any, path: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(kind, dict):
+        return
+    for name in ("elementType", "keyType", "valueType"):
+        yield from _columns(kind.get(name), f"{path}.{name}")
+    for field in kind.get("fields", ()):
+        own, of_type = f"{path}.{field['name']}", field["type"]
+        name = of_type if isinstance(of_type, str) else of_type["type"]
+        yield own, repr((name, field["nullable"], field["metadata"]))
+        yield from _columns(of_type, own)
 
 
 def vectors(warehouse: Path) -> set[str]:
@@ -120,11 +121,15 @@ def check_is_upgraded(warehouse: Path, expected: dict[str, list[str]]) -> None:
 def test_readers_without_deletion_vectors_read_the_upgraded_tables(spark: SparkSession, warehouse: Path) -> None:
     before, stored = names(warehouse), rows(warehouse, names(warehouse))
     identities = {name: identity(DeltaTable(warehouse / name)) for name in before}
+    known = {name: columns(DeltaTable(warehouse / name)) for name in before}
     assert vectors(warehouse) == WITH_VECTORS
     assert any(pa.table(DeltaTable(warehouse / name).deletion_vectors()).num_rows for name in WITH_VECTORS)
     upgrade(spark, warehouse)
     check_is_upgraded(warehouse, stored)
     assert {name: identity(DeltaTable(warehouse / name)) for name in before} == identities
+    for name, of_old in known.items():  # this release may have more, also within a column
+        now = columns(DeltaTable(warehouse / name))
+        assert {path: now.get(path) for path in of_old} == of_old, name
     for name in WITH_VECTORS:
         assert DeltaTable(warehouse / name).metadata().configuration["delta.enableDeletionVectors"] == "false"
     for definition in tables():  # of new tables, too

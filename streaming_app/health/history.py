@@ -29,6 +29,7 @@ WINDOW = timedelta(hours=2)
 """How long other events are looked at: longer than any time over which interruptions are counted."""
 _KEPT = 10_000  # events of one kind and group: enough for any sensible threshold
 _PRUNE_EVERY = timedelta(seconds=60)
+_INITIAL_EPOCH = 1  # of a group without assignments; 0 before Kafka 4.3
 REBALANCE = "rebalance"
 BEGUN, STORED, REJECTED, REMOVED = CALLS = ("begun", "stored", "rejected", "removed")
 """What the log says of calls of the plugin: one is about to be made, a description was stored, rejected for good, or
@@ -151,8 +152,10 @@ def _state(event: Row) -> StateChange:
 
 
 def _assignment(event: Row) -> Assignment | None:
-    if event["old"] is None:
+    if None in {event["old"], event["new"]}:
         return None  # the first value is no assignment
+    if int(event["new"]) <= _INITIAL_EPOCH < int(event["old"]):
+        return None  # the group was deleted: there is no assignment any more
     return Assignment(event["at"], event["offset"], event.get("cause"))
 
 

@@ -64,7 +64,9 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_rebalances_total",
-        "New target assignments of all groups since the job started, including groups without series of their own.",
+        "New target assignments of all groups since the job started, including groups without series of their own. The "
+        "brokers' streams-group-rebalance-count counts joins, and changes of members, topics and configs, and not the "
+        "members that leave or are removed.",
         lambda job: job.counts.get(REBALANCE, 0),
     ),
     Metric(

@@ -51,8 +51,8 @@ def event(at: datetime | None, kind: str, old: str | None, new: str | None, **ot
     return nulls | {"at": at, "kind": kind, "old": old, "new": new, "offset": offset} | others
 
 
-def rebalance(at: datetime | None, old: str | None = "1") -> dict[str, Any]:
-    return event(at, "assignment_epoch", old, "2", cause="member_joined")
+def rebalance(at: datetime | None, old: str | None = "1", new: str = "2") -> dict[str, Any]:
+    return event(at, "assignment_epoch", old, new, cause="member_joined")
 
 
 def member(name: str, state: str, epoch: int, updated_at: datetime = NOW) -> dict[str, Any]:
@@ -281,7 +281,8 @@ def test_what_happens_in_all_groups_is_counted_once_from_the_start_also_of_group
     cache.on_rows(folded(row("a", 2, events=pushed), row("b", 2, events=rejected)))
     cache.on_bulk_change()
     cache.refresh()
-    cache.on_rows(folded(row("a", 9, events=[stored(7, "0", "-2"), stored(8, "-2", "-1")], state="Dead")))
+    deleted = [stored(7, "0", "-2"), stored(8, "-2", "-1"), rebalance(at(8), old="5", new="1")]
+    cache.on_rows(folded(row("a", 9, events=deleted, state="Dead")))
     for _ in range(2):
         cache.refresh()
     assert "a" not in cache.groups()

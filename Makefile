@@ -13,6 +13,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEPLOY_TOOLS := build/deploy-tools/.installed
+# Compiled modules are kept also where the environment says otherwise: each process and each command that a test starts
+# would compile them once more.
+export PYTHONDONTWRITEBYTECODE :=
 PROCESSES := -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: run test test-fast bench lint generate docs wheel check-deploy clean

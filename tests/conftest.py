@@ -21,7 +21,8 @@ from tests.jvm_archive import broker_archive
 from tests.jvm_options import INTERPRETED, start_jvms_fast
 from tests.marks import START_JVMS, add_marks
 from tests.order import add_groups, check_groups, order_items
-from tests.warehouse_template import copy_template, warehouse_template
+from tests.warehouse_template import warehouse_template
+from tests.warehouses import copy_warehouse
 
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
@@ -170,7 +171,7 @@ def create_warehouse(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
     It is a copy: Spark takes seconds to create all the tables.
     """
     template = warehouse_template(lambda: request.getfixturevalue("spark"))
-    return lambda directory: copy_template(template, directory)
+    return lambda directory: copy_warehouse(template, directory)
 
 
 @pytest.fixture

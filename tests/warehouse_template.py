@@ -42,11 +42,6 @@ def warehouse_template(spark: Callable[[], SparkSession]) -> Path:
     return path
 
 
-def copy_template(template: Path, directory: Path) -> Path:
-    """Copy it into a directory; its files are then as new as if the job had just created them."""
-    return Path(shutil.copytree(template, directory, dirs_exist_ok=True, copy_function=shutil.copy))
-
-
 def _fingerprint() -> str:
     code = (file.read_text("utf-8") for file in sorted(Path(spark_writer.__file__).parent.glob("*.py")))
     parts = [*map(version, _DECIDING), *map(repr, tables()), *code]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import re
+import shutil
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -29,13 +33,31 @@ _SCALARS = {
 
 
 def make_warehouse(path: Path) -> Path:
-    """Create empty tables of the current format below `path`, and return it."""
+    """Make empty tables of the current format below `path`, and return it. They have the ids of all that it makes."""
+    return copy_warehouse(_created_once(), path)
+
+
+def copy_warehouse(warehouse: Path, path: Path) -> Path:
+    """Copy a warehouse to `path`, and return that; its files are as new as if they had just been written."""
+    return Path(shutil.copytree(warehouse, path, dirs_exist_ok=True, copy_function=shutil.copyfile))
+
+
+def create_tables(path: Path) -> Path:
+    """Create empty tables of the current format below `path`, and return it: twenty times as slow as a copy."""
     for definition in tables():
         location = str(path / definition.name)
         created = DeltaTable.create(location, arrow_schema(definition.name), partition_by=["cluster"])
         # create() takes only properties that delta-rs knows
         created.alter.set_table_properties({FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}, raise_if_not_exists=False)
     return path
+
+
+@cache
+def _created_once() -> Path:
+    """Return what `make_warehouse` copies in this process."""
+    directory = mkdtemp()
+    atexit.register(shutil.rmtree, directory)
+    return create_tables(Path(directory, "warehouse"))
 
 
 def local_files() -> Files:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 MOST_MEGABYTES = 100
 _PROGRAM = """
 import gc, sys, tempfile

@@ -70,11 +70,13 @@ class Check(Service):
 def running(
     warehouse: Path, health: Health | None = None, **settings: Any
 ) -> Iterator[tuple[BackgroundServices, list[str]]]:
-    """Run the services of a job whose brokers do not answer."""
+    """Run the services of a job whose brokers do not answer, and that makes no archive: that would start a JVM."""
     lines: list[str] = []
     known = config(make_warehouse(warehouse), page={}, **settings)
-    with background_services(known, local_files(), health or Health(), lines.append) as started:
-        yield started, lines
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(services, "can_make_archive", lambda: False)
+        with background_services(known, local_files(), health or Health(), lines.append) as started:
+            yield started, lines
 
 
 def test_heartbeats_go_on_while_the_evaluation_of_alerts_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,7 @@ def test_there_is_a_list_of_the_classes_for_the_pinned_versions_only() -> None:
     assert class_list(SparkAndDelta("9.9.9", "9.9.9")) is None
 
 
+@pytest.mark.java
 def test_without_a_list_an_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "class_list", lambda: None)
     with pytest.raises(SetupError, match=r"cannot be made: there is no list of classes for Spark 4\.\d"):

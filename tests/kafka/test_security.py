@@ -233,6 +233,7 @@ def test_no_unsecured_token_is_of_the_future_in_whole_milliseconds(monkeypatch: 
     assert round(1_000 * issued_at) <= 1_800_000_000_000
 
 
+@pytest.mark.java  # keytool
 def test_no_key_and_no_file_is_left_behind(pem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = create_certificate(create_authority(), "job")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -248,6 +249,7 @@ def test_no_key_and_no_file_is_left_behind(pem: Path, tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.java  # keytool
 def test_the_certificates_of_a_jks_store_are_read_even_without_its_password(tmp_path: Path) -> None:
     store = create_java_trust_store(tmp_path / "trust.jks", "JKS", create_authority())
     settings = security_settings({"security.protocol": "SSL", "ssl.truststore.location": str(store)})

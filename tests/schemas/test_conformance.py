@@ -13,6 +13,7 @@ import pytest
 from streaming_app.jvm.jars import resolve
 from tests.schemas.conformance import describe_definitions, describe_jar, differences, main
 
+pytestmark = pytest.mark.java  # jars
 RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0"]
 
 

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from streaming_app.stream.table_versions import KnownTables, LostTableError
 from streaming_app.tables.location import Location
-from tests.warehouses import local_files, make_warehouse
+from tests.warehouses import create_tables, local_files, make_warehouse
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_table_created_again_is_another_table_and_only_an_unmarked_one_is_remo
     for name in ("groups", "quarantine"):
         shutil.rmtree(warehouse / name)
     write_deltalake(warehouse / "groups", pa.table({"cluster": ["default"]}))  # as Spark does for a lost table
-    shutil.copytree(make_warehouse(warehouse.parent / "copy") / "quarantine", warehouse / "quarantine")
+    shutil.copytree(create_tables(warehouse.parent / "other") / "quarantine", warehouse / "quarantine")
     with pytest.raises(LostTableError, match="groups and quarantine"):
         known.check_quickly()
     with pytest.raises(LostTableError, match="groups and quarantine"):

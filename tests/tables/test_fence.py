@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
@@ -32,7 +33,7 @@ from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
 from tests.lag.lag_harness import row
 from tests.rows import group_row
-from tests.warehouses import append, arrow_schema, make_warehouse
+from tests.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,19 +114,20 @@ def test_a_write_of_an_earlier_term_is_refused_wherever_it_was_paused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused, openings = 0, count(1)
+    fill(begun := make_warehouse(tmp_path / "begun"))
+    of_old = claimed(begun, OLD)
     while True:
-        warehouse = make_warehouse(tmp_path / str(opening := next(openings)))
-        fill(warehouse)
-        old = claimed(warehouse, OLD)
+        warehouse = copy_warehouse(begun, tmp_path / str(opening := next(openings)))
         with monkeypatch.context() as context:
             opened = pause(context, warehouse, opening)
             try:
-                WRITES[name](warehouse, old)
+                WRITES[name](warehouse, deepcopy(of_old))
             except OtherOwnerError:
                 refused += 1
-        claimed(warehouse, NEW)
+        if is_done := len(opened) < opening:  # before it was paused
+            claimed(warehouse, NEW)
         assert_fenced(warehouse)
-        if len(opened) < opening:  # it was done before it was paused
+        if is_done:
             break
     assert refused
 
@@ -133,9 +135,10 @@ def test_a_write_of_an_earlier_term_is_refused_wherever_it_was_paused(
 def test_a_write_of_the_owner_carries_its_term(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
     fill(warehouse)
+    old = claimed(warehouse, OLD)
     for name, write in WRITES.items():
         if name != "maintenance":
-            write(warehouse, claimed(warehouse, OLD))
+            write(warehouse, old)
     assert_fenced(warehouse)
 
 

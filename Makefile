@@ -16,15 +16,15 @@ DEPLOY_TOOLS := build/deploy-tools/.installed
 # Compiled modules are kept also where the environment says otherwise: each process and each command that a test starts
 # would compile them once more.
 export PYTHONDONTWRITEBYTECODE :=
-PROCESSES := -n 3 --dist loadgroup --no-loadscope-reorder
+PROCESSES := -n 4 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: run test test-fast bench lint generate docs wheel check-deploy clean
 
 run: $(STAMP)
 	$(BIN)/streams-groups demo
 
-# Three processes on two cores, as a third of the time tests wait, for a broker or a timeout; each with a broker of its own,
-# and the first with the Spark session.
+# Four processes on two cores, as for half of the time tests wait, for a broker or a timeout; each with a broker of its
+# own, and two with a Spark session.
 test: $(STAMP)
 	-$(BIN)/python -m tests.jvm_archive
 	$(BIN)/python -m pytest $(PROCESSES) $(PYTEST_ARGS)

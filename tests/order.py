@@ -2,9 +2,10 @@
 
 With `--dist loadgroup --no-loadscope-reorder` a process takes a group of tests at a time, in the order in which the
 groups first occur. A module is a group, so that what its fixtures start is started once, but for the tests that use the
-Spark session: a second session takes half a minute of processor time until its JVM is warm. They are one group, and the
-first one, as nothing else takes as long. Then come the modules that take minutes, those that start something else, and
-what needs nothing comes last, as it is short: the processes end at about the same time.
+Spark session: a further session takes half a minute of processor time until its JVM is warm. They are two groups, each
+half of them, and the first ones, as nothing else takes as long: with one, the other processes had ended long before it.
+Then come the modules that take minutes, those that start something else, and what needs nothing comes last, as it is
+short: the processes end at about the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import PurePath
 import pytest
 
 SESSION = "spark"
-"""The group of the tests that use the Spark session."""
+"""The fixture, and the group of the tests that use it but for those below."""
+STREAM_SESSION = "spark-stream"
+"""The group of those that use the session in the folder `stream`, as many as all others."""
 WHOLE = frozenset({"security"})
 """Folders whose modules share what they start, a secured broker, and so a process with each other."""
 _LONG = frozenset({"tests/faults/test_faults", "tests/histories/test_histories", "tests/test_adding"})
@@ -29,7 +32,7 @@ def add_groups(items: Iterable[pytest.Item]) -> None:
     in_session = set(map(id, with_session))
     whole = {_home(item) for item in with_session} & WHOLE
     for item in items:
-        group = SESSION if id(item) in in_session or _home(item) in whole else _home(item)
+        group = _session(item) if id(item) in in_session or _home(item) in whole else _home(item)
         item.add_marker(pytest.mark.xdist_group(group))
 
 
@@ -46,7 +49,11 @@ def order_items(items: list[pytest.Item]) -> None:
 
 
 def _rank(group: str, starting: Iterable[str]) -> tuple[int, str]:
-    return (0 if group == SESSION else 1 if group in _LONG else 2 if group in starting else 3), group
+    return (0 if group in {SESSION, STREAM_SESSION} else 1 if group in _LONG else 2 if group in starting else 3), group
+
+
+def _session(item: pytest.Item) -> str:
+    return STREAM_SESSION if "stream" in PurePath(_home(item)).parts else SESSION
 
 
 def _group(item: pytest.Item) -> str:

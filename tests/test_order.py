@@ -36,7 +36,7 @@ def ordered(*items: Any) -> list[tuple[str, str]]:
     return [(one.nodeid.rpartition("/")[2], one.get_closest_marker("xdist_group").args[0]) for one in tests]
 
 
-def test_the_tests_with_the_session_come_first_then_those_that_take_long_and_last_what_starts_nothing() -> None:
+def test_the_tests_with_a_session_come_first_then_those_that_take_long_and_last_what_starts_nothing() -> None:
     assert ordered(
         item("tests/a/test_fast.py::one"),
         item("tests/a/test_mixed.py::plain"),
@@ -44,10 +44,12 @@ def test_the_tests_with_the_session_come_first_then_those_that_take_long_and_las
         item("tests/b/test_broker.py::one", marks=("broker",)),
         item("tests/b/test_live.py::one", "spark", marks=("spark",)),
         item("tests/b/test_broker.py::two"),
+        item("tests/stream/test_live.py::one", "spark", marks=("spark",)),
         item("tests/test_adding.py::one", marks=("slow",)),
     ) == [
         ("test_mixed.py::live", "spark"),
         ("test_live.py::one", "spark"),
+        ("test_live.py::one", "spark-stream"),
         ("test_adding.py::one", "tests/test_adding"),
         ("test_broker.py::one", "tests/b/test_broker"),
         ("test_broker.py::two", "tests/b/test_broker"),

@@ -7,9 +7,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming_app.config.settings import JobConfig
+from streaming_app.job import supervisor
 from streaming_app.job.stream_query import cause_of, wait_for_listeners
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
@@ -79,7 +81,9 @@ def test_a_stream_starts_again_while_events_of_other_queries_are_held_up(
     unique: Callable[[str], str],
     create_warehouse: Callable[[Path], Path],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1.0)
     topic, listener = unique("held-up"), SlowListener()
     client.create_topic(topic, 1)
     without = {name: {"enabled": False} for name in ("offsets", "lag", "self_check")}

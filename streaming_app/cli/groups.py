@@ -156,6 +156,8 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         _print_states(reader, cluster, rows, _routes(routes), verbose=verbose, with_configs=verbose and not all_groups)
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
         echo_rows(table)
+        if verbose:
+            _print_topics(reader, cluster, rows, aspect)
         if aspect == "topology":
             _print_internal_topics(reader, cluster, [row["group_id"] for row in rows])
 
@@ -188,6 +190,16 @@ def _print_of_any_type(  # noqa: PLR0913 - as for all of it
     return rows is not None
 
 
+def _print_topics(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], aspect: str) -> None:
+    """Print the topics of topologies as they are; or of members with an endpoint which partitions they serve there."""
+    from streaming_app.queries.topics import endpoint_rows, read_topics, topic_rows  # noqa: PLC0415 - not loaded by --help
+
+    found = read_topics(reader, cluster, rows)
+    if table := topic_rows(found) if aspect == "topology" else endpoint_rows(rows, found):
+        click.echo("")
+        echo_rows(table)
+
+
 def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
     """Print in what internal topics are not as the topologies ask for, which brokers only log, and those left over."""
     from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
@@ -200,15 +212,17 @@ def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: lis
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], routes: Routes) -> None:
     """Print everything known of the groups."""
-    from streaming_app.queries import facts, groups, health  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import facts, groups, health, topics  # noqa: PLC0415 - not loaded by --help
 
     ids = [row["group_id"] for row in rows]
     known, verdicts = facts.read_group_facts(reader, cluster, ids), health.read_verdicts(reader, cluster, ids)
+    of_topologies = topics.read_topics(reader, cluster, rows)
     shown = []
     for row in rows:
         verdict = verdicts.get(row["group_id"])
         of_log = {name: value for name, value in row.items() if name != "last_changes"}
         judged = {
+            "topics": [one._asdict() for one in of_topologies[row["group_id"]]],
             "waits_for": groups.waits_for(row),
             "health": verdict and health.health_json(verdict),
             "team": routes.team_of(row["group_id"]),

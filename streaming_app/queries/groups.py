@@ -291,6 +291,9 @@ def _member_row(group: Row, member: Row, *, verbose: bool) -> Row:
         row |= {
             "HOST": (member["client_host"] or "").lstrip("/") or None,
             "INSTANCE-ID": member["instance_id"],
+            "RACK": member["rack_id"],
+            "ENDPOINT": member["user_endpoint"],
+            "CLIENT-TAGS": ",".join(f"{name}={value}" for name, value in dict(member["client_tags"] or ()).items()),
             "MEMBER-EPOCH": member["member_epoch"],
             # The record of a static member that left temporarily keeps the state that the member had.
             "MEMBER-STATE": AWAY if member["member_epoch"] == AWAY_EPOCH else member["member_state"],

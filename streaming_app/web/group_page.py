@@ -16,6 +16,7 @@ from streaming_app.health.verdict import Verdict
 from streaming_app.queries.facts import GroupFacts
 from streaming_app.queries.history import GroupAt
 from streaming_app.queries.lag_chart import LagChart
+from streaming_app.queries.topics import BY_PATTERN, Served, Topic, served
 from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
 from streaming_app.web.overview import GroupSummary
@@ -78,6 +79,7 @@ class MemberRow:
     active: int
     standby: int
     moving: int
+    served: Served
 
     @property
     def state(self) -> str | None:
@@ -87,10 +89,11 @@ class MemberRow:
     @property
     def place(self) -> Sequence[tuple[str, str]]:
         """Where it is, as far as the client says it: name and value."""
-        tags = dict(self.row.get("client_tags") or ())
+        endpoint, tags = self.row.get("user_endpoint"), dict(self.row.get("client_tags") or ())
         known = {
             "rack": self.row.get("rack_id"),
-            "endpoint": self.row.get("user_endpoint"),
+            "endpoint": endpoint,
+            **({"serves": self.served.active, "has copies of": self.served.standby} if endpoint else {}),
             "process": self.row.get("process_id"),
             **{f"tag {name}": value for name, value in islice(tags.items(), SHOWN_TAGS)},
         }
@@ -124,6 +127,10 @@ class GroupView:
     lag_partitions: int
     lag_chart: LagChart | None
     facts: GroupFacts = field(default_factory=GroupFacts)
+    sizes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """How many partitions a topic has, as `Topic.text` does, by subtopology and topic."""
+    by_pattern: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The topics that patterns match, by subtopology."""
     judged: Sequence[Judged] = ()
     """The newest verdicts up to the end of the window, the newest first."""
     judged_then: Judged | None = None
@@ -144,6 +151,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     diff: TopologyDiff | None,
     copies: Iterable[TaskCopy] = (),
     facts: GroupFacts | None = None,
+    topics: Sequence[Topic] = (),
     health: tuple[Sequence[Row], Verdict | None] = ((), None),
 ) -> GroupView:
     """Return the page of a row of `groups`.
@@ -161,7 +169,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         causes=causes_text(row["causes_since_assignment"]),
         alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
         matrix=task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag)),
-        members=list(_members(row))[:SHOWN_MEMBERS],
+        members=list(_members(row, topics))[:SHOWN_MEMBERS],
         timeline=timeline(row, events, window, judged),
         instant=instant_view(then[0], window.at, row["assignments"] or (), then[1], task_of)
         if then and window.at
@@ -175,9 +183,19 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         lag_partitions=len(lag),
         lag_chart=lag_chart,
         facts=facts or GroupFacts(),
+        sizes={(one.subtopology_id, one.name): one.text for one in topics if one.text},
+        by_pattern=_by_pattern(topics),
         judged=judged[: -SHOWN_VERDICTS - 1 : -1],
         judged_then=next((one for one in reversed(judged) if window.until and one.at <= window.until), None),
     )
+
+
+def _by_pattern(topics: Iterable[Topic]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in topics:
+        if one.kind == BY_PATTERN:
+            found.setdefault(one.subtopology_id, []).append(one.name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -231,7 +249,7 @@ def hosts_of(row: Row) -> list[Row]:
     return [{**task, "client_host": hosts.get(task["member_id"], "")} for task in row["assignments"] or ()]
 
 
-def _members(row: Row) -> Iterable[MemberRow]:
+def _members(row: Row, topics: Sequence[Topic]) -> Iterable[MemberRow]:
     tasks: dict[str, list[Row]] = {}
     for task in row["assignments"] or ():
         tasks.setdefault(task["member_id"], []).append(task)
@@ -241,4 +259,4 @@ def _members(row: Row) -> Iterable[MemberRow]:
         held = [task for task in own if task["current"]]
         active = sum(task["role"] == "active" for task in held)
         moving = sum(task["current"] != task["target"] or task["pending_revocation"] for task in own)
-        yield MemberRow(member, active, len(held) - active, moving)
+        yield MemberRow(member, active, len(held) - active, moving, served(held, topics))

@@ -187,6 +187,7 @@ class Page:
             diff=snapshot.topology_diff(group_id),
             copies=snapshot.copies(group_id),
             facts=snapshot.facts(group_id),
+            topics=snapshot.topics(row),
             health=(snapshot.health_history(group_id, begin, end), summary.health if summary else None),
         )
         return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
@@ -204,7 +205,8 @@ class Page:
             graph = self._processors(row, snapshot)
         else:
             lag = snapshot.lag_rows(row["group_id"])
-            graph = topology_map(row["group_id"], row["subtopologies"] or (), hosts_of(row), lag)
+            topics = snapshot.topics(row)
+            graph = topology_map(row["group_id"], row["subtopologies"] or (), hosts_of(row), lag, topics)
         return JSONResponse(graph.to_json())
 
     def _processors(self, row: Row, snapshot: Snapshot) -> Graph:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from streaming_app.queries.history import GroupAt, group_at, read_events
 from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.lag_chart import LagChart, lag_chart
 from streaming_app.queries.lag_series import lag_at, lag_series
+from streaming_app.queries.topics import Topic, read_topics
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_alerts
@@ -202,6 +203,13 @@ class Snapshot:
             return GroupFacts()
         ids = [group_id]
         return self._kept(("facts", group_id), lambda: read_group_facts(reader, self.cluster, ids)[group_id])
+
+    def topics(self, row: Row) -> Sequence[Topic]:
+        """Return the topics of a row of `groups` as they are. Raises WarehouseError."""
+        reader, group_id = self.reader, row["group_id"]
+        if reader is None:
+            return []
+        return self._kept(("topics", group_id), lambda: read_topics(reader, self.cluster, [row])[group_id])
 
     def lag_chart(self, group_id: str, begin: datetime, end: datetime) -> LagChart | None:
         """Return the lag of a group in this time; None if it was not known. Raises WarehouseError."""

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
+from streaming_app.queries.topics import BY_PATTERN, Topic
 from streaming_app.text import count, duration
 from streaming_app.web.words import NOTHING, number, short_name
 
@@ -105,17 +106,27 @@ _TITLE = 40  # characters of a name in a box
 _NOTES = [
     "The log does not name the sink topics of a topology, other than repartition topics, nor its processors and "
     "stores: the broker has them if a description is stored.",
-    "Which topics a regular expression matches is not in the log.",
+    "Which topics a regular expression matches is not in the log: those that are read are known by their lag.",
 ]
 
 
-def topology_map(group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Iterable[Row]) -> Graph:
-    """Return the picture of the columns of a row of `groups`; `lag` are the group's rows of that table, if any."""
+def topology_map(
+    group_id: str,
+    subtopologies: Iterable[Row],
+    assignments: Iterable[Row],
+    lag: Iterable[Row],
+    topics: Iterable[Topic] = (),
+) -> Graph:
+    """Return the picture of the columns of a row of `groups`; `lag` are the group's rows of that table, if any.
+
+    `topics` are those of the topology as they are.
+    """
     graph = Graph("map", notes=list(_NOTES))
     tasks = _tasks_by_subtopology(assignments)
     lag_by_topic = _lag_by_topic(lag)
     for row in subtopologies:
         _add_subtopology(graph, group_id, row, tasks.get(row["subtopology_id"], []), lag_by_topic)
+    _add_partitions(graph, topics)
     if not graph.nodes:
         graph.problem = "The log has no topology of this group."
     return graph
@@ -152,6 +163,18 @@ def _add_subtopology(
     for name in changelogs:
         if name not in (row["source_topics"] or ()):
             graph.connect(box, _topic(graph, "changelog", name, group_id, {}, internal=True), "state")
+
+
+def _add_partitions(graph: Graph, topics: Iterable[Topic]) -> None:
+    """Say of each topic how many partitions it has, and of each pattern what it matches."""
+    known = list(topics)
+    texts = {one.name: one.text for one in known if one.text}
+    matched = [(one.subtopology_id, one.name) for one in known if one.kind == BY_PATTERN]
+    for node in graph.nodes:
+        if node.kind == "subtopology":
+            node.facts += _facts("Reads by pattern", (name for own, name in matched if own == node.name))
+        elif node.name in texts and node.kind != "pattern":
+            node.facts.append(("Has", texts[node.name]))
 
 
 def _topic(  # noqa: PLR0913 - what a topic is drawn from

@@ -66,8 +66,8 @@ TEXT = [
     (["list", "--state"], 2),
     (["describe", "--all-groups"], 2),
     (["describe", "--all-groups", "--verbose"], 2),
-    (["describe", "--group", STORED, "--members", "--verbose"], 2),
-    (["describe", "--all-groups", "--topology", "--verbose"], 2),
+    (["describe", "--group", STORED, "--members", "--verbose"], 5),  # and the endpoint
+    (["describe", "--all-groups", "--topology", "--verbose"], 8),  # and four topics
     (["describe", "--all-groups", "--offsets", "--verbose"], 2),
     (["lag", "--by", "task"], 2),
     (["lag", "--group", STORED, "--by", "process"], 2),

@@ -30,7 +30,7 @@ from streaming_app.web.words import NO_LABELS, Labels, group_query, short_name
 from tests.waiting import wait_until
 from tests.warehouses import append
 from tests.web import sample_others
-from tests.web.sample import HOSTILE, RICH, beat, group, member, replace_group
+from tests.web.sample import HOSTILE, RICH, beat, group, member, part, replace_group, task
 
 LOCAL = "http://localhost"
 
@@ -345,12 +345,39 @@ def test_members_say_where_they_are_and_whether_they_are_away(sample: Path) -> N
     now = datetime.now(timezone.utc)
     place = {"rack_id": "rack-a", "user_endpoint": "orders-0.example:7070", "client_tags": {"zone": "eu-1"}}
     away = member(1, now, instance_id="orders-1", member_epoch=-2)
-    replace_group(sample, group("price-feed", "Reconciling", now, 1, members=[member(0, now, **place), away]))
+    members = [member(0, now, **place), away]
+    tasks = [task(members[0]["member_id"], "0_0"), task(members[0]["member_id"], "0_1", "standby")]
+    replace_group(sample, group("price-feed", "Reconciling", now, 1, members=members, assignments=tasks))
     client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
     text = client.get("/group?id=price-feed").text
     members = " ".join(re.sub("<[^>]+>", " ", text[text.index('<section id="members">') :]).split())
-    for expected in ("rack rack-a", "endpoint orders-0.example:7070", "tag zone eu-1", "orders-1 AWAY -2"):
+    served = "endpoint orders-0.example:7070 serves events(0) has copies of events(1)"
+    for expected in ("rack rack-a", served, "tag zone eu-1", "orders-1 AWAY -2"):
         assert expected in members
+
+
+def test_topics_say_how_many_partitions_they_have_and_which_ones_a_pattern_matches(sample: Path) -> None:
+    parts = [part("0", ["in"], ["app-by-key-repartition"], changelogs=["app-totals-changelog"], patterns=["eu-.*"])]
+    parts[0]["repartition_source_topics"][0]["partitions"] = 4
+    replace_group(sample, group("app", "Stable", datetime.now(timezone.utc), 1, subtopologies=parts))
+    of_group = {"cluster": "default", "group_id": "app"}
+    key = {**of_group, "subtopology_id": "0", "status": "OK"}
+    append(sample, "lag", *({**key, "topic": one, "partition": n} for one, n in (("in", 0), ("in", 1), ("eu-west", 0))))
+    for topic, value in (("app-by-key-repartition", "3, asked for 4"), ("app-totals-changelog", "2")):
+        fact = {**of_group, "kind": "internal_topic", "subject": topic, "name": "partitions", "value": value}
+        append(sample, "broker_facts", {**fact, "observed_at": datetime.now(timezone.utc)})
+    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    text = client.get("/group?id=app").text
+    shown_part = " ".join(re.sub("<[^>]+>", " ", text[text.index('aria-label="Subtopologies"') :]).split())
+    for expected in (
+        "in 2 partitions pattern eu-.* eu-west by pattern 1 partition",
+        "app-by-key-repartition repartition 3 partitions, asked for 4",
+        "app-totals-changelog 2 partitions",
+    ):
+        assert expected in shown_part
+    nodes = {node["name"]: dict(node["facts"]) for node in client.get("/graph?id=app").json()["nodes"]}
+    assert nodes["app-by-key-repartition"]["Has"] == "3 partitions, asked for 4"
+    assert nodes["0"]["Reads by pattern"] == "eu-west"
 
 
 def test_what_budgets_and_fairness_cut_is_said(sample: Path) -> None:

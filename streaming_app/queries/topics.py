@@ -1,0 +1,162 @@
+"""The topics of topologies as they are: how many partitions they have, which ones a pattern matches, who serves them.
+
+The log has what an application asked for. What there is, only the brokers know: of source topics the lag is asked for,
+of each partition, and internal topics are compared with what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from streaming_app.kafka import ASKED_FOR, INTERNAL_TOPIC
+from streaming_app.tables.reader import WarehouseReader, quote
+
+Row = dict[str, Any]
+SOURCE, BY_PATTERN, PATTERN, REPARTITION, CHANGELOG = "source", "by pattern", "pattern", "repartition", "changelog"
+_READ = (SOURCE, BY_PATTERN, REPARTITION)
+_ACTIVE = "active"
+_Counts = Mapping[str, int]
+
+
+class Topic(NamedTuple):
+    """A topic of a subtopology, or a pattern of topics that matches none yet."""
+
+    subtopology_id: str
+    name: str
+    kind: str
+    """`source`, `by pattern`, `pattern`, `repartition` or `changelog`."""
+    partitions: int | None
+    """None: not known, as for a topic that does not exist."""
+    asked_for: int | None = None
+    """Partitions that the topology asks for; None if it leaves that to the brokers."""
+
+    @property
+    def text(self) -> str | None:
+        """How many partitions it has, and what was asked for where that is not the same; None if it is not known."""
+        if self.partitions is None:
+            return f"{self.asked_for} partitions asked for" if self.asked_for else None
+        found = f"{self.partitions} partition{'' if self.partitions == 1 else 's'}"
+        return f"{found}{ASKED_FOR}{self.asked_for}" if self.asked_for not in {None, self.partitions} else found
+
+
+def read_topics(
+    reader: WarehouseReader, cluster: str, groups: Iterable[Mapping[str, Any]]
+) -> dict[str, Sequence[Topic]]:
+    """Return the topics of these rows of `groups`, by group. Raises WarehouseError."""
+    rows = {group["group_id"]: group for group in groups}
+    if not rows:
+        return {}
+    where = f"cluster = {quote(cluster)} AND group_id IN ({', '.join(map(quote, rows))})"
+    read: dict[str, dict[tuple[str, str], int]] = {group_id: {} for group_id in rows}
+    for row in reader.rows(
+        f"SELECT group_id, subtopology_id, topic, count(*) AS partitions FROM lag WHERE {where} "  # noqa: S608 - quoted
+        "AND subtopology_id IS NOT NULL GROUP BY group_id, subtopology_id, topic"
+    ):
+        read[row["group_id"]][row["subtopology_id"], row["topic"]] = row["partitions"]
+    internal: dict[str, dict[str, int]] = {group_id: {} for group_id in rows}
+    for row in reader.rows(
+        f"SELECT group_id, subject, value FROM broker_facts WHERE {where} "  # noqa: S608 - quoted
+        f"AND kind = {quote(INTERNAL_TOPIC)} AND name = 'partitions'"
+    ):
+        internal[row["group_id"]][row["subject"]] = int(row["value"].partition(ASKED_FOR)[0])
+    return {
+        group_id: topics_of(row["subtopologies"] or (), read[group_id], internal[group_id])
+        for group_id, row in rows.items()
+    }
+
+
+def topics_of(
+    subtopologies: Iterable[Mapping[str, Any]], read: Mapping[tuple[str, str], int], internal: _Counts
+) -> Sequence[Topic]:
+    """Return the topics of the column `subtopologies`.
+
+    `read` has the partitions of topics that are read, by subtopology and topic, `internal` those of internal topics.
+    """
+    return [topic for part in subtopologies for topic in _topics(part, read, internal)]
+
+
+def _topics(part: Mapping[str, Any], read: Mapping[tuple[str, str], int], internal: _Counts) -> Iterator[Topic]:
+    own = part["subtopology_id"]
+    sources, repartitions = part["source_topics"] or (), part["repartition_source_topics"] or ()
+    for name in sources:
+        yield Topic(own, name, SOURCE, read.get((own, name)))
+    if patterns := part["source_topic_regex"] or ():
+        named = {*sources, *(topic["name"] for topic in repartitions)}
+        found = {name: number for (of, name), number in sorted(read.items()) if of == own and name not in named}
+        yield from (Topic(own, name, BY_PATTERN, number) for name, number in found.items())
+        yield from (Topic(own, name, PATTERN, None) for name in patterns if not found)
+    for kind, topics in ((REPARTITION, repartitions), (CHANGELOG, part["state_changelog_topics"] or ())):
+        for topic in topics:
+            name = topic["name"]
+            yield Topic(own, name, kind, internal.get(name, read.get((own, name))), topic["partitions"] or None)
+
+
+def topic_rows(topics: Mapping[str, Iterable[Topic]]) -> list[Row]:
+    """Return a row for each topic of each group, as `describe --topology --verbose` has it."""
+    return [
+        {
+            "GROUP": group_id,
+            "SUBTOPOLOGY": topic.subtopology_id,
+            "TOPIC": topic.name,
+            "KIND": topic.kind,
+            "PARTITIONS": topic.partitions,
+            "ASKED-FOR": topic.asked_for,
+        }
+        for group_id, of_group in topics.items()
+        for topic in of_group
+    ]
+
+
+class Served(NamedTuple):
+    """The partitions that a member can be asked about by interactive queries; None: none."""
+
+    active: str | None
+    """Those of its active tasks, as `orders(0,2), customers(0)`."""
+    standby: str | None
+    """Those of its standby and warm-up tasks."""
+
+
+def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Served:
+    """Return what a member with these `assignments` serves, as brokers say it to all members.
+
+    That is, of each task, its partition of each topic that the subtopology reads and that has so many
+    (`EndpointToPartitionsManager`, Kafka 4.4.0).
+    """
+    by_subtopology: dict[str, list[Topic]] = {}
+    for topic in topics:
+        if topic.kind in _READ:
+            by_subtopology.setdefault(topic.subtopology_id, []).append(topic)
+    found: dict[bool, dict[str, set[int]]] = {True: {}, False: {}}
+    for task in tasks:
+        for topic in by_subtopology.get(task["subtopology_id"], ()) if task["current"] else ():
+            if topic.partitions is None or task["partition"] < topic.partitions:
+                found[task["role"] == _ACTIVE].setdefault(topic.name, set()).add(task["partition"])
+    return Served(_text(found[True]), _text(found[False]))
+
+
+def _text(partitions: Mapping[str, Iterable[int]]) -> str | None:
+    return (
+        ", ".join(f"{topic}({','.join(map(str, sorted(ones)))})" for topic, ones in sorted(partitions.items())) or None
+    )
+
+
+def endpoint_rows(groups: Iterable[Mapping[str, Any]], topics: Mapping[str, Sequence[Topic]]) -> list[Row]:
+    """Return a row for each member of these groups that has an endpoint, with what it serves there."""
+    return [
+        {
+            "GROUP": group["group_id"],
+            "ENDPOINT": member["user_endpoint"],
+            "MEMBER": member["member_id"],
+            "ACTIVE-PARTITIONS": own.active,
+            "STANDBY-PARTITIONS": own.standby,
+        }
+        for group in groups
+        for member in group["members"]
+        if member["user_endpoint"]
+        for own in [served(_of_member(group, member), topics[group["group_id"]])]
+    ]
+
+
+def _of_member(group: Mapping[str, Any], member: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [task for task in group["assignments"] if task["member_id"] == member["member_id"]]

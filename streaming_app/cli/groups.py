@@ -264,9 +264,11 @@ def _print_expiries(reader: WarehouseReader, cluster: str, group_ids: list[str])
     from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
 
-    retention = read_brokers(reader, cluster).offsets_retention if group_ids else timedelta(0)
-    for group_id, expiry in facts.expiries(reader, cluster, group_ids, retention).items():
-        echo(f"{facts.expiry_line(group_id, expiry)}.")
+    if not group_ids:
+        return
+    brokers = read_brokers(reader, cluster)
+    for group_id, expiry in facts.expiries(reader, cluster, group_ids, brokers.offsets_retention).items():
+        echo(f"{facts.expiry_line(group_id, expiry, brokers.offsets_sweep)}.")
 
 
 def _print_awaited(rows: list[dict[str, Any]]) -> None:

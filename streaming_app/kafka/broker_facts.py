@@ -50,7 +50,7 @@ _BROKER_CONFIGS = (
     "group.streams.min.heartbeat.interval.ms",
     "group.streams.min.session.timeout.ms",
     "group.streams.min.task.offset.interval.ms",
-    "offsets.retention.check.interval.ms",
+    releases.OFFSETS_SWEEP,
     releases.OFFSETS_RETENTION,
 )
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")

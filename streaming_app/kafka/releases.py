@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RELEASE, STREAMS_VERSION, METADATA_VERSION = "release", "streams.version", "metadata.version"
 REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 DESCRIPTION_PLUGIN = "group.streams.topology.description.plugin.class"
-OFFSETS_RETENTION = "offsets.retention.minutes"
+OFFSETS_RETENTION, OFFSETS_SWEEP = "offsets.retention.minutes", "offsets.retention.check.interval.ms"
 FEATURES = (STREAMS_VERSION, "group.version", METADATA_VERSION)
 """Those that are shown."""
 _SHARE_FETCH, _UPDATE_DESCRIPTION = 78, 93  # keys of requests

@@ -11,6 +11,7 @@ from streaming_app.kafka import BROKER_CONFIG, FEATURE, RETENTION
 from streaming_app.kafka.releases import (
     ABILITIES,
     OFFSETS_RETENTION,
+    OFFSETS_SWEEP,
     RELEASE,
     TASK_OFFSETS,
     Ability,
@@ -23,7 +24,7 @@ from streaming_app.kafka.releases import (
 from streaming_app.lag.work import retention_seconds
 from streaming_app.tables.reader import WarehouseReader, quote
 
-_DEFAULT_RETENTION = timedelta(days=7)  # Kafka's
+_DEFAULT_RETENTION, _DEFAULT_SWEEP = timedelta(days=7), timedelta(minutes=10)  # Kafka's
 
 
 class Brokers(NamedTuple):
@@ -37,8 +38,17 @@ class Brokers(NamedTuple):
     @property
     def offsets_retention(self) -> timedelta:
         """How long the brokers keep offsets of a group without members: the longest of all, else Kafka's default."""
-        known = [float(values[OFFSETS_RETENTION]) for values in self.configs.values() if OFFSETS_RETENTION in values]
+        known = self._numbers(OFFSETS_RETENTION)
         return timedelta(minutes=max(known)) if known else _DEFAULT_RETENTION
+
+    @property
+    def offsets_sweep(self) -> timedelta:
+        """How often the brokers look for such offsets, and for groups without any: the longest, else the default."""
+        known = self._numbers(OFFSETS_SWEEP)
+        return timedelta(milliseconds=max(known)) if known else _DEFAULT_SWEEP
+
+    def _numbers(self, name: str) -> list[float]:
+        return [float(values[name]) for values in self.configs.values() if name in values]
 
     def why_unknown(self, ability: Ability) -> str | None:
         """Return what is unknown since some of them lack an ability, and why."""

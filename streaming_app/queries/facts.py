@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.text import utc
+from streaming_app.text import format_duration, utc
 
 Row = dict[str, Any]
 
@@ -125,10 +125,11 @@ def expiries(
     return found
 
 
-def expiry_line(group_id: str, expiry: Expiry) -> str:
-    """Return in one line when the brokers remove what a group without members leaves."""
+def expiry_line(group_id: str, expiry: Expiry, sweep: timedelta) -> str:
+    """Return in one line when the brokers remove what a group without members leaves; they look for it every `sweep`."""
     if expiry.offsets_from is None or expiry.group_at is None:
-        return f"{group_id} has no members and no offsets: the brokers delete it at their next sweep, every 10 minutes"
+        every = format_duration(sweep.total_seconds())
+        return f"{group_id} has no members and no offsets: the brokers delete it at their next sweep, every {every}"
     return (
         f"{group_id} has no members: the brokers delete its offsets from {utc(expiry.offsets_from)} on, and the group, "
         f"with a stored topology description, from {utc(expiry.group_at)} on"

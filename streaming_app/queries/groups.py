@@ -67,7 +67,7 @@ def other_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[s
         f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} AND a.group_id IN ({ids or 'NULL'}) "
         "AND a.group_type <> 'streams') AS others ORDER BY group_id"
     )
-    return {row["group_id"]: {**row, "state": row.pop("known_state")} for row in rows}
+    return {row["group_id"]: row | {"state": row.pop("known_state")} for row in rows}
 
 
 _WITH_STATE = (

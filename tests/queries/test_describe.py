@@ -162,12 +162,14 @@ def test_of_a_group_without_members_it_is_said_when_the_brokers_remove_what_is_l
         times = dict.fromkeys(("committed_at", "recorded_at"), AT + timedelta(days=number))
         append(warehouse.path, "offset_commits", {**offset, **times, "source_partition": 0, "last_offset": number})
     days = broker_fact("1", "broker_config", "offsets.retention.minutes", "2880", "broker")
-    append(warehouse.path, "broker_facts", {**days, "group_id": None})
+    sweep = broker_fact("1", "broker_config", "offsets.retention.check.interval.ms", "90000", "broker")
+    append(warehouse.path, "broker_facts", {**days, "group_id": None}, {**sweep, "group_id": None})
     assert warehouse.describe("--group", "nightly", "--verbose").splitlines()[-1] == (
         "nightly has no members: the brokers delete its offsets from 2026-11-24 07:30:00Z on, and the group, "
         "with a stored topology description, from 2026-11-25 07:30:00Z on."
     )
-    assert "tried has no members and no offsets" in warehouse.describe("--group", "tried", "--verbose")
+    last = warehouse.describe("--group", "tried", "--verbose").splitlines()[-1]
+    assert last == "tried has no members and no offsets: the brokers delete it at their next sweep, every 1m30s."
 
 
 def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def expiries(
 
 
 def expiry_line(group_id: str, expiry: Expiry, sweep: timedelta) -> str:
-    """Return in one line when the brokers, which look for it every `sweep`, remove what a group without members left."""
+    """Return in one line when the brokers, which look every `sweep`, remove what a group without members leaves."""
     if expiry.offsets_from is None or expiry.group_at is None:
         every = format_duration(sweep.total_seconds())
         return f"{group_id} has no members and no offsets: the brokers delete it at their next sweep, every {every}"

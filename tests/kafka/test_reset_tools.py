@@ -111,6 +111,23 @@ def test_what_runs_is_neither_reset_nor_deleted_by_the_tool_for_streams_groups(
     assert application.internal_topics() == application.internal
 
 
+def test_offsets_are_deleted_while_no_member_runs(
+    client: StreamsGroupClient, application: Application, tool: Callable[..., str]
+) -> None:
+    def committed() -> bool:
+        found = client.admin.list_group_offsets({application.group_id: None})[application.group_id]
+        return any(one.offset >= 0 for one in found.values())
+
+    arguments = ("--delete-offsets", "--group", application.group_id, "--all-input-topics")
+    assert "SUBSCRIBED" in tool(_GROUPS, *arguments).upper()
+    assert committed()
+    application.member.leave()
+    assert "Successful" in tool(_GROUPS, *arguments)
+    assert not committed()
+    assert application.internal_topics() == application.internal
+    assert application.state() == "Empty"  # the next sweep deletes a group that has no offsets
+
+
 def test_internal_topics_stay_unless_an_option_names_them(
     client: StreamsGroupClient, unique: Callable[[str], str], tool: Callable[..., str]
 ) -> None:

@@ -182,10 +182,10 @@ HEALTH_RULES = (
             "`INCORRECTLY_PARTITIONED_TOPICS`: give the named topics the same number of partitions. Kafka's own client "
             "gives up at once: restart the application.",
             "If an internal topic has the wrong number, it must be deleted, and the state in it is lost: stop every "
-            "instance, then `kafka-streams-groups.sh --reset-offsets --group GROUP_ID --all-input-topics --to-earliest "
-            "--delete-all-internal-topics`, with `--dry-run` and then with `--execute`, delete the local state "
-            "(`state.dir`, or `KafkaStreams#cleanUp`), and start it again. It reads again all that its source topics "
-            "still hold, and writes its results again.",
+            "instance, then `kafka-streams-groups.sh --reset-offsets --group GROUP_ID --all-input-topics "
+            "--to-earliest`, first with `--dry-run`, then with `--delete-all-internal-topics --execute`, delete the "
+            "local state (`state.dir`, or `KafkaStreams#cleanUp`), and start it again. It reads again all that its "
+            "source topics still hold, and writes its results again.",
             "Never use `kafka-streams-application-reset.sh` on a streams group. It is made for the classic protocol, "
             "does not see that the application runs, and without `--input-topics` deletes its internal topics at "
             "once.",
@@ -228,9 +228,9 @@ HEALTH_RULES = (
             "All partitions of one process: its threads hang or wait for something outside. Take a thread dump of it, "
             "and restart it; `streams-groups copies` says whether another process can take over without a restore.",
             "One partition: the record at the committed offset cannot be processed and is tried again and again. Read "
-            "it with `kafka-console-consumer.sh --partition P --offset COMMITTED --max-messages 1`.",
+            "it with `kafka-console-consumer.sh --topic TOPIC --partition P --offset COMMITTED --max-messages 1`.",
             "With exactly-once processing, `last_stable_offset` in `lag` does not move: an open transaction of a "
-            "producer holds it. `kafka-transactions.sh find-hanging` finds it.",
+            "producer holds it. `kafka-transactions.sh find-hanging --topic TOPIC` finds it.",
             "No member has the tasks: compare with the broker (`streams-groups verify`), and restart one instance: the "
             "group gets a new assignment.",
             "A member has not revoked tasks (`UNREVOKED_TASKS`): take a thread dump on its host, and restart it if it "

@@ -134,11 +134,14 @@ def test_internal_topics_stay_unless_an_option_names_them(
     reset, deleted = Application(client, unique("reset")), Application(client, unique("deleted"))
     for one in (reset, deleted):
         one.member.leave()
-    tool(_GROUPS, "--reset-offsets", "--group", reset.group_id, "--all-input-topics", "--to-earliest", "--execute")
+    everything = ("--reset-offsets", "--group", reset.group_id, "--all-input-topics", "--to-earliest")
+    assert "takes [execute]" in tool(_GROUPS, *everything, "--delete-all-internal-topics", "--dry-run")
+    assert "NEW-OFFSET" in tool(_GROUPS, *everything, "--dry-run")
+    tool(_GROUPS, *everything, "--execute")
     assert "was successful" in tool(_GROUPS, "--delete", "--group", deleted.group_id)
     assert reset.internal_topics() == reset.internal
     assert deleted.internal_topics() == deleted.internal
-    tool(_GROUPS, "--delete", "--group", reset.group_id, "--delete-all-internal-topics")
+    tool(_GROUPS, *everything, "--delete-all-internal-topics", "--execute")
     assert wait_until(lambda: not reset.internal_topics())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.admin import ConfigResourceType
 from kafka.errors import GroupAuthorizationFailedError
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeTransactionsRequest
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
@@ -32,8 +32,8 @@ _CLOCK_SECONDS = 5.0  # a difference that is worth a line
 _WAIT_FOR_RECORD_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _OPERATIONS = "authorized_operations"  # as kafka-python names it in what it returns
-_READ, _DESCRIBE_CONFIGS = "READ", "DESCRIBE_CONFIGS"
-_UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED = 3, 30
+_READ, _DESCRIBE, _DESCRIBE_CONFIGS = "READ", "DESCRIBE", "DESCRIBE_CONFIGS"
+_UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED, _TRANSACTION_AUTHORIZATION_FAILED = 3, 30, 53
 _UNAVAILABLE = "no broker answers"
 _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.version=1 enables them, since Kafka 4.2"
 _APPLICATIONS = " (APPLICATIONS=yes deploy/kafka/acls.sh grants it)"
@@ -219,6 +219,25 @@ def _check_groups(client: StreamsGroupClient, _properties: Mapping[str, str], _t
     for kind, unknown in _UNKNOWN_CONFIGS.items():
         granted = _may_describe_configs(client, kind)
         yield _check_optional_acl(granted, f"ACL DescribeConfigs on {kind.name.title()}:*", unknown, _FACTS)
+    yield _check_optional_acl(
+        _has(client.admin.describe_cluster().get(_OPERATIONS), _DESCRIBE),
+        "ACL Describe on Cluster",
+        "the size of internal topics that are left over is unknown",
+        _FACTS,
+    )
+    yield _check_optional_acl(
+        _may_describe_transactions(client),
+        "ACL Describe on TransactionalId:*",
+        "transactions that are open for too long, for which readers with read_committed wait, are unknown",
+        _FACTS,
+    )
+
+
+def _may_describe_transactions(client: StreamsGroupClient) -> bool:
+    """Return whether the principal may describe a transactional id, which need not exist: every broker checks that."""
+    request = DescribeTransactionsRequest(transactional_ids=[f"streams-groups-{uuid.uuid4()}"])
+    (state,) = client.admin.send_to_any(request).transaction_states
+    return bool(state.error_code != _TRANSACTION_AUTHORIZATION_FAILED)
 
 
 def _may_describe_configs(client: StreamsGroupClient, kind: ConfigResourceType) -> bool:

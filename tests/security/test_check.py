@@ -24,6 +24,8 @@ OPTIONAL = (
     (ACLOperation.DESCRIBE_CONFIGS, CLUSTER),
     (ACLOperation.DESCRIBE_CONFIGS, ALL_GROUPS),
     (ACLOperation.DESCRIBE_CONFIGS, ALL_TOPICS),
+    (ACLOperation.DESCRIBE, CLUSTER),
+    (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "*")),
 )
 
 
@@ -65,6 +67,8 @@ def test_with_all_acls_everything_is_right(secured: SecurityHarness) -> None:
         "ACL Describe on Topic:*",
         "ACL DescribeConfigs on Group:*",
         "ACL DescribeConfigs on Topic:*",
+        "ACL Describe on Cluster",
+        "ACL Describe on TransactionalId:*",
         "clock",
     }
 
@@ -80,6 +84,8 @@ def test_what_is_only_optional_is_a_warning(secured: SecurityHarness) -> None:
         "ACL Describe on Topic:*",
         "ACL DescribeConfigs on Group:*",
         "ACL DescribeConfigs on Topic:*",
+        "ACL Describe on Cluster",
+        "ACL Describe on TransactionalId:*",
     }
 
 

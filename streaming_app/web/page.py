@@ -16,6 +16,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -42,6 +43,7 @@ from streaming_app.web.descriptions import (
 from streaming_app.web.group_page import group_view, hosts_of, other_group_view, rule_text
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import STREAMS, GroupSummary, Query, overview
+from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
 from streaming_app.web.render import Renderer
 from streaming_app.web.server import HttpServer, Limits, ResponseThreads
 from streaming_app.web.snapshot import Row, Snapshot
@@ -84,6 +86,7 @@ class Page:
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
+            Route("/pipelines", self._page(self._pipelines)),
             Route("/alerts", self._page(self._alerts)),
             Route("/graph", self._page(self._graph)),
             Route("/describe", self._describe, methods=["POST"]),
@@ -199,7 +202,33 @@ class Page:
         view = other_group_view(group, window, snapshot.alerts, lag, chart, members)
         return self._html("other_group.html", snapshot, now, view=view, group=group)
 
+    def _pipelines(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
+        opened = request.query_params.getlist("open")
+        groups = {one.group_id: one for one in snapshot.groups}
+        view = pipelines_view(snapshot.pipelines(), groups, opened)
+        return self._html("pipelines.html", snapshot, now, view=view)
+
+    def _pipelines_graph(self, request: Request, snapshot: Snapshot) -> Graph:
+        opened = request.query_params.getlist("open")
+        cluster = request.query_params.get("cluster")
+        groups = {one.group_id: one for one in snapshot.groups}
+
+        def family_url(name: str) -> str:
+            chosen = [("cluster", cluster)] if cluster else []
+            chosen += [("open", one) for one in (*opened, name)]
+            return f"pipelines?{urlencode(chosen, errors='surrogatepass')}"
+
+        return pipelines_graph(
+            snapshot.pipelines(),
+            groups,
+            opened,
+            lambda group_id: f"group?{group_query(group_id, cluster=cluster)}",
+            family_url,
+        )
+
     def _graph(self, request: Request, snapshot: Snapshot, _: datetime) -> Response:
+        if request.query_params.get("of") == "pipelines":
+            return JSONResponse(self._pipelines_graph(request, snapshot).to_json())
         row = self._row(request, snapshot)
         if request.query_params.get("level") == "processors":
             graph = self._processors(row, snapshot)

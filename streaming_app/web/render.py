@@ -13,7 +13,7 @@ from markupsafe import Markup
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES, format_tasks
 from streaming_app.text import count, duration, utc, utc_iso
-from streaming_app.web import overview, timeline, window, words
+from streaming_app.web import overview, pipeline_map, timeline, window, words
 from streaming_app.web.group_page import SHOWN_LAG, SHOWN_MEMBERS
 from streaming_app.web.snapshot import MAX_EVENTS
 
@@ -54,6 +54,10 @@ class Renderer:
             "SETTLED": timeline.SETTLED,
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
+            "SHOWN_TOPICS": pipeline_map.SHOWN_TOPICS,
+            "SHOWN_GROUPS": pipeline_map.SHOWN_GROUPS,
+            "lag_text": pipeline_map.lag_text,
+            "rate_text": pipeline_map.rate_text,
             "ASCENDING": overview.ASCENDING,
             "RANGES": window.RANGES,
             "TYPES": TYPES,
@@ -94,7 +98,8 @@ class Renderer:
             cluster = {"cluster": cluster_parameter} if cluster_parameter is not None else {}
             return {**group, **cluster, **parameters}
 
-        links = {"home": f"./{suffix}", "alerts_url": f"alerts{suffix}", "events_url": f"events{suffix}"}
+        names = ("alerts", "events", "pipelines")
+        links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
         return self._environment.get_template(template).render(
             age=age,
             now=now,

@@ -24,6 +24,7 @@ from streaming_app.queries.history import GroupAt, group_at, read_events
 from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.lag_chart import LagChart, lag_chart
 from streaming_app.queries.lag_series import lag_at, lag_series
+from streaming_app.queries.pipelines import Pipelines, read_pipelines
 from streaming_app.queries.topics import Topic, read_topics
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
 from streaming_app.queries.warehouse import find_clusters, find_staleness
@@ -226,6 +227,13 @@ class Snapshot:
             return []
         key = f"lag at {time_literal(at)}"
         return self._kept((key, group_id), lambda: list[Row](lag_at(reader, self.cluster, group_id, at)))
+
+    def pipelines(self) -> Pipelines:
+        """Return which groups read and write which topics. Raises WarehouseError."""
+        reader = self.reader
+        if reader is None:
+            return Pipelines()
+        return self._kept(("pipelines", ""), lambda: read_pipelines(reader, self.cluster))
 
     def topology_diff(self, group_id: str) -> TopologyDiff | None:
         """Return what changed from the topology before the newest to the newest; None if only one is known."""

@@ -32,7 +32,8 @@ class Node:
 
     id: str
     kind: str
-    """`topic`, `pattern`, `repartition`, `changelog`, `subtopology`, `source`, `processor`, `sink` or `store`."""
+    """`topic`, `pattern`, `repartition`, `changelog`, `subtopology`, `source`, `processor`, `sink` or `store`; on the
+    map of the pipelines `group`, `family`, `topic` or `unwritten`, of which no writer is known."""
     name: str
     title: str
     """The name as it is shown."""
@@ -45,6 +46,8 @@ class Node:
     """As in `words.Meaning`."""
     internal: bool = False
     """A changelog topic or a store: it may be hidden."""
+    href: str | None = None
+    """A page about it, as a relative URL."""
 
 
 @dataclass
@@ -53,8 +56,8 @@ class Graph:
 
     level: str
     nodes: list[Node] = field(default_factory=list)
-    edges: list[tuple[str, str, str]] = field(default_factory=list)
-    """From, to, and the kind: `flow` or `state`."""
+    edges: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """From, to, the kind, `flow` or `state`, and a text, which may change without another layout."""
     clusters: list[tuple[str, str]] = field(default_factory=list)
     """Id and title."""
     notes: list[str] = field(default_factory=list)
@@ -70,12 +73,16 @@ class Graph:
             self.nodes.append(node)
         return node
 
-    def connect(self, start: Node, end: Node, kind: str = "flow") -> None:
+    def node(self, node_id: str) -> Node:
+        """Return the node of this id."""
+        return self.nodes[int(node_id[1:])]
+
+    def connect(self, start: Node, end: Node, kind: str = "flow", text: str = "") -> None:
         """Add an edge, once."""
         edge = (start.id, end.id, kind)
         if edge not in self._edges:
             self._edges.add(edge)
-            self.edges.append(edge)
+            self.edges.append((*edge, text))
 
     def __post_init__(self) -> None:
         self._index: dict[tuple[str, str, str | None], Node] = {}
@@ -86,7 +93,7 @@ class Graph:
         """Changes only when another layout is needed, not with what the boxes say in as many lines."""
         shape = [
             [(node.id, node.kind, node.name, node.cluster, len(node.lines)) for node in self.nodes],
-            self.edges,
+            [edge[:3] for edge in self.edges],
             self.clusters,
         ]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
@@ -94,7 +101,7 @@ class Graph:
     def to_json(self) -> dict[str, Any]:
         """Return what the browser gets."""
         if len(self.nodes) > MAX_NODES:
-            problem = f"This topology has {len(self.nodes):,} nodes, too many to draw: the table has them all."
+            problem = f"There are {len(self.nodes):,} boxes, too many to draw: the table has them all."
             return {"level": self.level, "problem": problem, "nodes": [], "edges": [], "clusters": [], "notes": []}
         return {**asdict(self), "key": self.layout_key}
 

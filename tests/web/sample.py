@@ -31,6 +31,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "task_copies", *_copies())
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
+    append(path, "descriptions", *_descriptions())
     append(path, "lag", *_lag(now), *sample_others.lag(now))
     append(path, "lag_history", *_lag_history(now), *sample_others.lag_history(now))
     append(path, "group_records", *sample_others.group_records(now))
@@ -345,6 +346,14 @@ def _lag(now: datetime) -> Iterator[Row]:
         yield partition(RICH, "customers", number, lag, subtopology_id="1", task_id=f"1_{number}")
     yield partition("fraud-detection", "card-payments", 0, 88_412, "STOPPED", subtopology_id="0")
     yield partition("payments-enrichment", "payments", 0, 7)
+
+
+def _descriptions() -> Iterator[Row]:
+    """Say what two groups write: topics that fraud-detection and the rich group read."""
+    for group_id, topic in (("payments-enrichment", "card-payments"), ("fraud-detection", "orders")):
+        sink = {"from_node": "out", "from_kind": "sink", "to_node": topic, "to_kind": "topic"}
+        common = {"cluster": "default", "topology_epoch": 0, "is_newest": True, "truncated": False}
+        yield {**common, "group_id": group_id, "content_hash": topic, "description_edges": [sink]}
 
 
 def _lag_history(now: datetime) -> Iterator[Row]:

@@ -33,6 +33,11 @@ def take(browser: Browser, url: str, directory: Path) -> list[Path]:
             seen.page.screenshot(path=taken[-1])
             if scheme == "dark":
                 continue
+            seen.open("/pipelines")
+            seen.wait_for_picture()
+            seen.page.wait_for_timeout(300)
+            taken.append(directory / "page-pipelines.png")
+            seen.page.screenshot(path=taken[-1], clip={"x": 0, "y": 0, "width": 1200, "height": 1010}, full_page=True)
             seen.open(f"/group?id={RICH}&range=24h")
             seen.wait_for_picture()
             seen.page.wait_for_timeout(300)

@@ -26,7 +26,7 @@ from streaming_app.web.descriptions import Descriptions
 from streaming_app.web.page import STATIC, Page
 from streaming_app.web.snapshot import read_other_groups
 from streaming_app.web.source import OtherGroups, SnapshotSource
-from streaming_app.web.words import NO_LABELS, Labels, group_query, short_name
+from streaming_app.web.words import NO_LABELS, NOTHING, Labels, group_query, short_name
 from tests.waiting import wait_until
 from tests.warehouses import append
 from tests.web import sample_others
@@ -89,6 +89,21 @@ def test_a_group_begins_with_its_verdict_since_when_why_and_what_will_be_lost(cl
         assert words in top
     assert top.index("Incident down-1a2b3c4d") < top.index("NotReady : Its topology cannot run")
     assert "Down" not in client.get(f"/group?id={RICH}").text[: text.index("<dl")]
+
+
+def test_the_pipelines_say_where_trouble_begins_and_who_reads_and_writes_what(client: TestClient) -> None:
+    shown = " ".join(html.unescape(re.sub("<[^>]+>", " ", client.get("/pipelines").text)).split())
+    assert "Down fraud-detection for" in shown
+    assert f"It waits for no group that is in trouble. 1 group needs what it writes: {RICH} . None of them" in shown
+    assert f"card-payments {NOTHING} payments-enrichment fraud-detection 88,412 · 36 min" in shown
+    graph = client.get("/graph?of=pipelines").json()
+    named = {node["id"]: node["name"] for node in graph["nodes"]}
+    edges = {(named[start], named[end]): text for start, end, _, text in graph["edges"]}
+    assert edges["card-payments", "fraud-detection"] == "88,412 · 36 min"
+    assert edges["fraud-detection", "orders"] == ""
+    node = next(one for one in graph["nodes"] if one["name"] == "fraud-detection")
+    assert (node["kind"], node["tone"], node["lines"]) == ("group", "bad", ["Down"])
+    assert client.get(f"/{node['href']}").status_code == 200
 
 
 def test_copies_that_restore_or_are_left_are_in_the_matrix(client: TestClient) -> None:

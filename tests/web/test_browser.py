@@ -31,6 +31,7 @@ VIEWS = {
     "group": f"/group?id={RICH}",
     "instant": f"/group?id={RICH}&range=24h&at=700m",
     "other": f"/group?id={CONSUMER}",
+    "pipelines": "/pipelines",
     "alerts": "/alerts",
     "error": "/no-such-page",
 }
@@ -54,7 +55,7 @@ def test_axe_finds_nothing_on_any_view(chromium: Browser, url: str, scheme: str)
     with view(chromium, url, color_scheme=scheme) as seen:
         for name, path in VIEWS.items():
             seen.open(path)
-            if name in {"group", "instant"}:
+            if name in {"group", "instant", "pipelines"}:
                 seen.wait_for_picture()
                 seen.page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
             assert seen.axe(only_contrast=scheme == "dark") == [], name
@@ -102,6 +103,22 @@ def test_the_picture_is_searched_reduced_and_saved(chromium: Browser, url: str) 
         assert "fill=" in saved
 
 
+def test_the_pipelines_are_followed_from_a_group_in_trouble_to_its_page(chromium: Browser, url: str) -> None:
+    with view(chromium, url) as seen:
+        seen.open("/")
+        seen.page.get_by_role("link", name="Pipelines").click()
+        seen.wait_for_picture()
+        bad = seen.page.locator("#picture .node.t-bad", has_text="fraud-detection")
+        bad.focus()
+        seen.page.keyboard.press("Enter")
+        assert "Needed by" in seen.page.locator(".picture-facts").inner_text()
+        assert seen.page.locator("#picture .node.dim", has_text="payments-enrichment").count() == 0
+        texts = seen.page.locator("#picture .edge-text:not(.dim)").all_text_contents()
+        assert "88,412" in " ".join(texts)
+        seen.page.locator(".picture-facts").get_by_role("link", name="Open").click()
+        expect(seen.page.locator("h1")).to_contain_text("fraud-detection")
+
+
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_are_shown_and_drawn_as_text(chromium: Browser, url: str, name: str) -> None:
     with view(chromium, url) as seen:
@@ -131,7 +148,7 @@ def test_every_control_is_reached_by_tab(chromium: Browser, url: str) -> None:
 def test_no_view_is_wider_than_the_window(chromium: Browser, url: str, width: int) -> None:
     """320 pixels are those of a window of 1,280 at 400 %."""
     with view(chromium, url, viewport={"width": width, "height": 640}) as seen:
-        for path in list(VIEWS.values())[:5]:
+        for path in list(VIEWS.values())[:6]:
             seen.open(path)
             assert seen.width_overflow() <= 0, path
 

@@ -12,10 +12,12 @@ from streaming_app.alerts.routes import Route, Routes
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.queries.history import group_at, parse_tasks
+from streaming_app.queries.pipelines import Pipelines, Read, Write
 from streaming_app.regex import compiled
 from streaming_app.web.descriptions import described_of, description_graph, node_rows
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
+from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
 from streaming_app.web.task_matrix import TaskLag, instant_view, task_matrix, task_order, with_copies
 from streaming_app.web.timeline import Events, judgements, timeline
 from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
@@ -419,7 +421,7 @@ def test_the_map_connects_subtopologies_by_their_topics() -> None:
     row = rich_group(NOW)
     graph = topology_map(row["group_id"], row["subtopologies"], hosts_of(row), [])
     title = {node.id: node.title for node in graph.nodes}
-    edges = {(title[start], title[end], kind) for start, end, kind in graph.edges}
+    edges = {(title[start], title[end], kind) for start, end, kind, _ in graph.edges}
     assert {
         ("orders", "Subtopology 0", "flow"),
         ("Subtopology 0", "…by-customer-repartition", "flow"),
@@ -506,3 +508,31 @@ def test_every_name_is_short_visible_and_apart_from_others(name: str) -> None:
     assert shown not in others
     assert len(group_query(name)) < 5_000
     assert len(group_key(name)) == 32
+
+
+def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
+    ids = [f"{name}-{number:02}" for name in ("orders", "billing") for number in range(40)]
+    reads = [Read(one, f"to-{one}", 5, 2.0) for one in ids] + [Read("audit", "billing-out", is_lower_bound=True)]
+    writes = [
+        Write("orders-00", "to-billing-00"),
+        Write("billing-01", "billing-out"),
+        Write("orders-01", "to-orders-02"),
+    ]
+    found = Pipelines(tuple(reads), tuple(writes))
+
+    def graph(*opened: str) -> Graph:
+        return pipelines_graph(found, {}, opened, lambda one: f"group?{one}", lambda one: f"open?{one}")
+
+    closed = graph()
+    named = {node.id: node.name for node in closed.nodes}
+    assert set(named.values()) == {"orders", "billing", "audit", "to-billing-00", "billing-out"}
+    edges = {(named[start], named[end]): text for start, end, _, text in closed.edges}
+    assert edges["to-billing-00", "billing"] == "5 · 2 s"
+    assert edges["billing-out", "audit"] == "lag not known"
+    opened = {node.name: node for node in graph("billing").nodes}
+    assert opened["orders"].href == "open?orders"
+    assert opened["billing-07"].href == "group?billing-07"
+    assert "to-orders-02" not in opened
+    view = pipelines_view(found, {}, [])
+    assert view.families == ["billing", "orders"]
+    assert (view.groups, view.all_topics) == (81, 81)

@@ -4,10 +4,10 @@ import { instance } from "./vendor/viz.js";
 const POINTS = 72; // an inch; one point is one unit of the picture
 const ready = instance();
 
-function dot({ nodes, edges, clusters, direction }) {
+function dot({ nodes, edges, clusters, direction, gap }) {
   const lines = [
     "digraph {",
-    `graph [rankdir=${direction === "TB" ? "TB" : "LR"} nodesep=0.28 ranksep=0.55 pad=0.1]`,
+    `graph [rankdir=${direction === "TB" ? "TB" : "LR"} nodesep=0.28 ranksep=${gap} pad=0.1]`,
     'node [shape=box fixedsize=true label=""]',
     "edge [arrowhead=none]",
   ];

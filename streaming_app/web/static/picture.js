@@ -40,6 +40,14 @@ function sizeOf(node) {
   };
 }
 
+// The middle of a line of cubic curves: its ends and their control points.
+function middleOf(points) {
+  if (points.length < 4) return [0, 0];
+  const at = 3 * ((points.length - 1) / 3 >> 1);
+  const [a, b, c, d] = points.slice(at, at + 4);
+  return [0, 1].map((axis) => (a[axis] + 3 * (b[axis] + c[axis]) + d[axis]) / 8);
+}
+
 export class Picture {
   #host;
   #worker = null;
@@ -87,6 +95,7 @@ export class Picture {
       return;
     }
     this.#graph = graph;
+    this.internalButton.hidden = !graph.nodes.some((node) => node.internal);
     if (graph.problem) {
       this.#layoutKey = null;
       this.#say(graph.problem);
@@ -147,6 +156,7 @@ export class Picture {
       edges: edges.map(([from, to]) => [from, to]),
       clusters: clusters.map(([id]) => ({ id })),
       direction: this.#host.clientWidth < 600 ? "TB" : "LR",
+      gap: this.#graph.level === "pipelines" ? 1.5 : 0.55, // inches; there the edges have texts
     };
     return new Promise((resolve, reject) => {
       this.#waiting.set(job, { resolve, reject });
@@ -212,7 +222,7 @@ export class Picture {
 
   #draw({ nodes, edges, clusters }) {
     const { width, height } = this.#layout;
-    this.svg = draw("svg", { role: "group", "aria-label": `Topology: ${nodes.length} boxes. Arrow keys follow the arrows, Enter selects.` });
+    this.svg = draw("svg", { role: "group", "aria-label": `${this.#host.dataset.label ?? "Topology"}: ${nodes.length} boxes. Arrow keys follow the arrows, Enter selects.` });
     const marker = draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
     marker.append(draw("path", { class: "arrow", d: "M0 0 8 4 0 8Z" }));
     const definitions = draw("defs");
@@ -224,16 +234,19 @@ export class Picture {
       this.scene.append(draw("rect", { class: "cluster-box", x: box.x, y: box.y, width: box.width, height: box.height, rx: 6 }));
       this.scene.append(draw("text", { class: "cluster-title", x: box.x + 10, y: box.y + 17 }, title));
     }
-    this.edges = edges.map(([from, to, kind], index) => {
+    this.edges = edges.map(([from, to, kind, text], index) => {
       const points = this.#layout.edges[index];
       const [first, ...rest] = points;
       const d = points.length ? `M${first} C${rest.join(" ")}` : "";
       const path = draw("path", { class: `edge ${kind === "state" ? "state" : ""}`, d, ...(kind === "state" ? {} : { "marker-end": "url(#arrow)" }) });
       this.scene.append(path);
-      return { from, to, path };
+      const [x, y] = middleOf(points);
+      const label = draw("text", { class: "edge-text", x, y: y - 4, "text-anchor": "middle" }, text);
+      return { from, to, path, label };
     });
     this.#elements.clear();
     for (const node of nodes) this.#drawNode(node);
+    this.scene.append(...this.edges.map(({ label }) => label));
     this.svg.append(definitions, this.scene);
     const stageWidth = this.#host.clientWidth || 900;
     const scale = Math.min(1, Math.max(READABLE, stageWidth / (width + 40)));
@@ -256,7 +269,7 @@ export class Picture {
       const d = `M0 7 C0 -2 ${width} -2 ${width} 7 V${height - 7} C${width} ${height + 2} 0 ${height + 2} 0 ${height - 7} Z M0 7 C0 16 ${width} 16 ${width} 7`;
       group.append(draw("path", { d }));
     } else {
-      const rounded = ["topic", "pattern", "repartition", "changelog"].includes(node.kind);
+      const rounded = ["topic", "unwritten", "pattern", "repartition", "changelog"].includes(node.kind);
       group.append(draw("rect", { width, height, rx: rounded ? height / 2.4 : 4 }));
     }
     const offset = node.kind === "store" ? 10 : 0;
@@ -280,8 +293,12 @@ export class Picture {
     entry.group.setAttribute("class", entry.base);
   }
 
-  #relabel({ nodes }) {
+  #relabel({ nodes, edges }) {
     for (const node of nodes) this.#label(node);
+    edges.forEach(([, , , text], index) => {
+      const { label } = this.edges[index];
+      if (label.textContent !== text) label.textContent = text;
+    });
     if (this.selected) this.#showFacts();
   }
 
@@ -321,8 +338,10 @@ export class Picture {
       group.setAttribute("class", classes.join(" "));
       group.setAttribute("aria-pressed", id === this.selected);
     }
-    for (const { from, to, path } of this.edges) {
-      path.classList.toggle("dim", Boolean(kept) && !(kept.has(from) && kept.has(to)));
+    for (const { from, to, path, label } of this.edges) {
+      const isDim = Boolean(kept) && !(kept.has(from) && kept.has(to));
+      path.classList.toggle("dim", isDim);
+      label.classList.toggle("dim", isDim);
     }
   }
 
@@ -335,8 +354,12 @@ export class Picture {
   }
 
   #showFacts() {
-    const facts = this.selected ? this.#elements.get(this.selected).node.facts : [];
+    const { facts = [], href = null } = this.selected ? this.#elements.get(this.selected).node : {};
     this.facts.replaceChildren(...facts.flatMap(([title, text]) => [element("dt", {}, title), element("dd", {}, text)]));
+    if (!href) return;
+    const link = element("dd");
+    link.append(element("a", { href }, "Open"));
+    this.facts.append(element("dt", {}, "Page"), link);
   }
 
   #setTabStop(id) {
@@ -446,9 +469,9 @@ export class Picture {
     }
   }
 
-  // Where a picture that is larger than its stage opens: where tasks move, else at the first box.
+  // Where a picture that is larger than its stage opens: where trouble is or tasks move, else at the first box.
   #opening({ nodes }) {
-    const moving = nodes.find((node) => node.tone);
+    const moving = ["bad", "warning", "busy"].map((tone) => nodes.find((node) => node.tone === tone)).find(Boolean);
     const leftmost = (one, other) => (this.#layout.nodes[other.id][0] < this.#layout.nodes[one.id][0] ? other : one);
     return (moving ?? nodes.reduce(leftmost)).id;
   }

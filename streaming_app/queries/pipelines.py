@@ -1,0 +1,262 @@
+"""The pipelines of a cluster: which groups read and write which topics, and where a backlog begins.
+
+What a group reads is in its commits and, of a streams group, in its topology. What it writes is in the log only for
+repartition topics: a plain sink topic is known where a description of the topology was archived. So a group without one
+may write topics that nobody is known to write, and an answer about what is before or after a group holds for the edges
+that are known. An internal topic is left out unless a second group reads or writes it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from streaming_app.groups.description_graph import SINK, TOPIC
+from streaming_app.tables.reader import WarehouseReader, quote
+
+RATE_SECONDS = 600.0
+"""The time before the newest known end of a log over which its rate is counted."""
+
+
+class Read(NamedTuple):
+    """A topic that a group reads, and what waits there."""
+
+    group_id: str
+    topic: str
+    lag: int | None = None
+    """Offsets, the sum over the partitions of which it is known; None if it is of none."""
+    lag_seconds: float | None = None
+    """How long ago the oldest record that waits was written."""
+    is_lower_bound: bool = False
+
+
+class Write(NamedTuple):
+    """A topic that a group writes."""
+
+    group_id: str
+    topic: str
+
+
+class Root(NamedTuple):
+    """A group that is in trouble while none of those that write for it is."""
+
+    group_id: str
+    downstream: tuple[str, ...]
+    """The groups that need what it writes, directly or through others, the nearest first."""
+    behind: tuple[str, ...]
+    """Those of them that are in trouble, too."""
+
+
+@dataclass(frozen=True)
+class Pipelines:
+    """The known edges between groups and topics."""
+
+    reads: tuple[Read, ...] = ()
+    writes: tuple[Write, ...] = ()
+    undescribed: frozenset[str] = frozenset()
+    """The streams groups of which no description is archived, or not all of it: what they write is not known."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Records a second that topics get, of those of which it is known."""
+
+    @cached_property
+    def _readers(self) -> Mapping[str, set[str]]:
+        return _by_topic(self.reads)
+
+    @cached_property
+    def _writers(self) -> Mapping[str, set[str]]:
+        return _by_topic(self.writes)
+
+    @cached_property
+    def _next(self) -> Mapping[str, set[str]]:
+        """The groups that read what a group writes."""
+        found = defaultdict[str, set[str]](set)
+        for group_id, topic in self.writes:
+            found[group_id] |= self._readers.get(topic, set()) - {group_id}
+        return found
+
+    @cached_property
+    def _previous(self) -> Mapping[str, set[str]]:
+        """The groups that write what a group reads."""
+        found = defaultdict[str, set[str]](set)
+        for group_id, after in self._next.items():
+            for one in after:
+                found[one].add(group_id)
+        return found
+
+    @property
+    def topics(self) -> list[str]:
+        """All topics, by name."""
+        return sorted(self._readers.keys() | self._writers.keys())
+
+    def readers(self, topic: str) -> Collection[str]:
+        """Return the groups that read a topic."""
+        return self._readers.get(topic, set())
+
+    def writers(self, topic: str) -> Collection[str]:
+        """Return the groups that are known to write a topic."""
+        return self._writers.get(topic, set())
+
+    def downstream(self, group_id: str) -> tuple[str, ...]:
+        """Return the groups that get what this one writes, directly or through others, the nearest first."""
+        return _reach(self._next, group_id)
+
+    def upstream(self, group_id: str) -> tuple[str, ...]:
+        """Return the groups whose results this one reads, directly or through others, the nearest first."""
+        return _reach(self._previous, group_id)
+
+    def roots(self, troubled: Collection[str]) -> list[Root]:
+        """Return where trouble begins, that with most groups in trouble after it first.
+
+        Groups that write for each other in a circle are each other's roots.
+        """
+        found = []
+        for group_id in sorted(troubled):
+            after = self.downstream(group_id)
+            before = set(self.upstream(group_id)) - set(after)
+            if not before.intersection(troubled):
+                found.append(Root(group_id, after, tuple(one for one in after if one in troubled)))
+        return sorted(found, key=lambda one: (-len(one.behind), -len(one.downstream), one.group_id))
+
+
+def _by_topic(edges: Iterable[Read | Write]) -> Mapping[str, set[str]]:
+    found = defaultdict[str, set[str]](set)
+    for one in edges:
+        found[one.topic].add(one.group_id)
+    return found
+
+
+def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:
+    found, waiting = dict.fromkeys([start]), deque([start])
+    while waiting:
+        for one in sorted(edges.get(waiting.popleft(), ())):
+            if one not in found:
+                found[one] = None
+                waiting.append(one)
+    return tuple(found)[1:]
+
+
+# --- Reading them -----------------------------------------------------------------------------------------------------
+
+_LAG = "SELECT group_id, topic, lag, lag_seconds, is_lower_bound FROM topic_lag WHERE cluster = {cluster}"
+_COMMITS = "SELECT DISTINCT group_id, topic FROM offsets WHERE cluster = {cluster}"
+_TOPOLOGIES = """
+SELECT group_id, source_topics, repartition_sink_topics, repartition_source_topics, state_changelog_topics
+FROM subtopologies WHERE cluster = {cluster}
+"""
+_GROUPS = "SELECT group_id FROM groups WHERE cluster = {cluster} AND state IS DISTINCT FROM 'Dead'"
+_SINKS = f"""
+SELECT group_id, to_node AS topic FROM description_edges
+WHERE cluster = {{cluster}} AND is_newest AND from_kind = '{SINK}' AND to_kind = '{TOPIC}'
+"""  # noqa: S608 - our own constants
+_DESCRIBED = "SELECT DISTINCT group_id FROM descriptions WHERE cluster = {cluster} AND is_newest AND NOT truncated"
+_ENDS = "SELECT topic, end_offsets, times FROM log_ends WHERE cluster = {cluster}"
+
+
+def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
+    """Return the pipelines of a cluster as the tables have them. Raises WarehouseError."""
+
+    def rows(sql: str) -> list[dict[str, Any]]:
+        return list(reader.rows(sql.replace("{cluster}", quote(cluster))))
+
+    lag = rows(_LAG)
+    topologies = rows(_TOPOLOGIES)
+    living = {row["group_id"] for row in rows(_GROUPS)}
+    return pipelines(
+        lag or rows(_COMMITS),  # without a lag of any group, the job does not look for it
+        [row for row in topologies if row["group_id"] in living],
+        [row for row in rows(_SINKS) if row["group_id"] in living],
+        living - {row["group_id"] for row in rows(_DESCRIBED)},
+        topic_rates(rows(_ENDS)),
+    )
+
+
+def pipelines(
+    lag: Iterable[Mapping[str, Any]],
+    topologies: Iterable[Mapping[str, Any]],
+    sinks: Iterable[Mapping[str, Any]],
+    undescribed: Iterable[str] = (),
+    rate_of: Mapping[str, float] | None = None,
+) -> Pipelines:
+    """Return the pipelines of rows of `topic_lag` or `offsets`, of `subtopologies`, and of sinks with their topics."""
+    reads = {(row["group_id"], row["topic"]): _read(row) for row in lag}
+    writes = {Write(row["group_id"], row["topic"]) for row in sinks}
+    internal = set[tuple[str, str]]()
+    for row in topologies:
+        group_id = row["group_id"]
+        changelogs = _names(row["state_changelog_topics"])
+        repartition = {*_names(row["repartition_source_topics"]), *(row["repartition_sink_topics"] or ())}
+        internal.update((group_id, topic) for topic in repartition | (changelogs - {*(row["source_topics"] or ())}))
+        for topic in (*(row["source_topics"] or ()), *_names(row["repartition_source_topics"])):
+            reads.setdefault((group_id, topic), Read(group_id, topic))
+        writes.update(Write(group_id, topic) for topic in row["repartition_sink_topics"] or ())
+    users = defaultdict[str, set[str]](set)
+    for group_id, topic in (*reads, *writes):
+        users[topic].add(group_id)
+
+    def is_shown(group_id: str, topic: str) -> bool:
+        return (group_id, topic) not in internal or len(users[topic]) > 1
+
+    return Pipelines(
+        tuple(one for key, one in sorted(reads.items()) if is_shown(*key)),
+        tuple(one for one in sorted(writes) if is_shown(*one)),
+        frozenset(undescribed),
+        rate_of or {},
+    )
+
+
+def topic_rates(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the records a second of each topic, from rows of `log_ends`: over the newest ten minutes known."""
+    found = defaultdict[str, float](float)
+    for row in ends:
+        samples = list(zip(row["times"] or (), row["end_offsets"] or (), strict=False))
+        if (rate := _rate(samples)) is not None:
+            found[row["topic"]] += rate
+    return dict(found)
+
+
+def _rate(samples: list[tuple[datetime, int]]) -> float | None:
+    if len(samples) < 2:  # noqa: PLR2004 - a rate is between two
+        return None
+    newest_at, newest = samples[-1]
+    at, offset = next(
+        one for one in reversed(samples[:-1]) if one is samples[0] or _seconds(one[0], newest_at) >= RATE_SECONDS
+    )
+    seconds = _seconds(at, newest_at)
+    return max(0.0, (newest - offset) / seconds) if seconds > 0 else None
+
+
+def _seconds(begin: datetime, end: datetime) -> float:
+    return (end - begin).total_seconds()
+
+
+def _read(row: Mapping[str, Any]) -> Read:
+    known = (row.get("lag"), row.get("lag_seconds"), bool(row.get("is_lower_bound")))
+    return Read(row["group_id"], row["topic"], *known)
+
+
+def _names(topics: Iterable[Mapping[str, Any]] | None) -> set[str]:
+    return {one["name"] for one in topics or ()}
+
+
+# --- Groups that are drawn as one -------------------------------------------------------------------------------------
+
+
+def families(
+    group_ids: Iterable[str], label: Callable[[str], str | None], least: int = 3
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield groups that belong together, at least so many: by a label if they have one, else by how their ids begin."""
+    found = defaultdict[str, list[str]](list)
+    for group_id in group_ids:
+        found[label(group_id) or _begin(group_id)].append(group_id)
+    for name, members in sorted(found.items()):
+        if len(members) >= least:
+            yield name, members
+
+
+def _begin(group_id: str) -> str:
+    end = next((place for place, sign in enumerate(group_id) if sign in "-._/:" and place), len(group_id))
+    return group_id[:end]

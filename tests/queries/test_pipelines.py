@@ -1,0 +1,131 @@
+"""Which groups are before and after others, where trouble begins, and what the tables say of it."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_app.queries.pipelines import (
+    Pipelines,
+    Read,
+    Root,
+    Write,
+    families,
+    pipelines,
+    read_pipelines,
+    topic_rates,
+)
+from streaming_app.tables.reader import WarehouseReader
+from tests.rows import group_row, subtopology_row
+from tests.warehouses import append, make_warehouse
+
+NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
+
+
+def chain(*group_ids: str) -> Pipelines:
+    """Return groups of which each reads the topic that the one before it writes."""
+    reads = [Read(group_id, f"to-{group_id}") for group_id in group_ids]
+    writes = [Write(one, f"to-{other}") for one, other in itertools.pairwise(group_ids)]
+    return Pipelines(tuple(reads), tuple(writes))
+
+
+def test_trouble_begins_where_no_group_before_is_in_trouble() -> None:
+    line = chain("a", "b", "c", "d")
+    assert line.downstream("b") == ("c", "d")
+    assert line.upstream("c") == ("b", "a")
+    assert line.roots({"b", "d"}) == [Root("b", ("c", "d"), ("d",))]
+    assert line.roots({"d"}) == [Root("d", (), ())]
+    assert line.roots(set()) == []
+
+
+def test_groups_in_a_circle_are_each_others_roots() -> None:
+    circle = Pipelines((Read("a", "x"), Read("b", "y")), (Write("a", "y"), Write("b", "x")))
+    assert circle.roots({"a", "b"}) == [Root("a", ("b",), ("b",)), Root("b", ("a",), ("a",))]
+
+
+def test_a_group_that_reads_what_it_writes_is_not_after_itself() -> None:
+    loop = Pipelines((Read("a", "x"),), (Write("a", "x"),))
+    assert loop.downstream("a") == ()
+    assert loop.roots({"a"}) == [Root("a", (), ())]
+
+
+names = st.sampled_from("abcde")
+
+
+@given(st.sets(st.tuples(names, names)), st.sets(names))
+def test_every_group_in_trouble_is_a_root_or_after_one(edges: set[tuple[str, str]], troubled: set[str]) -> None:
+    found = Pipelines(
+        tuple(Read(end, f"{start}{end}") for start, end in sorted(edges)),
+        tuple(Write(start, f"{start}{end}") for start, end in sorted(edges)),
+    )
+    roots = found.roots(troubled)
+    assert {one.group_id for one in roots}.union(*(one.behind for one in roots)) == troubled
+    for one in roots:
+        assert set(one.behind) == troubled.intersection(one.downstream)
+
+
+def test_internal_topics_are_left_out_unless_another_group_reads_them() -> None:
+    topology = {
+        "group_id": "g",
+        "source_topics": ["orders"],
+        "repartition_sink_topics": ["g-by-key-repartition"],
+        "repartition_source_topics": [{"name": "g-by-key-repartition"}],
+        "state_changelog_topics": [{"name": "g-totals-changelog"}],
+    }
+    lag = [{"group_id": "g", "topic": topic, "lag": 1} for topic in ("orders", "g-by-key-repartition")]
+    assert pipelines(lag, [topology], []).topics == ["orders"]
+    other = {"group_id": "audit", "topic": "g-by-key-repartition", "lag": 5}
+    found = pipelines([*lag, other], [topology], [])
+    assert found.topics == ["g-by-key-repartition", "orders"]
+    assert found.downstream("g") == ("audit",)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "offsets", "rate"),
+    [((0, 300, 600), (0, 0, 600), 1.0), ((0, 900, 1_500), (0, 100, 1_300), 2.0), ((0,), (5,), None), ((), (), None)],
+)
+def test_the_rate_of_a_topic_is_counted_over_ten_minutes(
+    seconds: tuple[int, ...], offsets: tuple[int, ...], rate: float | None
+) -> None:
+    row = {"topic": "t", "times": [NOW + timedelta(seconds=one) for one in seconds], "end_offsets": list(offsets)}
+    assert topic_rates([row, row]) == ({} if rate is None else {"t": 2 * rate})
+
+
+def test_groups_are_together_by_label_or_by_how_their_ids_begin() -> None:
+    ids = ["orders-a", "orders-b", "orders.c", "other", "x-1", "x-2", "-y"]
+    assert list(families(ids, lambda _: None)) == [("orders", ["orders-a", "orders-b", "orders.c"])]
+    assert next(iter(families(ids, lambda one: "team" if one > "o" else None)))[0] == "team"
+
+
+def test_the_tables_say_who_reads_and_writes_what(tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    topology = [subtopology_row("0", source_topics=["orders", "not-committed"])]
+    append(
+        warehouse,
+        "groups",
+        group_row("enrich", subtopologies=topology),
+        group_row("gone", state="Dead", subtopologies=topology),
+    )
+    described = {"from_node": "out", "from_kind": "sink", "to_node": "enriched", "to_kind": "topic"}
+    archived = {"group_id": "enrich", "topology_epoch": 0, "content_hash": "h", "is_newest": True, "truncated": False}
+    append(warehouse, "descriptions", {**archived, "description_edges": [described]})
+    lag = {"partition": 0, "status": "OK", "is_unknown": False}
+    append(
+        warehouse,
+        "lag",
+        {**lag, "group_id": "enrich", "topic": "orders", "lag": 7},
+        {**lag, "group_id": "report", "topic": "enriched", "lag": 0},
+    )
+    found = read_pipelines(WarehouseReader(warehouse), "default")
+    assert found.downstream("enrich") == ("report",)
+    assert [(one.group_id, one.topic, one.lag) for one in found.reads] == [
+        ("enrich", "not-committed", None),
+        ("enrich", "orders", 7),
+        ("report", "enriched", 0),
+    ]
+    assert found.undescribed == frozenset()

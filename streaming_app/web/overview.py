@@ -171,7 +171,7 @@ class Query:
     """What a reader asks for."""
 
     text: str = ""
-    """Part of the group id, in any letter case."""
+    """Part of the group id, or of what else is searched, in any letter case."""
     states: frozenset[str] = frozenset()
     """Empty: all but Dead."""
     types: frozenset[str] = frozenset()
@@ -283,6 +283,8 @@ class Overview:
     moving: int
     first: int
     """The number of the first row, from 1."""
+    found: Mapping[str, str]
+    """By group that is not found by its id: what is of this name, such as `host 10.0.0.1`."""
 
 
 _NOT_SEVERE = MOST_SEVERE_FIRST.index(INFO)  # an info does not go before a verdict
@@ -318,13 +320,22 @@ ASCENDING = frozenset({"name", "since"})
 """Those of `ORDERS` that begin with the smallest value of their column; all others begin with the largest."""
 
 
-def overview(groups: Sequence[GroupSummary], query: Query, page_size: int = PAGE_SIZE) -> Overview:
-    """Return the page of the overview that the query asks for; the last one if there are fewer."""
+def overview(
+    groups: Sequence[GroupSummary],
+    query: Query,
+    page_size: int = PAGE_SIZE,
+    search: Callable[[str], Mapping[str, str]] = lambda _: {},
+) -> Overview:
+    """Return the page of the overview that the query asks for; the last one if there are fewer.
+
+    `search` finds groups by what else has this text, as `Snapshot.search` does.
+    """
+    found = search(query.text) if query.text else {}
     text = query.text.casefold()
     filtered = [
         one
         for one in groups
-        if (not text or text in one.group_id.casefold())
+        if (not text or text in one.group_id.casefold() or one.group_id in found)
         and (not query.description or one.description_status == query.description)
         and (not query.label or query.label in map(label_text, one.labels))
         and _is_shown(one, query.show)
@@ -354,6 +365,7 @@ def overview(groups: Sequence[GroupSummary], query: Query, page_size: int = PAGE
         firing=Counter(alert.severity for one in groups for alert in one.alerts),
         moving=sum(one.moving for one in groups),
         first=first + 1,
+        found={group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
     )
 
 

@@ -162,7 +162,7 @@ class Page:
         parameters = request.query_params
         chosen = (parameters.getlist(name) for name in ("state", "type", "health"))
         query = Query.parse(parameters, *chosen)
-        return self._html("overview.html", snapshot, now, view=overview(snapshot.groups, query))
+        return self._html("overview.html", snapshot, now, view=overview(snapshot.groups, query, search=snapshot.search))
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         alerts = sorted(snapshot.alerts, key=lambda one: (one.state, one.opened_at or one.pending_since), reverse=False)

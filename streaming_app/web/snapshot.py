@@ -34,6 +34,7 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
+from streaming_app.text import and_more
 from streaming_app.web.overview import (
     STREAMS,
     GroupSummary,
@@ -91,6 +92,21 @@ SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_
        task_id, leader, observed_at
 FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {MAX_PARTITIONS}
 """  # noqa: S608 - as above
+
+
+_SEARCH_FROM = 3  # characters: fewer are in nearly everything
+_SEARCHED = {
+    "lag": {"topic": "topic", "task": "task_id"},
+    "members": {"client": "client_id", "host": "client_host", "instance": "instance_id", "member": "member_id"},
+}
+"""What is searched besides ids of groups: by table its columns, with what they are called."""
+_SEARCH = " UNION ALL ".join(
+    f"SELECT group_id, {rank} AS rank, '{kind}' AS kind, min({column}) AS name, count(DISTINCT {column}) AS found "  # noqa: S608
+    f"FROM {table} WHERE cluster = {{cluster}} AND {match} GROUP BY group_id"
+    for table, columns in _SEARCHED.items()
+    for rank, (kind, column) in enumerate(columns.items())
+    for match in (f"{column} = {{text}}" if kind == "task" else f"strpos(lower({column}), {{lower}}) > 0",)
+)
 
 
 @dataclass
@@ -227,6 +243,22 @@ class Snapshot:
             return []
         key = f"lag at {time_literal(at)}"
         return self._kept((key, group_id), lambda: list[Row](lag_at(reader, self.cluster, group_id, at)))
+
+    def search(self, text: str) -> Mapping[str, str]:
+        """Return the groups with a member, host, topic or task of this name, or part of it, and what it is.
+
+        Of short texts nothing is looked for. Raises WarehouseError.
+        """
+        reader = self.reader
+        if reader is None or len(text) < _SEARCH_FROM:
+            return {}
+        literals = {"cluster": quote(self.cluster), "text": quote(text), "lower": quote(text.lower())}
+
+        def read() -> dict[str, str]:
+            rows = sorted(reader.rows(_fill(_SEARCH, literals)), key=lambda row: -row["rank"])
+            return {row["group_id"]: f"{row['kind']} {row['name']}{and_more(row['found'] - 1)}" for row in rows}
+
+        return self._kept((f"search {text}", ""), read)
 
     def pipelines(self) -> Pipelines:
         """Return which groups read and write which topics. Raises WarehouseError."""

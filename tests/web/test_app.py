@@ -78,6 +78,24 @@ def test_filters_find_groups_by_name_state_and_description(client: TestClient) -
     assert names("/?page=9999999999&sort=nonsense&state=x")[0] == "fraud-detection"
 
 
+@pytest.mark.parametrize(
+    ("text", "groups", "what"),
+    [
+        ("CARD-PAY", ["fraud-detection"], "topic card-payments"),
+        ("4.0.13", [RICH], "host /10.4.0.13"),
+        ("0_3", [RICH], "task 0_3"),
+        ("orders-2-stream", [RICH], "client orders-2-StreamThread-1 and 1 more"),
+        ("' OR true --", [], ""),
+    ],
+)
+def test_a_group_is_found_by_what_it_reads_and_who_its_members_are(
+    client: TestClient, text: str, groups: list[str], what: str
+) -> None:
+    shown = client.get("/", params={"q": text}).text
+    assert [name for name in (RICH, "fraud-detection") if f">{name}</bdi></a>" in shown] == groups
+    assert what in html.unescape(shown)
+
+
 def test_a_group_begins_with_its_verdict_since_when_why_and_what_will_be_lost(client: TestClient) -> None:
     text = client.get("/group?id=fraud-detection").text
     top = " ".join(html.unescape(re.sub("<[^>]+>", " ", text[text.index("<h1") : text.index("<dl")])).split())
@@ -512,7 +530,7 @@ def test_an_error_of_a_page_is_one_line_for_the_reader_and_one_for_the_job(
 ) -> None:
     lines: list[str] = []
     page = Page(SnapshotSource(sample_template, "default"), PageAccess(), report=lines.append)
-    monkeypatch.setattr("streaming_app.web.page.overview", lambda *_: 1 / 0)
+    monkeypatch.setattr("streaming_app.web.page.overview", lambda *_, **__: 1 / 0)
     client = TestClient(page.app, base_url=LOCAL, raise_server_exceptions=False)
     for _ in range(3):
         response = client.get("/")

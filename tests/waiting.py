@@ -12,11 +12,14 @@ from streaming_app.sandbox.member import SimulatedMember, settle
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20, *, interval: float = 0.05) -> bool:
-    """Poll at this interval until the condition is true or the time is up; return whether it is true."""
+    """Poll at this interval until the condition is true or the time is up; return whether it was.
+
+    It is not asked again once it was true: what one broker has, the next one may not have yet.
+    """
     deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
+    while not (is_true := condition()) and time.monotonic() < deadline:
         time.sleep(interval)
-    return condition()
+    return is_true
 
 
 def thread_names() -> list[str]:

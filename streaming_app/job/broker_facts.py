@@ -9,7 +9,7 @@ The table is replaced in one commit when a fact has changed, and every ten minut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -148,10 +148,11 @@ class BrokerFacts(Poller):
     def _ask(self, admin: Admin, kind: _Kind, names: Sequence[Any], now: datetime) -> Exception | None:
         """Ask for the facts of a kind; return the error if the brokers do not answer."""
         try:
-            facts = sorted(kind.ask(admin, names)) if names else []
+            found = sorted(kind.ask(admin, names)) if names else []
         except (KafkaError, GroupError) as error:
             return error
-        self._known[kind.name] = _Known(facts, now, names)
+        before = self._known.get(kind.name)
+        self._known[kind.name] = _Known(list(_with_changes(found, before.facts if before else (), now)), now, names)
         return None
 
     def _running(self) -> list[str]:
@@ -228,6 +229,15 @@ class BrokerFacts(Poller):
 
 def _is_due(kind: _Kind, known: _Known | None, names: Sequence[Any], now: datetime) -> bool:
     return known is None or known.names != names or now - known.observed_at >= kind.every
+
+
+def _with_changes(found: Iterable[BrokerFact], before: Iterable[BrokerFact], now: datetime) -> Iterator[BrokerFact]:
+    """Yield the facts with the values that they had before, and since when they have others."""
+    known = {(one.subject, one.name): one for one in before}
+    for fact in found:
+        old = known.get((fact.subject, fact.name), fact)
+        last = (old.value_before, old.changed_at) if old.value == fact.value else (old.value, now)
+        yield fact._replace(value_before=last[0], changed_at=last[1])
 
 
 def _internal_topics(row: Mapping[str, Any]) -> Iterator[InternalTopic]:

@@ -70,6 +70,10 @@ class BrokerFact(NamedTuple):
     value: str
     group_id: str | None = None
     source: str | None = None
+    value_before: str | None = None
+    """The value that it had before, if the job has seen another one."""
+    changed_at: datetime | None = None
+    """When the job first saw the present value after that."""
 
 
 class InternalTopic(NamedTuple):

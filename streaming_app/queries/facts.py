@@ -12,6 +12,7 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import format_duration, utc
 
 Row = dict[str, Any]
+_CONFIG = ("name", "value", "source", "value_before", "changed_at", "observed_at")
 
 
 @dataclass
@@ -21,7 +22,7 @@ class GroupFacts:
     coordinator: str | None = None
     """As Kafka's tools print it: `HOST:PORT (ID)`."""
     configs: list[Row] = field(default_factory=list)
-    """Name, value, source and observed_at of each config in force, by name."""
+    """`_CONFIG` of each config in force, by name."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `describe --json` has it."""
@@ -46,7 +47,7 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
     if not found:
         return found
     rows = reader.rows(
-        "SELECT subject, kind, name, value, source, observed_at FROM broker_facts "  # noqa: S608 - quoted
+        f"SELECT subject, kind, {', '.join(_CONFIG)} FROM broker_facts "  # noqa: S608 - quoted
         f"WHERE cluster = {quote(cluster)} AND kind IN ({quote(COORDINATOR)}, {quote(GROUP_CONFIG)}) "
         f"AND subject IN ({', '.join(map(quote, found))}) ORDER BY subject, name"
     )
@@ -55,7 +56,7 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
         if row["kind"] == COORDINATOR:
             facts.coordinator = row["value"]
         else:
-            facts.configs.append({name: row[name] for name in ("name", "value", "source", "observed_at")})
+            facts.configs.append({name: row[name] for name in _CONFIG})
     return found
 
 
@@ -137,9 +138,14 @@ def expiry_line(group_id: str, expiry: Expiry, sweep: timedelta) -> str:
 
 
 def config_rows(facts: Mapping[str, GroupFacts]) -> list[Row]:
-    """Return a row for each config in force of each group, with where it comes from: group, broker or default."""
+    """Return a row for each config in force of each group, with where it comes from: group, broker or default.
+
+    If the job has seen one of them change, also with the values before.
+    """
+    changed = any(one["changed_at"] for of_group in facts.values() for one in of_group.configs)
     return [
         {"GROUP": group_id, "CONFIG": one["name"], "VALUE": one["value"], "SOURCE": one["source"]}
+        | ({"BEFORE": one["value_before"], "CHANGED": one["changed_at"]} if changed else {})
         for group_id, of_group in facts.items()
         for one in of_group.configs
     ]

@@ -127,6 +127,29 @@ def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_re
     assert [row["observed_at"] for row in rig.rows("isr")] == [rig.now]
 
 
+def test_a_value_that_changed_has_the_one_before_also_across_a_restart(rig: Rig, client: StreamsGroupClient) -> None:
+    def standbys() -> tuple[Any, ...]:
+        row = next(one for one in rig.rows("group_config") if one["name"] == "streams.num.standby.replicas")
+        return row["value"], row["value_before"], row["changed_at"]
+
+    def changed(value: str) -> bool:
+        rig.now += timedelta(minutes=10)
+        rig.service.tick()
+        return standbys()[0] == value
+
+    (group_id,) = rig.groups
+    rig.service.tick()
+    assert standbys() == ("0", None, None)
+    client.configure_group(group_id, {"streams.num.standby.replicas": 2})
+    assert wait_until(lambda: changed("2"))
+    seen = standbys()
+    assert seen[:2] == ("2", "0")
+    assert NOW < seen[2] <= rig.now
+    rig.restart()
+    assert changed("2")
+    assert standbys() == seen
+
+
 def test_configs_are_asked_for_rarely_and_for_a_new_group_at_once(rig: Rig, unique: Callable[[str], str]) -> None:
     rig.service.tick()
     rig.asked.clear()

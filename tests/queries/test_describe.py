@@ -192,6 +192,12 @@ def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last
         ["orders", "streams.num.standby.replicas", "1", "group"],
         ["orders", "streams.session.timeout.ms", "45000", "default"],
     ]
+    changed = {"value_before": "0", "changed_at": AT - timedelta(days=1)}
+    fact = broker_fact("other", "group_config", "streams.num.standby.replicas", "1", "group")
+    append(warehouse.path, "broker_facts", {**fact, **changed})
+    header, row = warehouse.describe("--group", "other", "--verbose").splitlines()[-2:]
+    assert header.split()[-2:] == ["BEFORE", "CHANGED"]
+    assert row.split()[-2:] == ["0", "2026-11-21T07:30:00.000Z"]
     described, _ = json.loads(warehouse.describe("--all-groups", "--json"))
     assert described["coordinator"] == "b2.example:9092 (2)"
     assert described["configs"][0]["source"] == "group"

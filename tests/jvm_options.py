@@ -2,7 +2,8 @@
 
 They live for seconds or process little, so what counts is the processor time until their code is fast enough: for
 Spark's the first tier of the JIT compiler only, as the brokers of `streaming_app.sandbox` have it, and one thread that
-collects garbage; for brokers the archive of `jvm_archive`. The session that tests share interprets its plans: they
+collects garbage; as much room for compiled code as with all tiers, else the JVM of a session soon looks for methods to
+throw away all the time; for brokers the archive of `jvm_archive`. The session that tests share interprets its plans: they
 are many, and each has few rows. A user's job has none of these: `tests/job/test_job.py` starts one with
 `start_jvms_as_users_do`.
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Settings of a session. Jobs that tests start as commands compile, as those of users do."""
 VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")

@@ -2,9 +2,9 @@
 
 They live for seconds or process little, so what counts is the processor time until their code is fast enough: for
 Spark's the first tier of the JIT compiler only, as the brokers of `streaming_app.sandbox` have it, and one thread that
-collects garbage; as much room for compiled code as with all tiers, else the JVM of a session soon looks for methods to
-throw away all the time; for brokers the archive of `jvm_archive`. The session that tests share interprets its plans: they
-are many, and each has few rows. A user's job has none of these: `tests/job/test_job.py` starts one with
+collects garbage; as much room for compiled code as with all tiers, else the JVM of a session soon looks all the time
+for methods to throw away; for brokers the archive of `jvm_archive`. The session that tests share interprets its plans:
+they are many, and each has few rows. A user's job has none of these: `tests/job/test_job.py` starts one with
 `start_jvms_as_users_do`.
 """
 

@@ -28,10 +28,10 @@ def quarantine(context: click.Context, warehouse: Location, cluster: str, as_jso
 @handle_errors
 def show(warehouse: Location, cluster: str, as_json: bool) -> None:
     """Show the groups that are set aside, and the newest records that could not be decoded or folded."""
-    from streaming_app.queries.quarantine import find_groups, find_records  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.groups import groups_set_aside, quarantined_records  # noqa: PLC0415 - not loaded by --help
 
     reader = open_cluster(warehouse, cluster)
-    groups, records = find_groups(reader, cluster), find_records(reader, cluster)
+    groups, records = groups_set_aside(reader, cluster), quarantined_records(reader, cluster)
     if as_json:
         echo_json({"groups": groups, "records": records})
         return
@@ -51,10 +51,10 @@ def show(warehouse: Location, cluster: str, as_json: bool) -> None:
 def release(warehouse: Location, cluster: str, group_id: str) -> None:
     """Let the running job read the records of a group again that is set aside."""
     from streaming_app.errors import WarehouseError  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.quarantine import find_groups  # noqa: PLC0415
-    from streaming_app.tables.release_requests import ReleaseRequests  # noqa: PLC0415
+    from streaming_app.queries.groups import groups_set_aside  # noqa: PLC0415
+    from streaming_app.tables.request_files import ReleaseRequests  # noqa: PLC0415
 
-    if group_id not in {row["group"] for row in find_groups(open_cluster(warehouse, cluster), cluster)}:
+    if group_id not in {row["group"] for row in groups_set_aside(open_cluster(warehouse, cluster), cluster)}:
         raise WarehouseError(f"Group {group_id!r} is not set aside: `streams-groups quarantine` shows those that are")
     ReleaseRequests(warehouse, cluster).add(group_id)
     echo(f"The job will read the records of {group_id} again within a minute.")

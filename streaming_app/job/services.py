@@ -28,6 +28,7 @@ from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import make_page_service
 from streaming_app.job.service import PolledBy, Service, Services
+from streaming_app.job.stream_query import OFFSETS
 from streaming_app.job.task_copies import make_task_copies
 from streaming_app.job.watchdog import Disks, Watchdogs, make_watchdogs
 from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
@@ -46,16 +47,20 @@ from streaming_app.text import megabytes
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from streaming_app.alerts.outbox import SinkStatus
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
     from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
+    from streaming_app.tables.maintenance import Maintenance
 
 _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
 _CLOSE_SECONDS = 3.0
 _LATE_SECONDS = 120.0  # groups are judged by records that are read until then, and two triggers
+_MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
 _ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
@@ -352,3 +357,18 @@ class ClassArchiveService(Service):
     def failed(self, text: str) -> str:
         """Return the line about an archive that could not be made."""
         return f"There is no archive of Spark's classes: {text}"
+
+
+class MaintenanceService(Service):
+    """Runs what is due of the maintenance of the tables of one stream, see `tables.maintenance`."""
+
+    def __init__(self, maintenance: Maintenance, spark: SparkSession, report: Report) -> None:
+        """Prepare; `report` gets lines about failures of the service, not about those of a task."""
+        super().__init__("maintenance", report, interval=_MAINTENANCE_SECONDS)
+        self._maintenance, self._spark = maintenance, spark
+
+    def tick(self) -> None:
+        """Run the tasks that are due."""
+        # In the pool of the second stream: the batches of the streams groups go before.
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", OFFSETS)
+        self._maintenance.run()

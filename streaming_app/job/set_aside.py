@@ -18,7 +18,7 @@ from streaming_app.stream.repair import RepairResult
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.tables.release_requests import ReleaseRequests
+from streaming_app.tables.request_files import ReleaseRequests
 from streaming_app.text import count, escape, first_of, shorten
 
 _POLL_SECONDS = 10.0

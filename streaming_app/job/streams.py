@@ -21,9 +21,8 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from streaming_app.job.maintenance import MaintenanceService
 from streaming_app.job.self_check import make_self_check
-from streaming_app.job.services import SELF_CHECK, SET_ASIDE
+from streaming_app.job.services import SELF_CHECK, SET_ASIDE, MaintenanceService
 from streaming_app.job.set_aside import SetAsideGroups
 from streaming_app.job.stream_query import (
     OFFSETS,

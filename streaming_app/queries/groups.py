@@ -353,3 +353,21 @@ ASPECTS: dict[str, Callable[..., list[Row]]] = {
     "members": member_rows,
     "topology": topology_rows,
 }
+
+
+def groups_set_aside(reader: WarehouseReader, cluster: str) -> list[Row]:
+    """Return the groups that are set aside, the newest first."""
+    return reader.rows(
+        'SELECT group_id AS "group", set_aside_at AS since, client_host AS host, set_aside_reason AS reason, '
+        f"set_aside_release AS release FROM groups WHERE cluster = {quote(cluster)} "
+        "AND set_aside_reason IS NOT NULL ORDER BY set_aside_at DESC, group_id"
+    )
+
+
+def quarantined_records(reader: WarehouseReader, cluster: str) -> list[Row]:
+    """Return the records in quarantine by group and error, those with the newest record first."""
+    return reader.rows(
+        'SELECT group_id AS "group", error_kind AS error, count(*) AS records, max(timestamp) AS newest, '
+        f"min(message) AS message FROM quarantine WHERE cluster = {quote(cluster)} "
+        "AND void IS NOT TRUE GROUP BY group_id, error_kind ORDER BY newest DESC NULLS LAST, group_id, error_kind"
+    )

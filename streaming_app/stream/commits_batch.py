@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_outcome import CommitsOutcome
 from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.newest_records import (
@@ -40,7 +39,7 @@ from streaming_app.stream.source import SIZE, read_few
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
-from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
+from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS

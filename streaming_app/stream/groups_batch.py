@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from offsets_decoder import SHIPPED
 from streaming_app.errors import JobError
 from streaming_app.groups.budget import DEFAULT, Budget
-from streaming_app.stream.batch_offsets import BatchOffsets
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, GroupsOutcome
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
@@ -66,7 +65,7 @@ from streaming_app.stream.source import (
 )
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema
-from streaming_app.tables.checkpoint_offsets import checkpoint_location
+from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.which_writer import GROUPS, by_delta_rs

@@ -5,11 +5,16 @@ By default it lists topics without internal ones. A setting prevents that, but a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 
 from streaming_app.errors import NothingReadError
-from streaming_app.kafka.direct_fetch import find_record
+from streaming_app.kafka.connection import connection_settings, silence_log
+from streaming_app.kafka.properties import SecurityError
 from streaming_app.stream.source import source_options
 from streaming_app.text import count
 
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
 
     from streaming_app.kafka.offsets_topic import OffsetsTopic
 
+_FETCH_SECONDS = 20.0
+_POLL_MS = 500
 _SETTING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
@@ -45,10 +52,48 @@ def require_records(
     """
     ranges = {partition: (starts.get(partition, 0), end) for partition, end in ends.items()}
     ranges = {partition: one for partition, one in ranges.items() if one[0] < one[1]}
-    found = find_record(properties, topic.name, ranges) if ranges else None
+    found = _find_record(properties, topic.name, ranges) if ranges else None
     if found:
         partition, offset = found
         raise NothingReadError(
             f"Spark's Kafka source returned no record of {topic.name}, but the brokers do: the first is at offset "
             f"{offset} of partition {partition}"
         )
+
+
+def _find_record(
+    properties: Mapping[str, str], topic: str, ranges: Mapping[int, tuple[int, int]]
+) -> tuple[int, int] | None:
+    """Return partition and offset of a record in `ranges`, of offsets by partition; None if there is none.
+
+    Also None where that is not known: no broker answers, or kafka-python does not support the properties.
+    """
+    try:
+        silence_log()
+        settings = connection_settings(properties)
+        consumer = KafkaConsumer(
+            **settings, client_id="streams-groups", enable_auto_commit=False, isolation_level="read_uncommitted"
+        )
+    except (KafkaError, SecurityError):
+        return None
+    try:
+        return _find(consumer, {TopicPartition(topic, partition): one for partition, one in ranges.items()})
+    except KafkaError:
+        return None
+    finally:
+        consumer.close()
+
+
+def _find(consumer: Any, ranges: Mapping[Any, tuple[int, int]]) -> tuple[int, int] | None:  # noqa: ANN401 - untyped
+    consumer.assign(list(ranges))
+    starts = consumer.beginning_offsets(list(ranges))
+    for partition, (start, _) in ranges.items():
+        consumer.seek(partition, max(start, starts[partition]))
+    deadline = time.monotonic() + _FETCH_SECONDS
+    while time.monotonic() < deadline:
+        for partition, records in consumer.poll(timeout_ms=_POLL_MS).items():
+            if records and records[0].offset < ranges[partition][1]:
+                return partition.partition, records[0].offset
+        if all(consumer.position(partition) >= end for partition, (_, end) in ranges.items()):
+            return None
+    return None

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
-from streaming_app.tables.release_requests import ReleaseRequests
+from streaming_app.tables.request_files import ReleaseRequests
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED, effective_characters
 from tests.rows import group_row

@@ -11,8 +11,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.notify.silences import ActiveSilences
 from streaming_app.tables.health_tables import EndedIncidents
 from streaming_app.tables.location import Location
-from streaming_app.tables.release_requests import ReleaseRequests
-from streaming_app.tables.request_files import RequestFiles
+from streaming_app.tables.request_files import ReleaseRequests, RequestFiles
 
 READERS = [
     lambda location: ActiveSilences(location, "prod").refresh,

@@ -64,7 +64,9 @@ SMALLEST: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", SMALLEST)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "commands" else name for name in SMALLEST]
+)
 def test_a_pure_benchmark_prints_its_table(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     run, size, text = SMALLEST[name]
     run(**size)

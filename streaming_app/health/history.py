@@ -14,6 +14,7 @@ would otherwise give spells of negative length.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -29,6 +30,7 @@ WINDOW = timedelta(hours=2)
 """How long other events are looked at: longer than any time over which interruptions are counted."""
 _KEPT = 10_000  # events of one kind and group: enough for any sensible threshold
 _PRUNE_EVERY = timedelta(seconds=60)
+_STORED = "stored_description_epoch"
 _INITIAL_EPOCH = 1  # of a group without assignments; 0 before Kafka 4.3
 REBALANCE = "rebalance"
 BEGUN, STORED, REJECTED, REMOVED = CALLS = ("begun", "stored", "rejected", "removed")
@@ -194,7 +196,7 @@ _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "not_ready_reason": ("reasons", _reason),
     "unsolicited_push": ("pushes", _push),
     "deployment": ("deployments", _deployment),
-    "stored_description_epoch": ("stored", _description),
+    _STORED: ("stored", _description),
     "failed_description_epoch": ("failed", _description),
 }
 _LISTS = tuple(dict.fromkeys(name for name, _ in _ENTRIES.values()))
@@ -204,15 +206,27 @@ COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_h
 """The columns of `group_events` that a `Row` needs."""
 
 
-def count_as(event: Row) -> str | None:
-    """Return what an event counts as; None: nothing."""
-    if event["kind"] == "assignment_epoch":
-        return REBALANCE
-    if event["kind"] == "failed_description_epoch":
-        return REJECTED
-    if event["kind"] == "stored_description_epoch":
-        return {str(UNCERTAIN): BEGUN, str(NONE): REMOVED}.get(event["new"], STORED)
-    return None
+def count(events: Collection[Row]) -> Counter[str]:
+    """Count what new events of one group say: `REBALANCE` and `CALLS`.
+
+    Values that a record has for less than a millisecond leave no event: neither has the epoch before a call that the
+    plugin answers at once, nor both of a push that stores the same epoch again, of which the event of the push is left.
+    """
+    found: Counter[str] = Counter()
+    begun_at = {event["at"] for event in events if event["kind"] == _STORED and event["new"] == str(UNCERTAIN)}
+    for event in events:
+        if event["kind"] == "assignment_epoch":
+            found[REBALANCE] += 1
+        elif event["kind"] == "failed_description_epoch":
+            found[REJECTED] += 1
+        elif event["kind"] == "unsolicited_push":
+            found.update([] if event["at"] in begun_at else [BEGUN, STORED])
+        elif event["kind"] == _STORED and event["new"] == str(UNCERTAIN):
+            found[BEGUN] += 1
+        elif event["kind"] == _STORED:
+            found[REMOVED if event["new"] == str(NONE) else STORED] += 1
+            found[BEGUN] += event["old"] != str(UNCERTAIN)
+    return found
 
 
 class GroupHistories:

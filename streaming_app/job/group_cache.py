@@ -159,18 +159,18 @@ class GroupCache:
         return result.corrected
 
     def _add_events(self, events: Iterable[tuple[str, dict[str, Any]]], bounds: WrittenBetween) -> None:
+        new: dict[str, list[dict[str, Any]]] = {}
         for group_id, event in events:
             if group_id not in self._groups or event["at"] is None:
                 continue
-            at = bounds.correct(event["at"])
-            event["at"] = at
-            is_new = self._histories.add(group_id, event, bounds.latest)
-            if not is_new or at < self._started_at:
-                continue
-            if event["kind"] == "assignment_epoch":
-                self._rebalances[group_id] = self._rebalances.get(group_id, 0) + 1
-            if counted := history.count_as(event):
-                self._counts[counted] += 1
+            event["at"] = bounds.correct(event["at"])
+            if self._histories.add(group_id, event, bounds.latest) and event["at"] >= self._started_at:
+                new.setdefault(group_id, []).append(event)
+        for group_id, of_group in new.items():
+            counted = history.count(of_group)
+            self._counts.update(counted)
+            if rebalances := counted[history.REBALANCE]:
+                self._rebalances[group_id] = self._rebalances.get(group_id, 0) + rebalances
 
     def groups(self) -> Mapping[str, GroupSnapshot]:
         """Return the groups by id, as of the last `refresh`; later changes are not visible in it."""

@@ -289,6 +289,24 @@ def test_what_happens_in_all_groups_is_counted_once_from_the_start_also_of_group
     assert cache.counts() == {"rebalance": 2, "begun": 3, "stored": 1, "rejected": 1, "removed": 1}
 
 
+def test_a_call_that_the_plugin_answers_within_a_millisecond_is_counted_like_any_other(
+    cache: GroupCache, clock: FakeClock
+) -> None:
+    def stored(minute: float, old: str, new: str) -> dict[str, Any]:
+        return event(at(minute), "stored_description_epoch", old, new)
+
+    def pushed_again(minute: float) -> dict[str, Any]:
+        return event(at(minute), "unsolicited_push", None, "0")
+
+    cache.refresh()
+    clock.time = at(9)
+    slow = [stored(1, "-1", "-2"), stored(2, "-2", "0"), pushed_again(3), stored(3, "0", "-2"), stored(4, "-2", "0")]
+    fast = [stored(5, "-1", "0"), pushed_again(6), stored(7, "0", "-1")]
+    cache.on_rows(folded(row("slow", 1, events=slow), row("fast", 1, events=fast)))
+    cache.refresh()
+    assert cache.counts() == {"begun": 5, "stored": 4, "removed": 1}
+
+
 def test_an_event_that_a_later_batch_retracts_is_removed(cache: GroupCache) -> None:
     empty = event(at(0), "state", "Stable", "Empty", offset=7)
     cache.on_rows(folded(row("a", 7, events=[empty])))

@@ -153,11 +153,13 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     facts: GroupFacts | None = None,
     topics: Sequence[Topic] = (),
     health: tuple[Sequence[Row], Verdict | None] = ((), None),
+    incidents: Iterable[Row] = (),
 ) -> GroupView:
     """Return the page of a row of `groups`.
 
     `events`, `listed` and `lag_chart` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
-    those tables. `health` are the verdicts of the window, the oldest first, and the one of now.
+    those tables. `health` are the verdicts of the window, the oldest first, and the one of now; `incidents` are rows of
+    that table.
     """
     newest, found = listed
     judged = judgements(*health)
@@ -170,7 +172,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
         matrix=task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag)),
         members=list(_members(row, topics))[:SHOWN_MEMBERS],
-        timeline=timeline(row, events, window, judged),
+        timeline=timeline(row, events, window, judged, incidents),
         instant=instant_view(then[0], window.at, row["assignments"] or (), then[1], task_of)
         if then and window.at
         else None,

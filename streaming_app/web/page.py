@@ -192,6 +192,7 @@ class Page:
             facts=snapshot.facts(group_id),
             topics=snapshot.topics(row),
             health=(snapshot.health_history(group_id, begin, end), summary.health if summary else None),
+            incidents=snapshot.incidents(group_id, begin, end),
         )
         return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
 

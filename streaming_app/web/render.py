@@ -52,6 +52,7 @@ class Renderer:
             "instant": utc,
             "STATES": words.STATES,
             "SETTLED": timeline.SETTLED,
+            "CAUSE_KINDS": timeline.CAUSE_KINDS,
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
             "SHOWN_TOPICS": pipeline_map.SHOWN_TOPICS,

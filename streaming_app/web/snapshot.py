@@ -87,6 +87,10 @@ _HEALTH_BEFORE = """
 SELECT at, verdict, severity, since, why FROM group_health_history
 WHERE {where} AND at < {begin} ORDER BY at DESC LIMIT 1
 """
+_INCIDENTS = """
+SELECT incident_id, severity, verdict, opened_at, ended_at, ended_by FROM incidents
+WHERE cluster = {cluster} AND array_has(groups, {group}) AND {within} ORDER BY opened_at DESC LIMIT 200
+"""
 _LAG_ROWS = f"""
 SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, status, subtopology_id,
        task_id, leader, observed_at
@@ -180,6 +184,16 @@ class Snapshot:
         found = self._detail("health", group_id, _HEALTH, within=_within(begin, end))
         before = self._detail("health before", group_id, _HEALTH_BEFORE, begin=time_literal(begin)) if begin else []
         return [*(before if len(found) < MAX_EVENTS else ()), *reversed(found)]
+
+    def incidents(self, group_id: str, begin: datetime | None, end: datetime | None) -> list[Row]:
+        """Return the incidents that concern a group and were open in this time; None stands for ever.
+
+        Raises WarehouseError.
+        """
+        limits = [f"(ended_at IS NULL OR ended_at >= {time_literal(begin)})"] if begin else []
+        limits += [f"opened_at <= {time_literal(end)}"] if end else []
+        literals = {"cluster": quote(self.cluster), "group": quote(group_id)}
+        return self._detail("incidents", group_id, _INCIDENTS, **literals, within=" AND ".join(limits) or "true")
 
     def group_at(self, group_id: str, at: datetime) -> GroupAt | None:
         """Return the group as it was at a time; None if no event is that old. Raises WarehouseError."""

@@ -67,6 +67,16 @@ CAUSES = {
 }
 
 
+CAUSE_KINDS = {
+    "members": "members",
+    "topology": "topology or topics",
+    "config": "configuration",
+    "unknown": "not known",
+}
+"""What an assignment is drawn as, by its first known cause."""
+_KIND_OF_CAUSE = {"topics_changed": "topology", "topology_changed": "topology", "config_changed": "config"}
+
+
 @dataclass(frozen=True)
 class Span:
     """A value that lasted from one time to another."""
@@ -95,6 +105,8 @@ class Mark:
     kind: str
     """`assignment`, `topology` or `push`."""
     text: str
+    cause: str = ""
+    """Of an assignment: a key of `CAUSE_KINDS`."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,7 @@ class Timeline:
     window: Window
     health: Sequence[Span]
     """The verdicts; nothing for a time of which none is known."""
+    incidents: Sequence[Span]
     states: Sequence[Span]
     descriptions: Sequence[Span]
     members: Sequence[Step]
@@ -153,8 +166,13 @@ class Events:
     """Members that have joined since the end of the window, less those that have left."""
 
 
-def timeline(group: Row, events: Events, window: Window, judged: Sequence[Judged] = ()) -> Timeline:
-    """Return the timeline of a group in a window; `judged` are the verdicts, the oldest first."""
+def timeline(
+    group: Row, events: Events, window: Window, judged: Sequence[Judged] = (), incidents: Iterable[Row] = ()
+) -> Timeline:
+    """Return the timeline of a group in a window; `judged` are the verdicts, the oldest first.
+
+    `incidents` are rows of that table.
+    """
     known = sorted(
         (event for event in events.drawn if event["at"] and window.begin <= event["at"] <= window.end),
         key=lambda event: event["at"],
@@ -166,12 +184,13 @@ def timeline(group: Row, events: Events, window: Window, judged: Sequence[Judged
     return Timeline(
         window=window,
         health=list(_health(judged, scale)),
+        incidents=list(_incidents(incidents, scale)),
         states=list(lanes.spans("state", group["state"], group["state_since"])),
         descriptions=list(lanes.spans("description_status", group["description_status"], group["description_since"])),
         members=_steps(members),
         most_members=max((step.members for step in members), default=0),
         marks=[
-            Mark(scale.x(event["at"]), _MARKS[event["kind"]], event_text(event))
+            Mark(scale.x(event["at"]), _MARKS[event["kind"]], event_text(event), _cause_kind(event))
             for event in known
             if event["kind"] in _MARKS
         ],
@@ -205,6 +224,27 @@ def _health(judged: Sequence[Judged], scale: _Scale) -> Iterable[Span]:
         if begin < end and end >= scale.begin and begin <= scale.end:
             x = scale.x(begin)
             yield Span(x, max(1.0, round(scale.x(end) - x, 2)), one.verdict, one.text)
+
+
+def _incidents(incidents: Iterable[Row], scale: _Scale) -> Iterable[Span]:
+    for one in incidents:
+        begin, end = one["opened_at"], one["ended_at"] or scale.end
+        if begin is None or end < scale.begin or begin > scale.end:
+            continue
+        x = scale.x(begin)
+        ended = f", ended {utc(one['ended_at'])} ({one['ended_by']})" if one["ended_at"] else ", open"
+        text = f"{one['severity']} incident {one['incident_id']}: {one['verdict']}, since {utc(begin)}{ended}"
+        yield Span(x, max(1.0, round(scale.x(end) - x, 2)), one["severity"] or "", text)
+
+
+def _cause_kind(event: Row) -> str:
+    if event["kind"] != "assignment_epoch":
+        return ""
+    causes = (event["cause"] or "unknown").split(",")
+    kinds = [
+        _KIND_OF_CAUSE.get(one, "unknown" if one not in CAUSES or one == "unknown" else "members") for one in causes
+    ]
+    return next((one for one in kinds if one != "unknown"), "unknown")
 
 
 def event_text(event: Row) -> str:

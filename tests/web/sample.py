@@ -28,6 +28,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "alerts", *_alerts(now))
     append(path, "group_health", *_health(now))
     append(path, "group_health_history", *_health_history(now))
+    append(path, "incidents", *_incidents(now))
     append(path, "task_copies", *_copies())
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
@@ -243,6 +244,14 @@ def _health_history(now: datetime) -> Iterator[Row]:
         yield {**row, "severity": "critical" if verdict == "Down" else None, "since": at - timedelta(minutes=5)}
     name, at = HOSTILE[0], now - timedelta(minutes=70)
     yield {"cluster": "default", "group_id": name, "at": at, "verdict": "Down", "why": f"{name} waits", "since": at}
+
+
+def _incidents(now: datetime) -> Iterator[Row]:
+    for number, (group_id, begin, end) in enumerate(((RICH, 900, 880), ("fraud-detection", 17, None))):
+        times = {"opened_at": now - timedelta(minutes=begin), "ended_at": end and now - timedelta(minutes=end)}
+        how = {"cause": "group", "scope": group_id, "severity": "critical", "verdict": "Down", "groups": [group_id]}
+        ended = {"ended_by": "evidence" if end else None, "open_groups": [] if end else [group_id]}
+        yield {"cluster": "default", "incident_id": f"down-{number}", **how, **times, **ended}
 
 
 def _copies() -> Iterator[Row]:

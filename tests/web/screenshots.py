@@ -42,12 +42,11 @@ def take(browser: Browser, url: str, directory: Path) -> list[Path]:
             seen.wait_for_picture()
             seen.page.wait_for_timeout(300)
             taken.append(directory / f"page-group{_suffix(scheme)}.png")
-            bottom = seen.page.locator("#history .axis").bounding_box()
-            height = round(bottom["y"] + bottom["height"] + 75) if bottom else 1600
+            bottom = seen.page.locator("#tasks").bounding_box()
+            height = round(bottom["y"] + bottom["height"] + 15) if bottom else 1600
             seen.page.screenshot(path=taken[-1], full_page=True, clip={"x": 0, "y": 0, "width": 1200, "height": height})
             seen.open(f"/group?id={RICH}&range=24h&at=700m")
             taken.append(directory / "page-instant.png")
-            seen.page.locator("#events").evaluate("one => { one.hidden = true; }")
             seen.page.locator("#history").screenshot(path=taken[-1])
     return taken
 

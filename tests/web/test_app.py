@@ -124,6 +124,14 @@ def test_the_pipelines_say_where_trouble_begins_and_who_reads_and_writes_what(cl
     assert client.get(f"/{node['href']}").status_code == 200
 
 
+def test_time_comes_first_and_has_the_incidents(client: TestClient) -> None:
+    text = client.get(f"/group?id={RICH}&range=24h").text
+    assert text.index('id="history"') < text.index('id="topology"') < text.index('id="events"')
+    assert "critical incident down-0: Down, since" in text
+    assert "assignment, cause: configuration" in text
+    assert "critical incident down-1: Down, since" in client.get("/group?id=fraud-detection").text
+
+
 def test_copies_that_restore_or_are_left_are_in_the_matrix(client: TestClient) -> None:
     text = client.get(f"/group?id={RICH}").text
     assert "1_0: active, restores its state and processes nothing yet, 88,000 offsets behind" in text

@@ -259,6 +259,24 @@ def test_the_timeline_shows_each_verdict_once_and_the_one_that_was_before_it() -
     assert [(span.value, span.x, span.width) for span in later.health] == [("Ok", 0, 1000)]
 
 
+def test_the_timeline_has_the_incidents_that_were_open_and_what_caused_each_assignment() -> None:
+    row = group("g", "Stable", NOW, 15, members=[{}])
+
+    def incident(name: str, opened: float, ended: float | None) -> dict[str, Any]:
+        times = {"opened_at": NOW - timedelta(minutes=opened), "ended_at": ended and NOW - timedelta(minutes=ended)}
+        ended_by = "evidence" if ended else None
+        return {"incident_id": name, "severity": "critical", "verdict": "Down", "ended_by": ended_by, **times}
+
+    causes = ("member_left,topics_changed", "unknown", "unknown,config_changed", None, "of_a_later_release")
+    events = [event(50 - 10 * n, "assignment_epoch", "1", "2", cause) for n, cause in enumerate(causes)]
+    incidents = [incident("open", 30, None), incident("ended", 90, 45), incident("before", 90, 70)]
+    line = timeline(row, Events(events), HOUR, (), incidents)
+    assert [(span.x, span.width) for span in line.incidents] == [(500, 500), (0, 250)]
+    assert line.incidents[0].text == "critical incident open: Down, since 2026-11-22 11:30:00Z, open"
+    assert line.incidents[1].text.endswith(", ended 2026-11-22 11:15:00Z (evidence)")
+    assert [mark.cause for mark in line.marks] == ["members", "unknown", "config", "unknown", "unknown"]
+
+
 def test_without_a_history_of_verdicts_the_one_of_now_is_drawn_since_it_is_known() -> None:
     row = group("g", "Stable", NOW, 15, members=[{}])
     assert not timeline(row, Events([]), HOUR, judgements([], None)).health

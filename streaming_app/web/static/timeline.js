@@ -64,13 +64,16 @@ class Timeline {
     stage.setAttribute("aria-valuetext", [words(now), this.health(now)].filter(Boolean).join(", "));
   }
 
-  // The verdict at a time, since when and why; empty if none is known.
+  // The verdict at a time, since when and why, and the incident; empty if none is known.
   health(time) {
     const x = (1000 * (time - this.begin)) / (this.end - this.begin);
-    const spans = [...this.stage.querySelectorAll("rect.health")];
-    const found = spans.findLast((one) => Number(one.getAttribute("x")) <= x);
-    const isOver = !found || x > Number(found.getAttribute("x")) + Number(found.getAttribute("width")) + 0.1;
-    return isOver ? "" : found.textContent;
+    const at = (kind) => {
+      const spans = [...this.stage.querySelectorAll(`rect.${kind}`)];
+      const found = spans.findLast((one) => Number(one.getAttribute("x")) <= x);
+      const isOver = !found || x > Number(found.getAttribute("x")) + Number(found.getAttribute("width")) + 0.1;
+      return isOver ? "" : found.textContent;
+    };
+    return [at("health"), at("incident")].filter(Boolean).join("; ");
   }
 
   time(event) {

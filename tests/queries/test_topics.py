@@ -141,6 +141,7 @@ def test_what_a_member_serves_is_what_brokers_say_to_all_members(
     log.add(read_offsets(broker.bootstrap_server, group_id))
     row = log.rows[group_id]
     (described,) = client.describe([group_id])
+    assert not any(member["is_classic"] for member in described["members"])  # no release has such members yet
     counts = {
         topic["name"]: topic["partitions"]
         for part in described["topology"]["subtopologies"]

@@ -132,9 +132,9 @@ def _parse_type(text: str) -> str | None:
 
 
 def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row] | None:
-    """Return a row for each member of classic and consumer groups; None unless all of these are of other types.
+    """Return a row for each member of classic, consumer and share groups; None unless all of these are of other types.
 
-    What the log says: of a classic group as of its last rebalance.
+    What the log says: of a classic group as of its last rebalance; of a member of a share group its id only.
     """
     others = other_groups(warehouse, cluster, group_ids)
     if set(group_ids) - others.keys():
@@ -145,15 +145,15 @@ def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collectio
     newest: dict[tuple[str, int, str], Row] = {}
     for row in warehouse.rows(
         "SELECT group_id, record_type, member_id, deleted, leader, group_members FROM group_records "
-        f"WHERE {mine} AND {ids} AND record_type IN (2, 5, 8) ORDER BY last_offset"
+        f"WHERE {mine} AND {ids} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
     ):
         newest[row["group_id"], row["record_type"], row["member_id"]] = row
     found = []
     for (group_id, kind, member_id), row in sorted(newest.items()):
-        if row["deleted"] or kind == _ASSIGNED or (kind == _CLASSIC) != (others[group_id]["group_type"] == "classic"):
+        if row["deleted"] or kind != _RECORD_OF[others[group_id]["group_type"]]:
             continue
         has = newest.get((group_id, _ASSIGNED, member_id))
-        for one in row["group_members"] or [{}] if kind == _CONSUMER else row["group_members"] or ():
+        for one in row["group_members"] or ([] if kind == _CLASSIC else [{}]):
             assigned = (
                 one["assignment"] if kind == _CLASSIC else has and (has["group_members"] or [{}])[0].get("assignment")
             )
@@ -161,8 +161,10 @@ def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collectio
     return found
 
 
-_CLASSIC, _CONSUMER, _ASSIGNED = 2, 5, 8
-"""Types of records: a classic group, a member of a consumer group, and what that has."""
+_CLASSIC, _ASSIGNED = 2, 8
+"""Types of records: a classic group, and what a member of a consumer group has."""
+_RECORD_OF = {"classic": _CLASSIC, "consumer": 5, "share": 10}
+"""The type of the record that has the members, by type of group."""
 
 
 def _other_member(record: Row, member: Row, assigned: Iterable[Row], names: Mapping[str, str]) -> Row:

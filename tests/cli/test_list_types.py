@@ -118,6 +118,8 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
         encode(1, {"group": "new", "topic": "orders", "partition": 4}, committed),
         encode(5, {"group_id": "new", "member_id": "left"}, None),
         *consumer("large", epoch=4, assignment=4, members=[(4, 0)]),  # whose value stays in the JVM
+        encode(11, {"group_id": "shared"}, {"epoch": 2, "metadata_hash": 0}),
+        (encode(10, {"group_id": "shared", "member_id": "s1"}, None)[0], b""),
     ]
     write(path, pairs, cluster="default")
     assert members(path, "old") == [
@@ -127,6 +129,7 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
     ]
     assert members(path, "new")[1:] == [["new", "n1", "i3", "c3", "10.0.0.3", "-", "orders(2,4)"]]
     assert members(path, "large")[1:] == [["large", "0", "-", "-", "-", "-", "-"]]
+    assert members(path, "shared")[1:] == [["shared", "s1", "-", "-", "-", "-", "-"]]
     result = CliRunner().invoke(main, ["describe", "--warehouse", str(path), "--group", "none", "--members"])
     assert (result.exit_code, result.stdout) == (1, "")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import TaskCopy
@@ -19,7 +19,7 @@ from streaming_app.queries.lag_chart import LagChart
 from streaming_app.queries.topics import BY_PATTERN, Served, Topic, served
 from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
-from streaming_app.web.overview import GroupSummary
+from streaming_app.web.overview import GroupSummary, severity_rank
 from streaming_app.web.task_matrix import (
     Instant,
     Matrix,
@@ -50,6 +50,8 @@ SHOWN_MEMBERS = 500
 SHOWN_LAG = 200
 SHOWN_TAGS = 10
 SHOWN_VERDICTS = 50
+SHOWN_ALERTS = 50
+"""Of one rule: a flood of them does not hide those of another, and the page stays small."""
 
 
 @dataclass(frozen=True)
@@ -243,6 +245,36 @@ def rule_text(alert: Alert) -> RuleText | None:
         return None
     queries = rule.queries_for(alert.group_id) if alert.group_id is not None else rule.queries
     return RuleText(rule.meaning, rule.steps, queries)
+
+
+@dataclass(frozen=True)
+class AlertsOfRule:
+    """The alerts of one rule and severity in one state, the oldest first."""
+
+    first: Alert
+    shown: Sequence[Alert]
+    total: int
+    text: RuleText | None
+    """With queries for the group if there is one alert; those of many are on the pages of the groups."""
+
+
+def alerts_by_rule(alerts: Iterable[Alert]) -> list[AlertsOfRule]:
+    """Return alerts by rule: those that fire first, the most severe first; of each rule the oldest."""
+    found: dict[tuple[bool, int, str], list[Alert]] = {}
+    for alert in alerts:
+        found.setdefault((alert.state != FIRING, severity_rank(alert), alert.rule), []).append(alert)
+    return [_alerts_of_rule(sorted(found[key], key=_begin_of)) for key in sorted(found)]
+
+
+def _alerts_of_rule(alerts: Sequence[Alert]) -> AlertsOfRule:
+    text = rule_text(alerts[0])
+    if text and len(alerts) > 1:
+        text = replace(text, queries={})
+    return AlertsOfRule(alerts[0], alerts[:SHOWN_ALERTS], len(alerts), text)
+
+
+def _begin_of(alert: Alert) -> tuple[datetime, str]:
+    return alert.opened_at or alert.pending_since, alert.group_id or ""
 
 
 def hosts_of(row: Row) -> list[Row]:

@@ -40,7 +40,7 @@ from streaming_app.web.descriptions import (
     broker_descriptions,
     description_graph,
 )
-from streaming_app.web.group_page import group_view, hosts_of, other_group_view, rule_text
+from streaming_app.web.group_page import alerts_by_rule, group_view, hosts_of, other_group_view
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import STREAMS, GroupSummary, Query, overview
 from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
@@ -165,8 +165,7 @@ class Page:
         return self._html("overview.html", snapshot, now, view=overview(snapshot.groups, query, search=snapshot.search))
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
-        alerts = sorted(snapshot.alerts, key=lambda one: (one.state, one.opened_at or one.pending_since), reverse=False)
-        return self._html("alerts.html", snapshot, now, alerts=[(alert, rule_text(alert)) for alert in alerts])
+        return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         group_id = _group_id(request, snapshot)

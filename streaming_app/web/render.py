@@ -81,7 +81,8 @@ class Renderer:
         **values: Any,  # noqa: ANN401 - what templates take
     ) -> str:
         """Return the page as HTML. `now` is what ages are counted to, `cluster_parameter` is part of all links."""
-        suffix = f"?{urlencode({'cluster': cluster_parameter})}" if cluster_parameter is not None else ""
+        chosen = {} if cluster_parameter is None else {"cluster": cluster_parameter}
+        suffix = f"?{urlencode(chosen)}" if chosen else ""
 
         def group_query(group_id: str, **others: str | int | None) -> str:
             return words.group_query(group_id, cluster=cluster_parameter, **others)
@@ -101,6 +102,7 @@ class Renderer:
 
         names = ("alerts", "events", "pipelines")
         links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
+        links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
         return self._environment.get_template(template).render(
             age=age,
             now=now,

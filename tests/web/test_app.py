@@ -132,6 +132,23 @@ def test_time_comes_first_and_has_the_incidents(client: TestClient) -> None:
     assert "critical incident down-1: Down, since" in client.get("/group?id=fraud-detection").text
 
 
+def test_many_alerts_of_one_rule_hide_no_other_and_the_page_stays_small(sample: Path) -> None:
+    at = datetime.now(timezone.utc) - timedelta(minutes=30)
+    common = {"cluster": "default", "rule": "StreamsGroupTaskTwice", "severity": "warning", "state": "firing"}
+    alerts = [
+        {**common, "group_id": f"flood-{n}", "summary": f"flood-{n} is behind", "pending_since": at, "opened_at": at}
+        for n in range(2_000)
+    ]
+    append(sample, "alerts", *({**one, "details": "{}", "deliveries": []} for one in alerts))
+    response = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL).get("/alerts")
+    shown = html.unescape(re.sub("<[^>]+>", "", response.text))
+    assert "fraud-detection is NotReady and processes nothing" in shown
+    assert "StreamsGroupTaskTwice: 2,000 alerts" in shown
+    assert "The oldest 50 of 2,000; all groups with alerts." in shown
+    assert shown.index("fraud-detection") < shown.index("flood-") < shown.index("pending for")
+    assert len(response.content) < 60_000  # 1.3 MB before
+
+
 def test_copies_that_restore_or_are_left_are_in_the_matrix(client: TestClient) -> None:
     text = client.get(f"/group?id={RICH}").text
     assert "1_0: active, restores its state and processes nothing yet, 88,000 offsets behind" in text

@@ -153,6 +153,26 @@ def test_no_view_is_wider_than_the_window(chromium: Browser, url: str, width: in
             assert seen.width_overflow() <= 0, path
 
 
+_SHIFTS = """
+window.shifted = 0;
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) if (!one.hadRecentInput) window.shifted += one.value;
+}).observe({type: "layout-shift", buffered: true});
+"""
+
+
+@pytest.mark.parametrize("width", [360, 1360])
+def test_nothing_moves_while_a_page_loads(chromium: Browser, url: str, width: int) -> None:
+    with view(chromium, url, viewport={"width": width, "height": 860}) as seen:
+        seen.page.add_init_script(_SHIFTS)
+        for name, path in list(VIEWS.items())[:6]:
+            seen.open(path)
+            if name in {"group", "instant", "pipelines"}:
+                seen.wait_for_picture()
+                seen.page.wait_for_timeout(200)
+            assert seen.page.evaluate("window.shifted") < 0.05, name  # "good" is below 0.1
+
+
 def test_the_timeline_is_pointed_at_and_zoomed(chromium: Browser, url: str) -> None:
     with view(chromium, url) as seen:
         seen.open(f"/group?id={RICH}&range=24h")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from streaming_app.alerts.alert import INFO, MOST_SEVERE_FIRST, Alert
-from streaming_app.health.verdict import OK, VERDICTS, WORST_FIRST, Verdict
+from streaming_app.health.verdict import BAD, OK, VERDICTS, WORST_FIRST, Verdict
 from streaming_app.health.verdict import UNKNOWN as UNKNOWN_HEALTH
 from streaming_app.health.verdict import trouble as health_trouble
 from streaming_app.lag.status import BY_RANK, UNKNOWN
@@ -281,6 +281,8 @@ class Overview:
     firing: Mapping[str, int]
     """Number of alerts about groups that fire, by severity."""
     moving: int
+    troubled: int
+    """Groups that do not process what they should."""
     first: int
     """The number of the first row, from 1."""
     found: Mapping[str, str]
@@ -364,6 +366,7 @@ def overview(
         labels=sorted({label_text(label) for one in groups for label in one.labels}),
         firing=Counter(alert.severity for one in groups for alert in one.alerts),
         moving=sum(one.moving for one in groups),
+        troubled=sum(one.verdict in BAD for one in groups),
         first=first + 1,
         found={group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
     )

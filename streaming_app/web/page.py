@@ -48,6 +48,7 @@ from streaming_app.web.render import Renderer
 from streaming_app.web.server import HttpServer, Limits, ResponseThreads
 from streaming_app.web.snapshot import Row, Snapshot
 from streaming_app.web.source import SnapshotSource, utc_now
+from streaming_app.web.timeline import strip
 from streaming_app.web.topology_map import Graph, topology_map
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_query
@@ -58,6 +59,7 @@ _MAX_RENDERED = 64
 _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
+_STRIP = timedelta(days=1)
 _NO_GROUP = "There is no such group in the tables of this cluster."
 
 
@@ -162,7 +164,13 @@ class Page:
         parameters = request.query_params
         chosen = (parameters.getlist(name) for name in ("state", "type", "health"))
         query = Query.parse(parameters, *chosen)
-        return self._html("overview.html", snapshot, now, view=overview(snapshot.groups, query, search=snapshot.search))
+        view = overview(snapshot.groups, query, search=snapshot.search)
+        begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
+        verdicts = snapshot.verdicts_since([one.group_id for one in view.rows], begin)
+        known = {one.group_id: [(one.health.at, one.health.verdict)] for one in view.rows if one.health}
+        strips = {group_id: strip(one, begin, now) for group_id, one in {**known, **verdicts}.items()}
+        quiet_since = None if view.troubled else snapshot.quiet_since()
+        return self._html("overview.html", snapshot, now, view=view, strips=strips, quiet_since=quiet_since)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))

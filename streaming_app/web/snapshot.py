@@ -87,6 +87,19 @@ _HEALTH_BEFORE = """
 SELECT at, verdict, severity, since, why FROM group_health_history
 WHERE {where} AND at < {begin} ORDER BY at DESC LIMIT 1
 """
+_STRIPS = """
+SELECT group_id, at, verdict FROM group_health_history
+WHERE cluster = {cluster} AND group_id IN ({groups}) AND at >= {begin}
+UNION ALL
+SELECT group_id, at, verdict FROM (
+  SELECT group_id, at, verdict, row_number() OVER (PARTITION BY group_id ORDER BY at DESC) AS number
+  FROM group_health_history WHERE cluster = {cluster} AND group_id IN ({groups}) AND at < {begin}) AS before
+WHERE number = 1
+"""
+_ENDED = """
+SELECT max(ended_at) AS at, sum(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) AS open FROM incidents
+WHERE cluster = {cluster}
+"""
 _INCIDENTS = """
 SELECT incident_id, severity, verdict, opened_at, ended_at, ended_by FROM incidents
 WHERE cluster = {cluster} AND array_has(groups, {group}) AND {within} ORDER BY opened_at DESC LIMIT 200
@@ -184,6 +197,30 @@ class Snapshot:
         found = self._detail("health", group_id, _HEALTH, within=_within(begin, end))
         before = self._detail("health before", group_id, _HEALTH_BEFORE, begin=time_literal(begin)) if begin else []
         return [*(before if len(found) < MAX_EVENTS else ()), *reversed(found)]
+
+    def verdicts_since(self, group_ids: Sequence[str], begin: datetime) -> Mapping[str, list[tuple[datetime, str]]]:
+        """Return by group its verdicts since a time, the oldest first, with the last one before. Raises WarehouseError.
+
+        Each is from its time on.
+        """
+        reader = self.reader
+        if reader is None or not group_ids:
+            return {}
+        ids = ", ".join(map(quote, group_ids))
+        literals = {"cluster": quote(self.cluster), "groups": ids, "begin": time_literal(begin)}
+
+        def read() -> dict[str, list[tuple[datetime, str]]]:
+            found: dict[str, list[tuple[datetime, str]]] = {}
+            for row in sorted(reader.rows(_fill(_STRIPS, literals)), key=lambda row: row["at"]):
+                found.setdefault(row["group_id"], []).append((row["at"], row["verdict"]))
+            return found
+
+        return self._kept((f"verdicts {literals['begin']}", ids), read)
+
+    def quiet_since(self) -> datetime | None:
+        """Return when the last incident ended; None if one is open, or there was none. Raises WarehouseError."""
+        rows = self._detail("ended", "", _ENDED, cluster=quote(self.cluster))
+        return None if not rows or rows[0]["open"] else rows[0]["at"]
 
     def incidents(self, group_id: str, begin: datetime | None, end: datetime | None) -> list[Row]:
         """Return the incidents that concern a group and were open in this time; None stands for ever.

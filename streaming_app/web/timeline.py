@@ -217,6 +217,22 @@ def judgements(rows: Iterable[Row], current: Verdict | None) -> list[Judged]:
     return found
 
 
+def strip(verdicts: Sequence[tuple[datetime, str]], begin: datetime, end: datetime) -> list[Span]:
+    """Return the verdicts of a time, each from its time on, as spans; nothing for a time of which none is known."""
+    scale = _Scale(begin, end)
+    ends = [at for at, _ in verdicts[1:]] + [end]
+    spans: list[Span] = []
+    for (at, verdict), until in zip(verdicts, ends, strict=False):
+        x, last = scale.x(at), spans[-1] if spans else None
+        if until <= begin or at >= end:
+            continue
+        if last and last.value == verdict:
+            x = last.x
+            spans.pop()
+        spans.append(Span(x, round(scale.x(until) - x, 2), verdict, f"{verdict} from {utc(max(at, begin))}"))
+    return spans
+
+
 def _health(judged: Sequence[Judged], scale: _Scale) -> Iterable[Span]:
     ends = [one.at for one in judged[1:]] + [scale.end]
     for one, end in zip(judged, ends, strict=False):

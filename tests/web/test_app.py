@@ -28,7 +28,7 @@ from streaming_app.web.snapshot import read_other_groups
 from streaming_app.web.source import OtherGroups, SnapshotSource
 from streaming_app.web.words import NO_LABELS, NOTHING, Labels, group_query, short_name
 from tests.waiting import wait_until
-from tests.warehouses import append
+from tests.warehouses import append, make_warehouse
 from tests.web import sample_others
 from tests.web.sample import HOSTILE, RICH, beat, group, member, part, replace_group, task
 
@@ -55,7 +55,9 @@ def test_the_overview_shows_trouble_first(client: TestClient) -> None:
     assert names[:2] == ["fraud-detection", "ledger-reconciler"]
     assert names.index("price-feed") < names.index(RICH) < names.index("shipment-router")
     assert names.index("payments-enrichment") < names.index("clickstream-sessions")  # Ok, Idle
-    badges = re.findall(r'<td><span class="state (tone-\w+)" title="[^"]+"><svg [^>]+>.*?</svg>(\w+)</span></td>', text)
+    badges = re.findall(
+        r'<td><span class="state (tone-\w+)" title="[^"]+"><svg [^>]+>.*?</svg>(\w+)</span>(?:</td>|<div)', text
+    )
     assert badges[:2] == [("tone-bad", "Down"), ("tone-bad", "Stalled")]
     assert ("tone-good", "Ok") in badges
     assert not re.search(r'class="[^"]*tone-good[^"]*"[^>]*>(?:<svg.*?</svg>)?Stable', text)
@@ -122,6 +124,33 @@ def test_the_pipelines_say_where_trouble_begins_and_who_reads_and_writes_what(cl
     node = next(one for one in graph["nodes"] if one["name"] == "fraud-detection")
     assert (node["kind"], node["tone"], node["lines"]) == ("group", "bad", ["Down"])
     assert client.get(f"/{node['href']}").status_code == 200
+
+
+def test_the_overview_has_the_last_day_of_each_group_and_what_comes(client: TestClient) -> None:
+    text = html.unescape(client.get("/").text)
+    row = text[text.index(f">{RICH}</bdi>") :]
+    strip = row[row.index('class="strip"') : row.index('<td class="n">', row.index('class="strip"'))]
+    assert re.findall(r"<title>(\w+) from", strip) == ["Unknown", "Ok", "Down", "Ok", "Restoring"]
+    assert 'class="span s-bad"' in strip
+    assert "loses records in 2 h 59 min" in text
+    assert "No group is in trouble" not in text
+
+
+def test_an_overview_without_trouble_says_since_when(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    warehouse = make_warehouse(tmp_path / "warehouse")
+    append(warehouse, "groups", group("calm", "Stable", now, 60))
+    beat(warehouse, now)
+    client = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL)
+    assert "No group is in trouble. 1 group is watched." in client.get("/").text
+    incident = {"groups": ["calm"], "open_groups": [], "opened_at": now - timedelta(hours=2), "ended_at": now}
+    append(warehouse, "incidents", {"incident_id": "down-1", "severity": "critical", "verdict": "Down", **incident})
+    later = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL).get("/").text
+    assert "No group is in trouble, since <time" in later
+    judged = {"verdict": "Down", "severity": "critical", "since": now, "judged_at": now, "why": "no members"}
+    append(warehouse, "group_health", {"group_id": "calm", **judged})
+    worse = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL).get("/").text
+    assert "No group is in trouble" not in worse
 
 
 def test_time_comes_first_and_has_the_incidents(client: TestClient) -> None:

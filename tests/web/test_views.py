@@ -19,7 +19,7 @@ from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
 from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
 from streaming_app.web.task_matrix import TaskLag, instant_view, task_matrix, task_order, with_copies
-from streaming_app.web.timeline import Events, judgements, timeline
+from streaming_app.web.timeline import Events, judgements, strip, timeline
 from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_key, group_query, short_name
@@ -275,6 +275,15 @@ def test_the_timeline_has_the_incidents_that_were_open_and_what_caused_each_assi
     assert line.incidents[0].text == "critical incident open: Down, since 2026-11-22 11:30:00Z, open"
     assert line.incidents[1].text.endswith(", ended 2026-11-22 11:15:00Z (evidence)")
     assert [mark.cause for mark in line.marks] == ["members", "unknown", "config", "unknown", "unknown"]
+
+
+def test_a_strip_has_each_verdict_from_its_time_on() -> None:
+    times = [
+        (NOW - timedelta(minutes=minutes), verdict) for minutes, verdict in ((90, "Ok"), (30, "Down"), (15, "Down"))
+    ]
+    spans = strip([(NOW - timedelta(days=2), "Idle"), *times], NOW - timedelta(hours=1), NOW)
+    assert [(span.value, span.x, span.width) for span in spans] == [("Ok", 0, 500), ("Down", 500, 500)]
+    assert strip([], NOW - timedelta(hours=1), NOW) == []
 
 
 def test_without_a_history_of_verdicts_the_one_of_now_is_drawn_since_it_is_known() -> None:

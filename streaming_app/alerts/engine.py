@@ -61,6 +61,8 @@ class EngineSettings:
     """How long ago the records may be read for groups to be judged by them."""
     duty_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
     """Returns when a group is meant to run, if that is declared."""
+    successors: Mapping[str, str] = field(default_factory=dict)
+    """Group to the one that is declared to take over from it."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,10 @@ class AlertEngine:
         """Bring verdicts and incidents up to date, unless the records are not read up to now."""
         job, settings = observed.job, self._settings
         for incident_id, reason in observed.ended.items():
+            groups = self._incidents.groups_of(incident_id)
             if ended := self._incidents.end(incident_id, reason, now):
                 self._unsaved_incidents[incident_id] = ended
+                self._note_changes(self._board.end(groups, reason, now))
         if job and not (job.caught_up and job.caught_up_at):
             return
         if job and job.caught_up_at and now - job.caught_up_at > timedelta(seconds=settings.late_seconds):
@@ -215,16 +219,19 @@ class AlertEngine:
         facts = (work, observed.lag, observed.retention, observed.away, restores)
         known = Known(observed.groups, observed.histories, *facts)
         changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
-        self._unsaved_changes += changes
-        self._unsaved_verdicts |= {change.group_id: change.verdict for change in changes}
+        self._note_changes(changes)
         watched = [change for change in changes if settings.rule_settings_of(change.group_id)]
         for incident in self._incidents.step(watched):
             self._unsaved_incidents[incident.incident_id] = incident
 
+    def _note_changes(self, changes: Sequence[Change]) -> None:
+        self._unsaved_changes += changes
+        self._unsaved_verdicts |= {change.group_id: change.verdict for change in changes}
+
     def _health_settings(self, group_id: str) -> HealthSettings:
         settings = health_settings(self._settings.rule_settings_of(group_id))
-        duty = self._settings.duty_of(group_id)
-        return replace(settings, duty=duty) if duty else settings
+        duty, successor = self._settings.duty_of(group_id), self._settings.successors.get(group_id)
+        return replace(settings, duty=duty, successor=successor) if duty or successor else settings
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:

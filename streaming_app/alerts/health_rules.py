@@ -138,6 +138,7 @@ HEALTH_RULES = (
             "established": _seconds("established", "one that had members for less, and left nothing, runs at times"),
             "short_run": _seconds("short_run", "how long such a one may be away"),
             "stay_up": _seconds("stay_up", "after being started again and again, it is up after so long"),
+            "hand_over": _seconds("hand_over", "what ran side by side with it for longer is no successor"),
         },
         settings={
             "after": "down_after",
@@ -147,14 +148,16 @@ HEALTH_RULES = (
             "established": "established",
             "short_run": "short_run",
             "stay_up": "stay_up",
+            "hand_over": "hand_over",
         },
         meaning=(
             "Nothing is processed, and there is work, or that cannot be known. The group has no members, is NotReady "
             "since topics that its topology needs are missing or have partition counts that do not match, or it is "
             "started again and again and processes for less than half of the time. A group without members to which "
             "nothing waits and nothing comes is Off, not Down; so is one that usually rests at this time, and one "
-            "whose successor, with the same topology, has passed its offsets. The only instance of an application "
-            "that committed as it left was stopped to be restarted or deployed, and has twelve minutes. It ends when "
+            "whose successor, with the same topology, has passed its offsets. A group that ran side by side with it for "
+            "more than a day is a copy and no successor, unless `alerts.successors` declares it. The only instance of "
+            "an application that committed as it left was stopped to be restarted or deployed, and has twelve minutes. It ends when "
             "offsets have advanced, not when members are back; a group that is deleted meanwhile stays Down. NotReady "
             "with nothing to do is a warning."
         ),

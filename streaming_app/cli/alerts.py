@@ -150,6 +150,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one per option
         settings.notify_policy(names, make_routes(routes or ())),
         max_new_groups=settings.max_new_groups,
         duty_of=make_duty(duty or (), time_intervals or ()),
+        successors=settings.successors,
     )
     recorded = play.read_recorded(reader, cluster, begin - play.WARM_UP, end, read_retention(reader, cluster))
     allowed = (lag or LagSettings()).allowed_for

@@ -19,6 +19,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PrivateAttr,
     create_model,
+    field_validator,
     model_validator,
 )
 from typing_extensions import Self
@@ -117,6 +118,8 @@ class AlertSettings(Section):
     """Whether the cluster keeps topology descriptions: `auto` detects it from the groups, or the brokers' config."""
     lag_of: Literal["streams", "all"] = "streams"
     """Whether the rules about lag are for streams groups only, or for groups of every type."""
+    successors: Mapping[str, str] = Field(default_factory=dict)
+    """Group to the one that takes over from it, whatever its topology, once its commits have passed."""
     keep_firing_for: Duration = 0.0
     repeat_after: PositiveDuration | None = None
     """A firing notification is repeated this long after it was sent; default never."""
@@ -130,6 +133,13 @@ class AlertSettings(Section):
     """Of how many groups of the last 24 hours there are alerts."""
     rules: RuleSections = RuleSections()
     overrides: tuple[Override, ...] = ()
+
+    @field_validator("successors")
+    @classmethod
+    def _are_others(cls, given: Mapping[str, str]) -> Mapping[str, str]:
+        if itself := [group_id for group_id, other in given.items() if group_id == other]:
+            raise ValueError(f"{itself[0]} cannot be its own successor")
+        return given
 
     def replaced_rules(self) -> Mapping[str, str]:
         """Return the rules of earlier releases that have settings here, which do nothing, and what replaced them."""

@@ -18,7 +18,7 @@ known of them before counts until they were put off, and no longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from types import MappingProxyType
@@ -29,7 +29,8 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import DEAD, activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Away, Facts, HealthSettings, Restores, Verdict, judge
+from streaming_app.health.successors import Successors
+from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Away, Facts, HealthSettings, Restores, Verdict, ended_by_person, judge
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 
@@ -105,6 +106,7 @@ class Board:
         """Begin with the verdicts that an earlier run stored."""
         self._settings_of = settings_of
         self._stored = dict(stored or {})
+        self._successors = Successors({}, {}, NONE)
         self._groups: dict[str, _Group] = {}
         self._began: datetime | None = None
         self._steps = 0  # that judgments took since the start
@@ -119,12 +121,29 @@ class Board:
         """Tell whether there is a verdict on a group."""
         return group_id in self._groups or group_id in self._stored
 
+    def end(self, groups: Iterable[str], reason: str, now: datetime) -> list[Change]:
+        """Take in that a person ended the incident of these groups; return the changes."""
+        changes = []
+        for group_id in groups:
+            one = self._groups.get(group_id)
+            before = one.verdict if one else self._stored.get(group_id)
+            if before is None:
+                continue
+            verdict = ended_by_person(before, one.facts.activity if one else None, reason, now)
+            if one:
+                self._groups[group_id] = one._replace(verdict=verdict)
+            else:
+                self._stored[group_id] = verdict
+            changes.append(Change(group_id, verdict, now))
+        return changes
+
     def step(self, known: Known, now: datetime, others: Mapping[str, GroupWork] = NONE) -> list[Change]:
         """Judge the groups of which something has changed; return the changes, in the order of their times.
 
         Of `others`, those that are no streams groups are judged by their lag alone.
         """
         self._began = self._began or now
+        self._successors = Successors(known.groups, known.histories, known.work or NONE)
         changes: list[Change] = []
         newcomers: dict[str, tuple[GroupSnapshot, Iterator[Change]]] = {}
         for snapshot, judgment in self._due(known, now, others):
@@ -181,6 +200,8 @@ class Board:
         facts = replace(facts, retention=known.retention, away=known.away)
         facts = replace(facts, is_deleted=False) if facts.is_deleted else facts
         before = one.verdict if one else self._stored.pop(group_id, None)
+        successor, copy = self._successors.of(facts.activity, seen.work, before, self._settings_of(group_id))
+        facts = replace(facts, successor=successor, copy=copy)
         verdict = self._safely(group_id, facts, now, before)
         self._groups[group_id] = _Group(seen.snapshot, seen.history.version, seen.work, seen.lag, facts, verdict)
         yield from _change(group_id, before, verdict, now)

@@ -91,7 +91,7 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
     """Nobody processes, and there is work, or that cannot be known."""
     activity, work = facts.activity, facts.work
     state, since = activity.group.state, activity.state_since
-    if state != EMPTY or activity.ran_for is None or (work and work.successor):
+    if state != EMPTY or activity.ran_for is None or facts.successor:
         return None
     known = is_known(facts, now)
     if (known or facts.is_deleted) and not has_work(facts, now) and not activity.gave_up:
@@ -102,6 +102,8 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
     after = ""
     if activity.gave_up:
         after = f"; its members gave up, as it was NotReady ({activity.gave_up})"
+    if facts.copy:
+        after += f"; {facts.copy} reads the same, but ran side by side with it, and does not count as its successor"
     waiting = waits(work) if work and known else "whether work waits is not known"
     return Check(
         DOWN,
@@ -111,6 +113,7 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
         f"no members since {utc(since)}{after}; {waiting}",
         {
             **({"reason": activity.gave_up} if activity.gave_up else {}),
+            **({"copy": facts.copy} if facts.copy else {}),
             **({CLIENT_HOST: left[0]} if len(left := _left(activity, since)) == 1 else {}),
             **work_numbers(facts),
         },

@@ -20,7 +20,16 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.health.board import Change
-from streaming_app.health.verdict import BAD, BROKER_AWAY, CLIENT_HOST, GOOD, RESTORING, VERDICTS, Verdict
+from streaming_app.health.verdict import (
+    BAD,
+    BROKER_AWAY,
+    CLIENT_HOST,
+    GOOD,
+    PLANNED,
+    RESTORING,
+    VERDICTS,
+    Verdict,
+)
 
 GROUP, MISSING_TOPIC, BROKER, HOST = "group", "missing_topic", "broker_away", "client_host"
 CAUSES: Mapping[str, str] = {
@@ -30,7 +39,7 @@ CAUSES: Mapping[str, str] = {
     HOST: "A host is lost on which all instances of several groups ran; the scope is the host.",
 }
 """Every cause, and what its scope is."""
-BY_EVIDENCE, RETIRED, PLANNED = "evidence", "retired", "planned"
+BY_EVIDENCE = "evidence"
 _SEVERITIES = ("critical", "warning", "info")
 _LINES = 200
 _TOGETHER = timedelta(minutes=10)  # groups that go down with a host
@@ -138,6 +147,10 @@ class Incidents:
                 self._keep(groups.put_into(incident))
         return [self._open.get(name, incident) for name, (incident, _) in changed.items()]
 
+    def groups_of(self, incident_id: str) -> Sequence[str]:
+        """Return the groups of an open incident that do not process yet."""
+        return self._open[incident_id].open_groups if incident_id in self._open else ()
+
     def end(self, incident_id: str, reason: str, at: datetime) -> Incident | None:
         """End an incident as a person asked; return it as it is then, None if it is not open."""
         incident = self._open.get(incident_id)
@@ -165,7 +178,7 @@ class Incidents:
     def _incident(self, group_id: str, verdict: Verdict) -> Incident | None:
         """Return the incident that a verdict belongs to: the one of the group, one with its cause, or a new one."""
         known = self.of_group(group_id)
-        if known is not None or not is_bad(verdict):
+        if known is not None or not is_bad(verdict) or verdict.evidence.get(PLANNED):
             return known
         cause, scope = _cause(group_id, verdict)
         for one in self._by_key.get((cause, scope), ()):

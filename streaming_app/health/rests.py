@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from streaming_app.health.history import StateChange, empty_spells
+from streaming_app.health.history import EMPTY, StateChange, empty_spells
 
 _BRIDGED = timedelta(minutes=15)  # a restart; the run of the application goes on
 _OFTEN_EMPTY = 0.25  # of the time
@@ -28,7 +28,7 @@ _NOTHING = timedelta(0)
 
 
 class Rest(NamedTuple):
-    """A time without members."""
+    """A time without members, or with them."""
 
     since: datetime
     until: datetime
@@ -86,6 +86,23 @@ def rests_of(changes: Sequence[StateChange], since: datetime | None, first_seen:
     past = tuple(Rest(emptied, filled) for emptied, filled in empty_spells(changes) if since is None or filled <= since)
     known = [time for time in (first_seen, changes[0].at if changes else None) if time]
     return Rests(past, max(known, default=None))
+
+
+def runs_of(changes: Sequence[StateChange], first_seen: datetime | None, until: datetime) -> list[Rest]:
+    """Return when a group had members, up to a time, restarts included; none if it is not known since when it exists.
+
+    Changes to and from Empty are kept for about two weeks: what was before the first of them counts as one run.
+    """
+    if first_seen is None:
+        return []
+    first = next((change for change in changes if change.touches_empty), None)
+    since = max(first_seen, first.at) if first and first.old == EMPTY else first_seen
+    runs = []
+    for emptied, filled in empty_spells(changes):
+        if filled - emptied > _BRIDGED:
+            runs.append(Rest(since, min(emptied, until)))
+            since = filled
+    return [one for one in (*runs, Rest(since, until)) if one.until > one.since]
 
 
 def ran_for(rests: Rests, since: datetime, first_seen: datetime) -> timedelta:

@@ -75,6 +75,10 @@ class HealthSettings:
     behind_for: float = 15 * MINUTE
     longest_rebalance: float = 15 * MINUTE
     lost_after: float = MINUTE
+    hand_over: float = 24 * HOUR
+    """What ran side by side with it for longer is a copy of it, and none that takes over."""
+    successor: str | None = None
+    """The group that is to take over, as declared."""
     duty: Sequence[TimeInterval] = ()
     """When it is meant to run, as declared; empty: that is not declared, and learnt from when it did."""
 
@@ -105,6 +109,10 @@ class Facts:
     """By task, such as `0_3`: what its owner reports of its restore."""
     watched_since: datetime | None = None
     """Since when this run of the job has judged."""
+    successor: str | None = None
+    """The group that has taken over."""
+    copy: str | None = None
+    """A group that does the same work, but has run side by side with it for too long to have taken over."""
 
 
 class Check(NamedTuple):
@@ -157,7 +165,8 @@ def _place(value: str | None, order: Sequence[str]) -> int:
     return order.index(value) if value in order else len(order)
 
 
-_SUCCESSOR = "successor"
+SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
+"""Keys of evidence: the group that has taken over, and what a person said of a group when they ended its incident."""
 _ADVANCES = "Offsets advance."
 """Why a group is Ok, whether something waits just now or not: that changes with each record."""
 
@@ -172,7 +181,8 @@ def judge(
     settings: HealthSettings = DEFAULTS,
 ) -> Verdict:
     """Return the verdict on a group at this time; `previous` is the one before, None for the first one."""
-    facts = _with_successor(facts, previous)
+    if previous and _is_retired(facts.activity, previous):
+        return replace(previous, facts_at=_work_at(facts) or previous.facts_at, recheck_at=None)
     wakes: list[datetime] = []
     found = None
     for check in checks:
@@ -210,20 +220,26 @@ def judge(
     )
 
 
+def ended_by_person(verdict: Verdict, activity: Activity | None, reason: str, now: datetime) -> Verdict:
+    """Return the verdict on a group whose incident a person ends: one that is retired is Off until it runs again.
+
+    `activity` is None for a group of which only the verdict is known. What was planned stays as bad as it is, and is
+    an incident again once it has another bad verdict.
+    """
+    if reason == RETIRED and (activity is None or activity.group.state == EMPTY):
+        return Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
+    return replace(verdict, evidence={**verdict.evidence, PLANNED: True})
+
+
+def _is_retired(activity: Activity, verdict: Verdict) -> bool:
+    is_so = verdict.verdict == OFF and bool(verdict.evidence.get(RETIRED))
+    return is_so and activity.group.state == EMPTY and activity.state_since <= verdict.at
+
+
 def is_not_read_yet(facts: Facts, previous: Verdict | None) -> bool:
     """Tell whether only an earlier run of the job knew whether work waits: this one has not read it yet."""
     was_known = previous is not None and previous.facts_at is not None
     return was_known and (facts.work is None or not facts.work.known_at)
-
-
-def _with_successor(facts: Facts, previous: Verdict | None) -> Facts:
-    """Return the facts with the group that has taken over, which an earlier run of the job has proven."""
-    if previous is None or previous.verdict != OFF or facts.work is None or facts.work.successor:
-        return facts
-    known, activity = previous.evidence.get(_SUCCESSOR), facts.activity
-    if not known or activity.group.state != EMPTY or activity.state_since > previous.at:
-        return facts
-    return replace(facts, work=replace(facts.work, successor=known))
 
 
 def is_known(facts: Facts, now: datetime) -> bool:
@@ -286,11 +302,12 @@ def _fresh_until(facts: Facts, now: datetime) -> datetime | None:
 
 def _verdict_of(found: Check, previous: Verdict | None) -> Verdict:
     if previous and previous.verdict == found.verdict:
+        planned = {PLANNED: True} if previous.evidence.get(PLANNED) else {}
         return replace(
             previous,
             why=found.why,
             severity=found.severity,
-            evidence=found.evidence,
+            evidence={**found.evidence, **planned},
             since=min(previous.since, found.since),
         )
     return Verdict(found.verdict, found.since, found.due, found.why, found.severity, found.evidence)
@@ -322,7 +339,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         return None, None
     if state == EMPTY:
         done = known and work is not None and not work.waiting
-        return (None if done or (work and work.successor) else "it has no members"), None
+        return (None if done or facts.successor else "it has no members"), None
     if not activity.runs:
         return "it is not ready", None
     if work is not None and known:
@@ -385,14 +402,15 @@ def _good_one(  # noqa: PLR0911 - a list of cases
 
 
 def _why_off(facts: Facts, now: datetime, settings: HealthSettings) -> str:
-    work = facts.work
     if settings.duty and not contain(settings.duty, now):
         begins = next_change(settings.duty, now)
         return f"It has no members, and is not meant to run before {utc(begins) if begins else 'next year'} (duty)."
     if facts.activity.ran_for is None:
         return "It never had members."
-    if work and work.successor:
-        return f"{work.successor} reads the same topics with the same topology, and has passed its offsets."
+    if facts.successor and facts.successor == settings.successor:
+        return f"{facts.successor} is declared as its successor, and has passed its offsets."
+    if facts.successor:
+        return f"{facts.successor} reads the same topics with the same topology, and has passed its offsets."
     if has_work(facts, now):
         return "It has no members; it usually rests at this time, or has just ended."
     return (
@@ -408,6 +426,6 @@ def _numbers(facts: Facts) -> dict[str, Any]:
     found: dict[str, Any] = {"partitions": work.partitions}
     if work.unknown:
         found["unknown_partitions"] = work.unknown
-    if work.successor:
-        found[_SUCCESSOR] = work.successor
+    if facts.successor:
+        found[SUCCESSOR] = facts.successor
     return found

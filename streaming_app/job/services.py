@@ -191,6 +191,7 @@ def background_services(
                 max_new_groups=config.alerts.max_new_groups,
                 late_seconds=_LATE_SECONDS + 2 * config.trigger,
                 duty_of=make_duty(config.duty, config.time_intervals),
+                successors=config.alerts.successors,
             ),
             config.alerts.interval,
             config.retention_days,

@@ -11,11 +11,6 @@ last moved. Neither a rebalance nor a partition whose lag is not known for a whi
 forgotten. What has not moved for longer than its patience is stalled; if its task has state and came to another member
 since it last moved, it may restore that state first.
 
-A group without members may have been taken over by another one, such as the other colour of a deployment. That is
-proven: it reads the same topics in the same subtopologies, its own commits have passed the offsets at which this group
-ended, and it did not begin beyond them: its first commit was before them, or before the end that the log had when it
-came, or that end was. An application that only reads the same topics, or began at their ends, has taken nothing over.
-
 A run that begins knows no progress. It takes it from the rows that the run before stored: when they were committed, and
 since when the group has been behind.
 """
@@ -115,9 +110,8 @@ class GroupWork:
     lost_rows: Sequence[LagRow] = ()
     catch_up_seconds: float | None = None
     """Until nothing waits, if it goes on like that; None if that is not known of every partition."""
-    successor: str | None = None
-    """The group that has taken over, see above."""
     progress: Mapping[TopicPartition, Progress] = field(default_factory=dict)
+    tasks: GroupTasks = NO_TASKS
 
 
 def observe_work(
@@ -132,7 +126,7 @@ def observe_work(
     for row in rows:
         if row.status != LEFT_OVER:
             by_group[row.group_id].append(row)
-    found = {
+    return {
         group_id: _group_work(
             group_id,
             those,
@@ -142,7 +136,6 @@ def observe_work(
         )
         for group_id, those in by_group.items()
     }
-    return _with_successors(found, groups)
 
 
 class _Pass(NamedTuple):
@@ -192,8 +185,8 @@ def _group_work(
         lost_since=min((row.status_since or seen.now for row in lost), default=None),
         lost_rows=tuple(lost[:_NAMED]),
         catch_up_seconds=max(filter(None, catch_up), default=None) if all(catch_up) else None,
-        successor=before.successor if before and not tasks.has_members else None,
         progress={(row.topic, row.partition): one for row, one in found},
+        tasks=tasks,
     )
 
 
@@ -293,53 +286,6 @@ def _unmoved(found: Sequence[tuple[LagRow, Progress]]) -> Unmoved | None:
         tuple(row for row, _ in sorted(found, key=lambda pair: pair[0][1:3])[:_NAMED]),
         frozenset(row.task_id for row, _ in found),
     )
-
-
-_Content = frozenset[tuple[str, str]]
-
-
-def _with_successors(found: dict[str, GroupWork], groups: Mapping[str, GroupTasks]) -> dict[str, GroupWork]:
-    """Say of each group without members which group has taken over."""
-    ended = [
-        one
-        for one in found.values()
-        if one.waiting and not one.successor and groups.get(one.group_id, NO_TASKS).has_members is False
-    ]
-    if not ended:
-        return found
-    running: defaultdict[_Content, list[str]] = defaultdict(list)
-    for group_id, tasks in groups.items():
-        if tasks.has_members and group_id in found and (content := _content(group_id, tasks)):
-            running[content].append(group_id)
-    for one in ended:
-        content = _content(one.group_id, groups[one.group_id])
-        for other in running.get(content, ()) if content else ():
-            if _has_passed(found[other].progress, one.progress):
-                found[one.group_id] = replace(one, successor=other)
-                break
-    return found
-
-
-def _content(group_id: str, tasks: GroupTasks) -> _Content:
-    """Return topics and subtopologies, without the group's own prefix of internal topics, and which have state."""
-    prefix = f"{group_id}-"
-    topics = ((topic.removeprefix(prefix), part) for topic, part in (tasks.subtopology_of or {}).items())
-    return frozenset((*topics, *(("", part) for part in tasks.stateful)))
-
-
-def _has_passed(other: Mapping[TopicPartition, Progress], own: Mapping[TopicPartition, Progress]) -> bool:
-    passed = [
-        _is_beyond(other[key], one.offset)
-        for key, one in own.items()
-        if one.offset is not None and one.work_since is not None and key in other
-    ]
-    return bool(passed) and all(passed)
-
-
-def _is_beyond(one: Progress, offset: int) -> bool:
-    if one.first is None or one.offset is None or one.offset <= offset:
-        return False
-    return one.first <= offset or (one.baseline is not None and (one.baseline <= offset or one.first < one.baseline))
 
 
 def retention_seconds(facts: Iterable[tuple[str, str, str | None]]) -> dict[str, float]:

@@ -48,6 +48,7 @@ KEYS = [
     Key(("alerts", "ignore_groups"), ["file"], '["variable"]'),
     Key(("alerts", "descriptions"), "never", "always"),
     Key(("alerts", "lag_of"), "all", "streams"),
+    Key(("alerts", "successors"), {"file": "other"}, '{"variable": "other"}'),
     Key(("alerts", "max_new_groups"), 1, "2"),
     Key(("alerts", "keep_firing_for"), 1.0, "2.0"),
     Key(("alerts", "repeat_after"), 1.0, "2.0"),

@@ -11,7 +11,7 @@ import pytest
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
-from streaming_app.health.verdict import DEFAULTS, DOWN, IDLE, OFF, OK, STALLED, Verdict, judge
+from streaming_app.health.verdict import DEFAULTS, DOWN, IDLE, LOSING, OFF, OK, STALLED, Verdict, judge
 from tests.health.health_harness import NOW, ago, bad, group, states, unmoved, waiting, work
 
 GROUP = "payments"
@@ -86,6 +86,31 @@ def test_a_successor_that_an_earlier_run_has_proven_is_one_until_the_group_has_m
     assert "payments-v2 reads the same topics" in change.verdict.why
     again = board(payments=proven).step(known(group("Empty", ago(minutes=6), first_seen_at=ago(hours=9)), waits), NOW)
     assert [change.verdict.verdict for change in again] == [DOWN]
+
+
+def test_who_is_retired_is_off_whatever_is_lost_until_it_runs_again_and_a_restart_changes_nothing() -> None:
+    one, waits = board(payments=bad(DOWN, ago(minutes=30))), waiting(ago(minutes=50))
+    one.step(known(ENDED, waits), ago(minutes=20))
+    (change,) = one.end([GROUP], "retired", ago(minutes=10))
+    assert (change.verdict.verdict, change.verdict.at) == (OFF, ago(minutes=10))
+    lost = replace(waits, lost=9, lost_since=ago(minutes=5).timestamp(), lost_rows=unmoved(NOW).named)
+    for each in (one, board(payments=change.verdict)):
+        assert each.step(known(ENDED, lost), NOW) == []
+        assert each.verdicts()[GROUP].why == "It is retired, as somebody said."
+    back = group("Empty", ago(minutes=6), first_seen_at=ago(hours=9))  # it ran again, and ended again
+    assert brief(one.step(known(back, lost), NOW))[-1][0] == LOSING
+
+
+def test_what_was_planned_stays_down_and_says_so_until_it_is_worse() -> None:
+    one, waits = board(payments=bad(DOWN, ago(minutes=30))), waiting(ago(minutes=50))
+    one.step(known(ENDED, waits), ago(minutes=20))
+    (change,) = one.end([GROUP], "planned", ago(minutes=10))
+    assert (change.verdict.verdict, change.verdict.evidence["planned"]) == (DOWN, True)
+    (more,) = one.step(known(ENDED, replace(waits, offsets=90_000)), ago(minutes=5))
+    assert (more.verdict.verdict, more.verdict.evidence["planned"]) == (DOWN, True)
+    lost = replace(waits, lost=9, lost_since=ago(minutes=5).timestamp(), lost_rows=unmoved(NOW).named)
+    (worse,) = one.step(known(ENDED, lost), NOW)
+    assert (worse.verdict.verdict, "planned" in worse.verdict.evidence) == (LOSING, False)
 
 
 def test_a_deadline_that_passed_before_the_facts_changed_counts() -> None:

@@ -107,3 +107,13 @@ def test_a_restart_goes_on_with_the_open_incidents() -> None:
     assert (ended.incident_id, ended.ended_at) == (stored.incident_id, ago(minutes=1))
     again = Incidents("prod")
     assert again.step([change(DOWN, ago(minutes=9), severity="critical")]) == [stored]
+
+
+def test_what_was_planned_is_no_incident_again_until_the_verdict_is_another_one() -> None:
+    incidents = Incidents("prod")
+    (one,) = incidents.step([change(DOWN, ago(minutes=9), severity="critical")])
+    assert incidents.groups_of(one.incident_id) == ("payments",)
+    incidents.end(one.incident_id, "planned", ago(minutes=5))
+    assert incidents.groups_of(one.incident_id) == ()
+    assert incidents.step([change(DOWN, ago(minutes=9), severity="critical", evidence={"planned": True})]) == []
+    assert incidents.step([change(LOSING, ago(minutes=2), severity="critical")])

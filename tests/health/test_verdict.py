@@ -125,7 +125,6 @@ def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, Gro
         (15, None, DOWN),
         (600, waiting(ago(minutes=5)), DOWN),
         (600, waiting(ago(minutes=4)), OFF),
-        (600, waiting(ago(minutes=500), successor="payments-v2"), OFF),
     ],
     ids=[
         "work waits",
@@ -136,11 +135,18 @@ def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, Gro
         "not known",
         "records came after it was scaled to zero",
         "records have just come",
-        "another group has taken over",
     ],
 )
 def test_a_group_without_members_is_judged_by_what_waits(minutes: float, of_work: Any, expected: str) -> None:
     assert verdict(facts(ended(minutes)[0], of_work)).verdict == expected
+
+
+def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
+    known = facts(ended(600)[0], waiting(ago(minutes=500)), successor="payments-v2")
+    assert (verdict(known).verdict, verdict(known).evidence["successor"]) == (OFF, "payments-v2")
+    beside = verdict(replace(known, successor=None, copy="payments-v2"))
+    assert beside.verdict == DOWN
+    assert "payments-v2 reads the same, but ran side by side with it" in beside.why
 
 
 def test_a_job_that_ran_for_minutes_and_left_nothing_has_a_day_and_one_that_died_has_not() -> None:

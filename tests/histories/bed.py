@@ -79,6 +79,8 @@ class _Tables:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     incidents: dict[str, Incident] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+    ends: int = 0
     messages: int = 0
     lag: LagPasses | None = None
 
@@ -93,7 +95,8 @@ class _Job:
         self._histories = GroupHistories(WINDOW)
         self._snapshots: dict[str, CorrectedSnapshot] = {}
         outboxes = Outboxes([SinkTraits(_PAGER, groups=True)], settings.grouping, Backoff())
-        engine = EngineSettings("default", self._rule_settings_of, settings.notify_policy([_PAGER]))
+        policy = settings.notify_policy([_PAGER])
+        engine = EngineSettings("default", self._rule_settings_of, policy, successors=settings.successors)
         health = StoredHealth(tables.verdicts, tuple(tables.incidents.values()))
         self.engine = AlertEngine(engine, tables.alerts.values(), outboxes, self._descriptions, health=health)
         self._plugin_read_at = -_READ_PLUGIN
@@ -153,6 +156,7 @@ class _Job:
         yield self._copies_read_at + STEP  # an alert's time is that of its finding once this is past
         if self._copies_read < len(self._simulation.copies):
             yield self._simulation.copies[self._copies_read][0]
+        yield from (at for at, _ in self._simulation.incident_ends[self._tables.ends :][:1])
         if (lag := self._lag.next_at()) is not None:
             yield lag
 
@@ -195,7 +199,15 @@ class _Job:
             if snapshot and snapshot.corrected.state == "Stable":
                 self._copies[group_id] = next_status(copies, standbys, self._copies.get(group_id), _time(time))
 
+    def _read_ended(self, at: float) -> None:
+        """Take what a person ended, as `tables.health_tables` does."""
+        for ends_at, reason in self._simulation.incident_ends[self._tables.ends :]:
+            if ends_at <= at:
+                self._tables.ends += 1
+                self._tables.ended |= {one.incident_id: reason for one in self.engine.incidents}
+
     def _evaluate(self, now: datetime, at: float) -> None:
+        self._read_ended(at)
         groups = {group_id: one.corrected for group_id, one in self._snapshots.items()}
         copies = [one for group_id, one in self._copies.items() if group_id in groups]
         observed = Observed(
@@ -206,6 +218,7 @@ class _Job:
             work=self._lag.work,
             retention=self._simulation.retention(),
             away=self._lag.away,
+            ended=self._tables.ended,
         )
         self.engine.step(observed, now)
         self._save()

@@ -70,6 +70,8 @@ class Clients:
         self.topic_changes: list[tuple[float, dict[str, int]]] = [(0.0, dict(topics))]
         self.job_downtimes: list[tuple[float, float]] = []
         self.plugin_configs: list[tuple[float, bool]] = []
+        self.incident_ends: list[tuple[float, str]] = []
+        """When a person ended all open incidents, and why."""
         self.copies: list[tuple[float, str, list[TaskCopy], int]] = []
         """When the brokers were asked for the copies of a group's tasks, what they said, and its standby replicas."""
         self.lag: list[Seen] = []

@@ -22,6 +22,8 @@ from tests.histories.history import (
 from tests.histories.lag_histories import LAG_INCIDENTS
 from tests.histories.postmortems import POSTMORTEM_INCIDENTS
 from tests.histories.reported import REPORTED_INCIDENTS
+from tests.histories.second_set import SECOND_INCIDENTS
+from tests.histories.twins import TWIN_INCIDENTS
 from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
 END = BEGINS + 90 * MINUTE
@@ -35,6 +37,8 @@ INCIDENTS = (
     *POSTMORTEM_INCIDENTS,
     *REPORTED_INCIDENTS,
     *HELD_BACK_INCIDENTS,
+    *SECOND_INCIDENTS,
+    *TWIN_INCIDENTS,
     # Applications that do not stay up
     incident(
         "The only instance crashes after 20 s each time, with the pauses of Kubernetes",

@@ -24,6 +24,8 @@ from tests.histories.history import (
 from tests.histories.lag_histories import LAG_ORDINARY
 from tests.histories.operated import OPERATED_ORDINARY
 from tests.histories.reported import REPORTED_ORDINARY
+from tests.histories.second_set import SECOND_ORDINARY
+from tests.histories.twins import TWIN_ORDINARY
 from tests.histories.verdict_histories import VERDICT_ORDINARY
 
 
@@ -59,6 +61,8 @@ ORDINARY = (
     *OPERATED_ORDINARY,
     *REPORTED_ORDINARY,
     *HELD_BACK_ORDINARY,
+    *SECOND_ORDINARY,
+    *TWIN_ORDINARY,
     # Brokers
     ordinary(
         "Rolling restart of the brokers: three changes of the coordinator",

@@ -161,11 +161,12 @@ SECOND_INCIDENTS = (
     incident(
         "A server with three queries is killed for its memory; records come to two of them",
         _DOWN,
-        *(start([f"server-{query}"], group=query, host="10.4.0.1") for query in ("q1", "q2", "q3")),
+        *(start([f"server-{query}"], group=query, host="10.4.0.1", sources=(query,)) for query in ("q1", "q2", "q3")),
         do(TRAFFIC, "read", group="q1"),
         do(TRAFFIC, "read", group="q2"),
         do(TRAFFIC, "read", group="q3", rate=0.0),
         *(stop([f"server-{query}"], BEGINS, action="kill") for query in ("q1", "q2", "q3")),
+        topics={"q1": 2, "q2": 2, "q3": 2},
     ),
     incident(
         "A tool that saves costs stops an application for good, to which a record comes every eight minutes",

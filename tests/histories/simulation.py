@@ -210,6 +210,10 @@ class Simulation(TrafficActions):
             ]
         self.copies.append((self.now, group, copies, int(found.configs["num.standby.replicas"])))
 
+    def end_incidents(self, reason: str) -> None:
+        """Let a person end every open incident."""
+        self.incident_ends.append((self.now, reason))
+
     def job_down(self, seconds: float) -> None:
         """Stop the job that watches, and start it again after so many seconds."""
         self.job_downtimes.append((self.now, self.now + seconds))

@@ -1,4 +1,4 @@
-"""Whether work waits for a group, whether it is done, and who has taken it over."""
+"""Whether work waits for a group, and whether it is done."""
 
 from __future__ import annotations
 
@@ -98,31 +98,3 @@ def test_after_a_restart_of_the_job_the_stored_rows_say_since_when() -> None:
     stored = owned(behind_since=T0 - 1000, committed_at=T0 - 900)
     stalled = passes([stored])[GROUP].stalled
     assert stalled.since == T0 - 900
-
-
-def test_who_has_the_same_topology_and_passed_the_offsets_has_taken_over() -> None:
-    old = owned(committed_offset=90, member_id=None)
-    tasks = {GROUP: ENDED, "payments-v2": RUNS}
-
-    def after(offsets: list[int], other: GroupTasks = RUNS) -> str | None:
-        rows = [[old, owned(group_id="payments-v2", committed_offset=offset)] for offset in offsets]
-        known = passes([[old]], {GROUP: ENDED})
-        return passes(rows, {**tasks, "payments-v2": other}, known)[GROUP].successor
-
-    assert after([80, 89]) is None
-    assert after([80, 95]) == "payments-v2"
-    assert after([99, 100]) is None, "it began at the end, and what is in between was not read"
-    assert after([80, 95], replace(RUNS, subtopology_of={TOPIC: "0", "more": "1"})) is None, "another application"
-    assert after([80, 95], replace(RUNS, stateful=frozenset({"0"}))) is None
-
-
-def test_a_run_that_begins_while_both_read_knows_that_the_other_did_not_begin_beyond() -> None:
-    both = [owned(committed_offset=85), owned(group_id="payments-v2", committed_offset=80)]
-    known = passes([both], {GROUP: RUNS, "payments-v2": RUNS})
-    ended = [owned(committed_offset=90, member_id=None), owned(group_id="payments-v2", committed_offset=95)]
-    assert passes([ended], {GROUP: ENDED, "payments-v2": RUNS}, known)[GROUP].successor == "payments-v2"
-
-
-def test_a_group_that_has_members_has_no_successor() -> None:
-    rows = [[owned(), owned(group_id="other", committed_offset=80 + 10 * n)] for n in range(3)]
-    assert passes(rows, {GROUP: RUNS, "other": RUNS})[GROUP].successor is None

@@ -1,0 +1,144 @@
+"""Who has taken over from a group that ended, such as the other colour of a deployment: that is proven, or declared.
+
+Theory of operation
+-------------------
+A group has taken over if it has members, reads the same topics in the same subtopologies, its own commits have passed
+the offsets at which the other one ended, and it did not begin beyond them: its first commit was before them, or before
+the end that the log had when it came, or that end was. An application that only reads the same topics, or began at
+their ends, has taken nothing over.
+
+Copies of an application that process every record side by side look the same. A group that takes over runs next to the
+other one for hours at most: what ran next to it for longer than `hand_over`, at a stretch, or in all and for half of
+its time, is a copy, and no copy takes over by itself. Since when a group has had members is in its events.
+
+A group that somebody declared as the successor has taken over once it has members and its commits have passed.
+
+Who has taken over stays the successor, as the verdict says, if its members stay for as long as the group would have had
+until it was down. One that ends before, as on a host that both lose, has taken nothing over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.activity import Activity
+from streaming_app.health.history import EMPTY, NO_HISTORY, GroupHistory
+from streaming_app.health.rests import Rest, runs_of
+from streaming_app.health.verdict import OFF, SUCCESSOR, HealthSettings, Verdict
+from streaming_app.lag.model import GroupTasks, TopicPartition
+from streaming_app.lag.work import GroupWork, Progress
+
+_Topology = frozenset[tuple[str, str]]
+_NOTHING = timedelta(0)
+
+
+class Takeover(NamedTuple):
+    """Who has taken over, and if nobody has, which copy reads the same without having taken over."""
+
+    successor: str | None = None
+    copy: str | None = None
+
+
+NOBODY = Takeover()
+
+
+class Successors:
+    """Finds who has taken over, by what is known of all groups at one time."""
+
+    def __init__(
+        self, groups: Mapping[str, GroupSnapshot], histories: Mapping[str, GroupHistory], work: Mapping[str, GroupWork]
+    ) -> None:
+        self._groups, self._histories, self._work = groups, histories, work
+        self._running: defaultdict[_Topology, list[str]] | None = None
+
+    def of(
+        self, activity: Activity, work: GroupWork | None, previous: Verdict | None, settings: HealthSettings
+    ) -> Takeover:
+        """Return who has taken over from a group, whose verdict before is `previous`."""
+        if activity.group.state != EMPTY:
+            return NOBODY
+        since = activity.state_since
+        known = previous.evidence.get(SUCCESSOR) if previous and previous.verdict == OFF else None
+        if known and previous and since <= previous.at and self._lasts(known, since, settings):
+            return Takeover(known)
+        if work is None or not work.waiting:
+            return NOBODY
+        declared, copy = settings.successor, None
+        if declared and self._has_members(declared) and _has_passed(self._progress(declared), work, is_declared=True):
+            return Takeover(declared)
+        for other in self._with_same_topology(activity.group.group_id, work.tasks):
+            if not _has_passed(self._progress(other), work):
+                continue
+            if not self._is_copy(other, activity, timedelta(seconds=settings.hand_over)):
+                return Takeover(other)
+            copy = other
+        return Takeover(None, copy)
+
+    def _progress(self, group_id: str) -> Mapping[TopicPartition, Progress]:
+        return self._work[group_id].progress if group_id in self._work else {}
+
+    def _has_members(self, group_id: str) -> bool:
+        return group_id in self._groups and self._groups[group_id].member_count > 0
+
+    def _lasts(self, group_id: str, since: datetime, settings: HealthSettings) -> bool:
+        """Tell whether a group that has taken over from one that ended `since` has, or had, members for long enough."""
+        group = self._groups.get(group_id)
+        if group is None or group.state != EMPTY or group.state_since is None:
+            return True
+        return group.state_since > since + timedelta(seconds=settings.down_after)
+
+    def _with_same_topology(self, group_id: str, tasks: GroupTasks) -> list[str]:
+        if self._running is None:
+            self._running = defaultdict(list)
+            for other, work in self._work.items():
+                if self._has_members(other) and (topology := _topology(other, work.tasks)):
+                    self._running[topology].append(other)
+        topology = _topology(group_id, tasks)
+        return self._running.get(topology, []) if topology else []
+
+    def _is_copy(self, group_id: str, ended: Activity, hand_over: timedelta) -> bool:
+        """Tell whether a group ran side by side with one that ended, for longer than it takes to hand over."""
+        until = ended.state_since
+        own, other = (
+            runs_of(self._histories.get(one.group_id, NO_HISTORY).states, one.first_seen_at, until)
+            for one in (ended.group, self._groups[group_id])
+        )
+        together = [_together(one, another) for one in own for another in other]
+        most, all_of_it = max(together, default=_NOTHING), sum(together, _NOTHING)
+        return most > hand_over or (
+            all_of_it > hand_over and 2 * all_of_it >= sum((one.length for one in own), _NOTHING)
+        )
+
+
+def _together(one: Rest, other: Rest) -> timedelta:
+    return max(_NOTHING, min(one.until, other.until) - max(one.since, other.since))
+
+
+def _topology(group_id: str, tasks: GroupTasks) -> _Topology:
+    """Return topics and subtopologies, without the group's own prefix of internal topics, and which have state."""
+    prefix = f"{group_id}-"
+    topics = ((topic.removeprefix(prefix), part) for topic, part in (tasks.subtopology_of or {}).items())
+    return frozenset((*topics, *(("", part) for part in tasks.stateful)))
+
+
+def _has_passed(other: Mapping[TopicPartition, Progress], ended: GroupWork, *, is_declared: bool = False) -> bool:
+    passed = [
+        _is_beyond(other[key], one.offset, may_begin_anywhere=is_declared)
+        for key, one in ended.progress.items()
+        if one.offset is not None and one.work_since is not None and key in other
+    ]
+    return bool(passed) and all(passed)
+
+
+def _is_beyond(one: Progress, offset: int, *, may_begin_anywhere: bool) -> bool:
+    if one.offset is None or one.offset <= offset:
+        return False
+    if may_begin_anywhere:
+        return True
+    if one.first is None:
+        return False
+    return one.first <= offset or (one.baseline is not None and (one.baseline <= offset or one.first < one.baseline))

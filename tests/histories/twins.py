@@ -1,0 +1,183 @@
+"""Groups with the same topology on the same topics: the two colours of a deployment, canaries, and lasting copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.histories.history import (
+    BEGINS,
+    DAY,
+    HOUR,
+    MINUTE,
+    TRAFFIC,
+    Operations,
+    do,
+    incident,
+    ordinary,
+    start,
+    stop,
+)
+
+_DOWN = "GroupDown"
+_FEW = {"in": 2}
+_LEFT, _RIGHT = ["a", "b"], ["c", "d"]
+_LONG = 1.5 * DAY
+
+
+def _twins(left: str = "left", right: str = "right", **reads: Any) -> Operations:
+    """Run the same application under two ids from the beginning, both of which process every record."""
+    return [
+        *start(_LEFT, group=left),
+        *start(_RIGHT, group=right),
+        *do(TRAFFIC, "read", group=left, **reads),
+        *do(TRAFFIC + 5, "read", group=right, log_of=left),
+    ]
+
+
+def _blue(**reads: Any) -> Operations:
+    return start(_LEFT, group="blue") + do(TRAFFIC, "read", group="blue", **reads)
+
+
+def _green(at: float, begins: str = "committed") -> Operations:
+    return start(_RIGHT, at, group="green") + do(at + 5, "read", group="green", log_of="blue", begins=begins)
+
+
+def _swaps(hours: int) -> Operations:
+    """Alternate between two groups every 18 hours, which run together for an hour each time."""
+    return [
+        one
+        for n, at in enumerate(n * HOUR for n in range(18, hours, 18))
+        for one in (
+            *(start(_LEFT, at, group="blue") if n % 2 else start(_RIGHT, at, group="green") if n else _green(at)),
+            *stop(_RIGHT if n % 2 else _LEFT, at + HOUR),
+        )
+    ]
+
+
+def _office_hours(days: int, hours: float = 10.0) -> Operations:
+    """Run both from 8 h on, each day; the last day they are not stopped."""
+    return [
+        one
+        for day in range(days)
+        for names, group in ((_LEFT, "left"), (_RIGHT, "right"))
+        for one in (
+            *start(names, day * DAY + 8 * HOUR, group=group),
+            *(stop(names, day * DAY + (8 + hours) * HOUR) if day < days - 1 else []),
+        )
+    ]
+
+
+TWIN_ORDINARY = (
+    ordinary(
+        "Green runs next to blue for two hours, and blue is stopped",
+        _blue(),
+        _green(BEGINS),
+        stop(_LEFT, BEGINS + 2 * HOUR),
+        hours=12,
+        topics=_FEW,
+    ),
+    ordinary(
+        "Blue and green take turns every 18 hours, and run together for an hour each time",
+        _blue(rate=1.0),
+        _swaps(100),
+        hours=100,
+        topics=_FEW,
+    ),
+    ordinary(
+        "A canary under another id runs for three days, is declared as the successor, and the old one is stopped",
+        _blue(rate=1.0),
+        _green(6 * HOUR),
+        stop(_LEFT, 78 * HOUR),
+        hours=84,
+        topics=_FEW,
+        settings={"successors": {"blue": "green"}},
+    ),
+    ordinary(
+        "An application gets another topology under another id, which is declared as the successor",
+        _blue(),
+        start(_RIGHT, BEGINS, group="green", changelogs=("log",)),
+        do(BEGINS + 5, "read", group="green", log_of="blue", begins="latest"),
+        stop(_LEFT, BEGINS + HOUR),
+        topics={"in": 2, "log": 2},
+        settings={"successors": {"blue": "green"}},
+    ),
+)
+
+TWIN_INCIDENTS = (
+    incident(
+        "Two copies of an application have run side by side for a day and a half, and one dies",
+        _DOWN,
+        _twins(rate=1.0),
+        stop(_LEFT, _LONG, action="kill"),
+        hours=39,
+        begins=_LONG,
+        topics=_FEW,
+    ),
+    incident(
+        "Two copies of an application have run side by side for a day and a half, and both die, one two minutes later",
+        _DOWN,
+        _twins(rate=1.0),
+        stop(_LEFT, _LONG, action="kill"),
+        stop(_RIGHT, _LONG + 120, action="kill"),
+        start(_RIGHT, _LONG + HOUR, group="right"),  # the other one is still down
+        hours=39,
+        begins=_LONG,
+        topics=_FEW,
+    ),
+    incident(
+        "One of two copies is retired on purpose, which somebody says once they are paged",
+        _DOWN,
+        _twins(rate=1.0),
+        stop(_LEFT, _LONG),
+        do(_LONG + 20 * MINUTE, "end_incidents", reason="retired"),
+        hours=44,
+        begins=_LONG,
+        topics=_FEW,
+    ),
+    incident(
+        "A canary under another id runs for three days, and the old one is stopped without a word to anybody",
+        _DOWN,
+        _blue(rate=1.0),
+        _green(6 * HOUR),
+        stop(_LEFT, 78 * HOUR),
+        hours=81,
+        begins=78 * HOUR,
+        topics=_FEW,
+    ),
+    incident(
+        "Two copies run in office hours only, and one dies on the fourth day",
+        _DOWN,
+        _office_hours(4),
+        do(8 * HOUR + TRAFFIC, "read", group="left", rate=1.0),
+        do(8 * HOUR + TRAFFIC + 5, "read", group="right", log_of="left"),
+        *(do(n * DAY + 17.5 * HOUR, "change", group="left", rate=0.0) for n in range(3)),
+        *(do(n * DAY + 8 * HOUR + 60, "change", group="left", rate=1.0) for n in range(1, 4)),
+        stop(_LEFT, 3 * DAY + 11 * HOUR, action="kill"),
+        hours=24 * 3 + 17,
+        begins=3 * DAY + 11 * HOUR,
+        topics=_FEW,
+    ),
+    incident(
+        "Two copies of two hours die with their host, one a little later; the other one is started again",
+        _DOWN,
+        start(_LEFT, group="left", host="10.4.0.1"),
+        start(_RIGHT, group="right", host="10.4.0.1"),
+        do(TRAFFIC, "read", group="left"),
+        do(TRAFFIC + 5, "read", group="right", log_of="left"),
+        stop(_LEFT, BEGINS, action="kill"),
+        stop(_RIGHT, BEGINS + 40, action="kill"),
+        start(_RIGHT, BEGINS + HOUR, group="right", host="10.4.0.1"),
+        topics=_FEW,
+    ),
+    incident(
+        "The successor that was declared dies together with the application that it is to take over",
+        _DOWN,
+        _blue(),
+        _green(BEGINS),
+        stop(_LEFT, BEGINS + HOUR),
+        stop(_RIGHT, BEGINS + HOUR + 60, action="kill"),
+        begins=BEGINS + HOUR,
+        topics=_FEW,
+        settings={"successors": {"blue": "green"}},
+    ),
+)

@@ -71,6 +71,7 @@ class StoredHealth:
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     incidents: Sequence[Incident] = ()
+    """The open ones, and those that ended within `health.incidents.REMEMBERED`."""
 
 
 NO_HEALTH = StoredHealth()
@@ -156,7 +157,7 @@ class AlertEngine:
         self._unsaved_changes: list[Change] = []
         self._unsaved_incidents: dict[str, Incident] = {}
         self._unsaved: dict[_Row, tuple[Alert, bool]] = {}
-        open_incidents = {one.incident_id: one for one in health.incidents}
+        open_incidents = {one.incident_id: one for one in health.incidents if one.ended_at is None}
         known = [self._without_removed_sinks(self._with_new_settings(one, open_incidents)) for one in stored]
         self._state = AlertState.from_alerts(known)
         self._tracked: dict[str, Alert] = {}
@@ -221,7 +222,7 @@ class AlertEngine:
         changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
         self._note_changes(changes)
         watched = [change for change in changes if settings.rule_settings_of(change.group_id)]
-        for incident in self._incidents.step(watched):
+        for incident in self._incidents.step(watched, now):
             self._unsaved_incidents[incident.incident_id] = incident
 
     def _note_changes(self, changes: Sequence[Change]) -> None:

@@ -23,7 +23,7 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     HealthSettings,
 )
-from streaming_app.text import count, first_of
+from streaming_app.text import count, first_of, utc
 
 _NAMED = 3
 _PREFIX = "StreamsGroup"
@@ -58,7 +58,14 @@ def _find(incident: Incident, _thresholds: Thresholds, _context: EvaluationConte
         **line.evidence,
     }
     rule = rule_of(incident.verdict)
-    return Finding(incident.opened_at, f"{subject} is {line.verdict}: {line.why}", details, rule, incident.severity)
+    summary = f"{subject} is {line.verdict}: {line.why}"
+    if incident.ends_at:
+        worst = incident.worst
+        summary = (
+            f"{subject} is {line.verdict} since {utc(line.at)}, and was {worst.verdict} again and again; it is over if "
+            f"that lasts until {utc(incident.ends_at)}. {worst.verdict}: {worst.why}"
+        )
+    return Finding(incident.opened_at, summary, details, rule, incident.severity)
 
 
 def health_settings(settings: Mapping[str, RuleSettings]) -> HealthSettings:

@@ -141,6 +141,9 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
     due = (max(since, waits_since) if not is_short else since) + patience
     if work and _is_restarted(activity, work, since):
         due = max(due, since + timedelta(seconds=settings.restart_within))
+    if work and work.seen_again_at:  # nobody could process while the brokers were away, and work had to wait
+        latest = max(since, waits_since) + timedelta(seconds=settings.down_unknown_after)
+        due = max(due, min(to_time(work.seen_again_at), latest) + timedelta(seconds=settings.down_after))
     for _ in range(_RESTS):
         until = activity.rests.usual_until(since, due, is_done=is_done)
         if until is None or until <= due:

@@ -8,6 +8,9 @@ raise its severity, which never falls: what was critical is worth a look also af
 
 It ends when each of its groups has a good verdict, which is only given by evidence, or when a person ends it. A group
 that is deleted, a restart of the job or facts that are too old end nothing. All times are those of the verdicts.
+
+A group that stands still again and again would be an incident each time. So one that begins within `AGAIN` after the
+last one of its group ends only after it has processed for `CALM`.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from streaming_app.health.board import Change
@@ -25,6 +29,7 @@ from streaming_app.health.verdict import (
     BROKER_AWAY,
     CLIENT_HOST,
     GOOD,
+    OFF,
     PLANNED,
     RESTORING,
     VERDICTS,
@@ -42,6 +47,9 @@ CAUSES: Mapping[str, str] = {
 BY_EVIDENCE = "evidence"
 _SEVERITIES = ("critical", "warning", "info")
 _LINES = 200
+AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
+REMEMBERED = timedelta(days=1)
+"""For how long an incident that ended has to be known."""
 _TOGETHER = timedelta(minutes=10)  # groups that go down with a host
 _ID_CHARACTERS = 12
 _Key = tuple[str, str]  # a cause and a scope
@@ -80,10 +88,22 @@ class Incident:
     timeline: Sequence[Line] = field(default_factory=tuple)
 
     @property
+    def ends_at(self) -> datetime | None:
+        """When it ends if every group that it concerns goes on as now; None while one does not process."""
+        if self.open_groups or self.ended_at:
+            return None
+        return [line.at for line in takewhile(lambda one: one.verdict in GOOD, reversed(self.timeline))][-1] + CALM
+
+    @property
     def newest(self) -> Line:
         """The newest line about a group that does not process yet; of an incident that ended, the newest one."""
         about = [line for line in self.timeline if line.group_id in self.open_groups]
         return (about or list(self.timeline))[-1]
+
+    @property
+    def worst(self) -> Line:
+        """The newest line with the worst verdict: of an incident that is over, or almost, what was wrong."""
+        return next((line for line in reversed(self.timeline) if line.verdict == self.verdict), self.newest)
 
 
 class _Groups(NamedTuple):
@@ -104,13 +124,18 @@ class Incidents:
     """The incidents of one cluster; for one thread."""
 
     def __init__(self, cluster: str, stored: Iterable[Incident] = ()) -> None:
-        """Begin with the open incidents that an earlier run stored."""
+        """Begin with the incidents that an earlier run stored: those that are open, and that ended lately."""
         self._cluster = cluster
         self._open: dict[str, Incident] = {}
         self._by_key: defaultdict[_Key, dict[str, None]] = defaultdict(dict)
+        self._ended: dict[str, datetime] = {}  # by group its last incident that ended by evidence
         for one in stored:
             self._keep(one)
-        self._of_group = {group_id: one.incident_id for one in self._open.values() for group_id in one.open_groups}
+            self._note_end(one)
+        self._calm = {one.incident_id: one.ends_at for one in self._open.values() if one.ends_at}
+        self._of_group = {
+            group_id: one.incident_id for one in self._open.values() for group_id in one.open_groups or one.groups
+        }
 
     def open(self) -> list[Incident]:
         """Return the open incidents."""
@@ -120,15 +145,17 @@ class Incidents:
         """Return the open incident of a group."""
         return self._open.get(self._of_group.get(group_id, ""))
 
-    def step(self, changes: Iterable[Change]) -> list[Incident]:
-        """Take in the changes of verdicts; return the incidents that changed, as they are now."""
-        changed: dict[str, tuple[Incident, _Groups]] = {}
+    def step(self, changes: Iterable[Change], now: datetime) -> list[Incident]:
+        """Take in the changes of verdicts up to now; return the incidents that changed, as they are now."""
+        found: dict[str, Incident] = {}
+        open_groups: dict[str, _Groups] = {}
         for group_id, verdict, _ in changes:
+            found |= self._end_calm(verdict.at)
             incident = self._incident(group_id, verdict)
             if incident is None:
                 continue
             name = incident.incident_id
-            groups = changed[name][1] if name in changed else _Groups.of(incident)
+            groups = open_groups.get(name) or _Groups.of(incident)
             groups.every[group_id] = None
             incident = _with_line(incident, group_id, verdict)
             if verdict.verdict in GOOD:
@@ -138,14 +165,45 @@ class Incidents:
                 self._of_group[group_id] = name
                 groups.open[group_id] = None
             if not groups.open:
-                ended_at = max(verdict.at, incident.opened_at)
-                incident = groups.put_into(replace(incident, ended_at=ended_at, ended_by=BY_EVIDENCE))
+                incident = groups.put_into(incident)
+                if self._is_again(incident, verdict):
+                    self._of_group |= dict.fromkeys(incident.groups, name)
+                    self._calm[name] = incident.ends_at or now
+                else:
+                    incident = self._end(incident, max(verdict.at, incident.opened_at))
+            else:
+                self._calm.pop(name, None)
             self._keep(incident)
-            changed[name] = incident, groups
-        for incident, groups in changed.values():
-            if incident.ended_at is None:
-                self._keep(groups.put_into(incident))
-        return [self._open.get(name, incident) for name, (incident, _) in changed.items()]
+            found[name], open_groups[name] = incident, groups
+        for name, groups in open_groups.items():
+            if found[name].ended_at is None:
+                found[name] = groups.put_into(found[name])
+                self._keep(found[name])
+        return list((found | self._end_calm(now)).values())
+
+    def _is_again(self, incident: Incident, verdict: Verdict) -> bool:
+        """Tell whether a group had an incident shortly before this one, and may stand still once more."""
+        ended = [self._ended[group_id] for group_id in incident.groups if group_id in self._ended]
+        return verdict.verdict != OFF and any(incident.opened_at - at <= AGAIN for at in ended)
+
+    def _end_calm(self, now: datetime) -> dict[str, Incident]:
+        """End the incidents whose groups have all processed for long enough."""
+        due = {name: at for name, at in self._calm.items() if at <= now and name in self._open}
+        self._calm = {name: at for name, at in self._calm.items() if at > now}
+        return {name: self._end(self._open[name], at) for name, at in due.items()}
+
+    def _end(self, incident: Incident, at: datetime) -> Incident:
+        ended = replace(incident, ended_at=at, ended_by=BY_EVIDENCE)
+        self._keep(ended)
+        self._note_end(ended)
+        for group_id in ended.groups:
+            if self._of_group.get(group_id) == ended.incident_id:
+                del self._of_group[group_id]
+        return ended
+
+    def _note_end(self, incident: Incident) -> None:
+        if incident.ended_at and incident.ended_by == BY_EVIDENCE:
+            self._ended |= dict.fromkeys(incident.groups, incident.ended_at)
 
     def groups_of(self, incident_id: str) -> Sequence[str]:
         """Return the groups of an open incident that do not process yet."""
@@ -157,7 +215,7 @@ class Incidents:
         if incident is None:
             return None
         self._forget(incident_id)
-        for group_id in incident.open_groups:
+        for group_id in incident.open_groups or incident.groups:
             self._of_group.pop(group_id, None)
         return replace(incident, ended_at=at, ended_by=reason, open_groups=())
 

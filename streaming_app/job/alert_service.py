@@ -126,7 +126,7 @@ class AlertService(Service):
             outboxes,
             descriptions,
             is_silenced=self._silenced(),
-            health=StoredHealth(health.verdicts(), health.open_incidents()),
+            health=StoredHealth(health.verdicts(), health.incidents(datetime.now(timezone.utc))),
         )
         self._dispatcher = Dispatcher(sinks, outboxes, self._delivered, report, max_named=config.grouping.max_named)
         self._queue()

@@ -131,15 +131,10 @@ def incident_rows(incidents: Sequence[Incident]) -> list[Row]:
             "ENDED": one.ended_at,
             "BY": one.ended_by,
             "GROUPS": first_of(one.groups, _NAMED),
-            "WHY": worst_line(one).why if one.ended_at else one.newest.why,
+            "WHY": one.worst.why if one.ended_at else one.newest.why,
         }
         for one in incidents
     ]
-
-
-def worst_line(one: Incident) -> Line:
-    """Return the newest line with the worst verdict: of an incident that ended, what was wrong."""
-    return next((line for line in reversed(one.timeline) if line.verdict == one.verdict), one.newest)
 
 
 def incident_of(row: HealthRow, incidents: Iterable[Incident]) -> Incident | None:
@@ -167,7 +162,7 @@ def explain(
         lasted = format_duration(round((incident.ended_at - incident.opened_at).total_seconds()))
         yield (
             f"  Its last incident, {incident.incident_id}, {incident.verdict}, ended at {utc(incident.ended_at)} after "
-            f"{lasted} ({incident.ended_by}): {worst_line(incident).why}"
+            f"{lasted} ({incident.ended_by}): {incident.worst.why}"
         )
     elif incident:
         groups = first_of(incident.groups, _NAMED)

@@ -10,7 +10,6 @@ from typing import Any
 from streaming_app.alerts.health_rules import RULES_BY_VERDICT
 from streaming_app.health.incidents import BY_EVIDENCE, CAUSES, Incident
 from streaming_app.health.verdict import VERDICTS
-from streaming_app.queries.health import worst_line
 from streaming_app.queries.lag_chart import HEIGHT, WIDTH, lag_chart
 from streaming_app.queries.lag_series import lag_series
 from streaming_app.queries.output import as_json
@@ -39,7 +38,7 @@ def report(reader: WarehouseReader, one: Incident, now: datetime) -> str:
     parts = (
         f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=width=device-width>"
         f"<title>{_safe(f'Incident {one.incident_id}, {title}')}</title><style>{_STYLE}</style>",
-        f"<h1>{_safe(title)}</h1><p><strong>{_safe(worst_line(one).why)}</strong></p>",
+        f"<h1>{_safe(title)}</h1><p><strong>{_safe(one.worst.why)}</strong></p>",
         f"<p>{_safe(VERDICTS.get(one.verdict, ''))} Incident {_safe(one.incident_id)}, {_safe(one.severity)}, from "
         f"{utc(one.opened_at)}, {state}, {lasted}. Cluster {_safe(one.cluster)}. {_safe(CAUSES.get(one.cause, ''))} "
         f"{count(len(one.groups), 'group')}: {_safe(', '.join(one.groups[:_GROUPS]))}"

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable
 
 from streaming_app.errors import WarehouseError
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import Incident, Line
+from streaming_app.health.incidents import REMEMBERED, Incident, Line
 from streaming_app.health.verdict import Verdict
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
@@ -53,9 +53,10 @@ class HealthTables:
         """Return the stored verdicts by group. Raises WarehouseError."""
         return {row.group_id: row.verdict for row in read_health(WarehouseReader(self._warehouse), self._own())}
 
-    def open_incidents(self) -> list[Incident]:
-        """Return the open incidents. Raises WarehouseError."""
-        return read_incidents(WarehouseReader(self._warehouse), f"{self._own()} AND ended_at IS NULL")
+    def incidents(self, now: datetime) -> list[Incident]:
+        """Return the incidents that are open, or ended lately. Raises WarehouseError."""
+        lately = f"ended_at IS NULL OR ended_at > '{(now - REMEMBERED).isoformat()}'"
+        return read_incidents(WarehouseReader(self._warehouse), f"{self._own()} AND ({lately})")
 
     def save_verdicts(
         self, verdicts: Mapping[str, Verdict], gone: Collection[str], incident_of: Mapping[str, str], now: datetime

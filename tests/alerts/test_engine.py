@@ -379,7 +379,7 @@ def test_a_severity_or_a_rule_that_was_changed_while_the_job_was_away_pages_nobo
     def rules(**settings: Any) -> dict[str, Any]:
         return {"rules": {"StreamsGroupDown": settings}}
 
-    (incident,) = Incidents("prod").step([Change("payments", Verdict("Down", OLD, OLD, "why", "critical"), OLD)])
+    (incident,) = Incidents("prod").step([Change("payments", Verdict("Down", OLD, OLD, "why", "critical"), OLD)], START)
     rig = Rig(settings=rules(severity="warning"))
     rig.restart(health=StoredHealth({}, [incident]))
     rig.cycle(0)
@@ -406,12 +406,12 @@ def test_a_severity_or_a_rule_that_was_changed_while_the_job_was_away_pages_nobo
 def test_what_the_facts_made_worse_while_the_job_was_away_is_notified_again() -> None:
     incidents = Incidents("prod")
     verdict = Verdict("Stalled", OLD, OLD, "why", "warning")
-    (stored,) = incidents.step([Change("payments", verdict, OLD)])
+    (stored,) = incidents.step([Change("payments", verdict, OLD)], START)
     rig = Rig()
     rig.restart(health=StoredHealth({}, [stored]))
     rig.cycle(0)
     rig.cycle(30)
-    (worse,) = incidents.step([Change("payments", replace(verdict, severity="critical"), START)])
+    (worse,) = incidents.step([Change("payments", replace(verdict, severity="critical"), START)], START)
     rig.restart(health=StoredHealth({}, [stored]))
     rig.engine._incidents = Incidents("prod", [worse])  # as a step with new facts makes it
     rig.cycle(60)
@@ -422,7 +422,7 @@ def test_what_the_facts_made_worse_while_the_job_was_away_is_notified_again() ->
 def test_an_incident_fires_under_the_first_of_its_groups_whose_rule_is_on() -> None:
     missing = {"reason": "MISSING_SOURCE_TOPICS: Source topics orders are missing."}
     bad = [Change(name, Verdict("Down", OLD, OLD, "why", "critical", missing), OLD) for name in ("a", "b")]
-    (incident,) = [one for one in Incidents("prod").step(bad) if one.groups == ("a", "b")]
+    (incident,) = [one for one in Incidents("prod").step(bad, START) if one.groups == ("a", "b")]
     off = {"groups": "a", "rules": {"StreamsGroupDown": {"enabled": False}}}
     rig = Rig(settings={"overrides": [off]})
     rig.restart(health=StoredHealth({}, [incident]))

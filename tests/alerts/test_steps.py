@@ -162,8 +162,8 @@ def test_incidents_take_steps_in_proportion_to_the_groups(scope: str) -> None:
 
     def call(groups: int) -> None:
         incidents = Incidents("prod")
-        incidents.step(flood(groups, "Down", "critical"))
-        incidents.step(flood(groups, "Ok", None))
+        incidents.step(flood(groups, "Down", "critical"), NOW)
+        incidents.step(flood(groups, "Ok", None), NOW)
         assert incidents.open() == []
 
     assert steps(lambda: call(400)) < 2.5 * steps(lambda: call(200))

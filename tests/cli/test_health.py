@@ -39,7 +39,7 @@ DOWN_SINCE = Verdict(
 def warehouse(tmp_path: Path, create_warehouse: Callable[[Path], Path]) -> Path:
     path = create_warehouse(tmp_path / "warehouse")
     tables = HealthTables(path, "default")
-    (incident,) = Incidents("default").step([Change("payments", DOWN_SINCE, NOW)])
+    (incident,) = Incidents("default").step([Change("payments", DOWN_SINCE, NOW)], NOW)
     verdicts = {"payments": DOWN_SINCE, "orders": Verdict(OK, NOW, NOW, "Offsets advance.")}
     tables.save_incidents([incident])
     tables.save_verdicts(verdicts, (), {"payments": incident.incident_id}, NOW)
@@ -149,9 +149,9 @@ def test_what_was_wrong_is_shown_after_it_is_over_and_what_to_do_while_it_is_not
         "  What to do: the runbook, StreamsGroupDown. Evidence: `streams-groups report --incident " + incident_id + "`."
     )
     tables = HealthTables(warehouse, "default")
-    incidents = Incidents("default", tables.open_incidents())
+    incidents = Incidents("default", tables.incidents(NOW))
     over = Verdict(OK, NOW, NOW, "Offsets advance.")
-    tables.save_incidents(incidents.step([Change("payments", over, NOW)]))
+    tables.save_incidents(incidents.step([Change("payments", over, NOW)], NOW))
     tables.save_verdicts({"payments": over}, (), {}, NOW)
     last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
     assert last.startswith(

@@ -141,6 +141,17 @@ def test_a_group_without_members_is_judged_by_what_waits(minutes: float, of_work
     assert verdict(facts(ended(minutes)[0], of_work)).verdict == expected
 
 
+@pytest.mark.parametrize(("minutes", "expected"), [(4, OFF), (6, DOWN)])
+def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_their_return_on(
+    minutes: float, expected: str
+) -> None:
+    """Twelve minutes are more than work may wait."""
+    known = facts(ended(12)[0], waiting(ago(minutes=13), seen_again_at=ago(minutes=minutes)))
+    assert verdict(known).verdict == expected
+    for_long = facts(ended(21)[0], waiting(ago(minutes=22), seen_again_at=ago(minutes=minutes)))
+    assert verdict(for_long).verdict == DOWN
+
+
 def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
     known = facts(ended(600)[0], waiting(ago(minutes=500)), successor="payments-v2")
     assert (verdict(known).verdict, verdict(known).evidence["successor"]) == (OFF, "payments-v2")

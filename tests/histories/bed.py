@@ -141,6 +141,7 @@ class _Job:
         for verdict in self.engine.verdicts.values():
             if verdict.recheck_at is not None:
                 yield verdict.recheck_at
+        yield from (one.ends_at for one in self.engine.incidents if one.ends_at)
         for group_id, one in self._snapshots.items():
             settings = self._rule_settings_of(group_id)
             if since := one.corrected.description_since:

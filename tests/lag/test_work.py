@@ -89,7 +89,10 @@ def test_a_pass_that_knows_nothing_leaves_what_was_known_as_it_was() -> None:
     known = passes(some)
     away = owned(lag=None, log_end_offset=None, status="UNKNOWN")
     after = observe_work([away], {GROUP: RUNS}, known, T0 + 900)
-    assert after == known
+    assert after == {GROUP: replace(known[GROUP], is_blind=True)}
+    assert observe_work([away], {GROUP: RUNS}, after, T0 + 930) == after
+    assert observe_work(some[-1:], {GROUP: RUNS}, after, T0 + 960)[GROUP].seen_again_at == T0 + 960
+    assert known[GROUP].seen_again_at is None
     some_away = observe_work([away, owned(partition=1, lag=0)], {GROUP: RUNS}, known, T0 + 900)[GROUP]
     assert (some_away.stalled.count, some_away.unknown, some_away.known_at) == (1, 1, T0 + 900)
 

@@ -27,7 +27,7 @@ def test_verdicts_and_incidents_are_read_as_they_were_stored(
     tmp_path: Path, create_warehouse: Callable[[Path], Path]
 ) -> None:
     tables, other = (HealthTables(create_warehouse(tmp_path), name) for name in ("prod", "other"))
-    (incident,) = Incidents("prod").step([Change("a", OF_DOWN, OF_DOWN.at)])
+    (incident,) = Incidents("prod").step([Change("a", OF_DOWN, OF_DOWN.at)], NOW)
     verdicts = {"a": OF_DOWN, "b": Verdict(OK, NOW, NOW, "Offsets advance.")}
     other.save_verdicts({"a": verdicts["b"]}, (), {}, NOW)
     tables.save_verdicts(verdicts, (), {"a": incident.incident_id}, NOW)
@@ -35,7 +35,7 @@ def test_verdicts_and_incidents_are_read_as_they_were_stored(
     tables.append_changes([Change("a", OF_DOWN, OF_DOWN.at)])
     tables.maintain(30)
     assert tables.verdicts() == verdicts
-    assert tables.open_incidents() == [incident]
+    assert tables.incidents(NOW) == [incident]
     warehouse = WarehouseReader(tmp_path)
     (row, _) = read_health(warehouse, "cluster = 'prod'")
     assert (row.incident_id, row.inputs_age) == (incident.incident_id, 60)
@@ -44,7 +44,8 @@ def test_verdicts_and_incidents_are_read_as_they_were_stored(
     ended = replace(incident, ended_at=NOW, ended_by="planned", open_groups=())
     tables.save_incidents([ended])
     tables.save_verdicts({"a": OF_DOWN}, {"a"}, {}, NOW)
-    assert (list(tables.verdicts()), tables.open_incidents()) == (["b"], [])
+    assert (list(tables.verdicts()), tables.incidents(NOW)) == (["b"], [ended])
+    assert tables.incidents(NOW + timedelta(hours=25)) == []
     assert read_incidents(WarehouseReader(tmp_path), "cluster = 'prod'") == [ended]
     assert list(other.verdicts()) == ["a"]
 

@@ -162,11 +162,11 @@ HEALTH_RULES = (
             "since topics that its topology needs are missing or have partition counts that do not match, or it is "
             "started again and again and processes for less than half of the time. A group without members to which "
             "nothing waits and nothing comes is Off, not Down; so is one that usually rests at this time, and one "
-            "whose successor, with the same topology, has passed its offsets. A group that ran side by side with it for "
-            "more than a day is a copy and no successor, unless `alerts.successors` declares it. The only instance of "
-            "an application that committed as it left was stopped to be restarted or deployed, and has twelve minutes. It ends when "
-            "offsets have advanced, not when members are back; a group that is deleted meanwhile stays Down. NotReady "
-            "with nothing to do is a warning."
+            "whose successor, with the same topology, has passed its offsets. A group that ran side by side with it "
+            "for more than a day is a copy and no successor, unless `alerts.successors` declares it. The only instance "
+            "of an application that committed as it left was stopped to be restarted or deployed, and has twelve "
+            "minutes. It ends when offsets have advanced, not when members are back; a group that is deleted meanwhile "
+            "stays Down. NotReady with nothing to do is a warning."
         ),
         queries={
             "When was it up, and why not?": _STATE_HISTORY,

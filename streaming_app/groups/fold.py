@@ -24,11 +24,11 @@ coordinator's memory. A record 17 with a lower epoch is such a new group. Other 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_app.groups import budget as budgets
 from streaming_app.groups.budget import Budget, OverBudgetError, trim
@@ -50,7 +50,7 @@ from streaming_app.groups.events import (
 )
 from streaming_app.groups.group import Change, Event, Group, GroupState, LogRecord, TopologyVersion
 from streaming_app.groups.replay import RECORD_TYPES, apply
-from streaming_app.groups.state_rules import is_unsolicited
+from streaming_app.groups.state_rules import NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
 from streaming_app.text import megabytes
 
@@ -61,6 +61,15 @@ MEMBER_METADATA = 19
 MEMBER_ASSIGNMENT = 22
 TOPOLOGY = 23
 _TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
+
+
+class PassedNotReady(NamedTuple):
+    """What the group was like when it became NotReady."""
+
+    at: datetime | None
+    offset: int
+    columns: Mapping[str, Any]
+    """Those of the row that say why."""
 
 
 @dataclass(slots=True)
@@ -95,6 +104,10 @@ class Fold:
     """What the row keeps for later operations, as it was before the current one, see `_KEPT`."""
     _saved: set[str] = field(default_factory=set)
     """Members whose values before the current operation are in `_before`."""
+    _not_ready: PassedNotReady | None = None
+    """Of the newest time that the group became NotReady, if that was in this batch."""
+    passed_not_ready: list[PassedNotReady] = field(default_factory=list)
+    """Of the times that it no longer is: without them the batch would lose why it was."""
     _in_operation: bool = False
     _is_continuation: bool = False
 
@@ -154,6 +167,21 @@ class Fold:
                 self.events.append(Event(group_state.updated_at, NOT_READY_REASON, None, old, reason, offset))
         group_state.not_ready_reason = reason
         self.touched = True
+
+    def not_ready_columns(self) -> Mapping[str, Any]:
+        """Return the columns of the row that say why the group is NotReady."""
+        group = self.group_state.group
+        return {
+            "state": group.state,
+            "topology_epoch": group.topology_epoch,
+            "validated_topology_epoch": group.validated_topology_epoch,
+            "metadata_hash": group.metadata_hash,
+            "subtopologies": group.subtopologies,
+        }
+
+    def add_passed_reason(self, passed: PassedNotReady, reason: str) -> None:
+        """Add the event that says why the group was NotReady."""
+        self._add_events([Event(passed.at, NOT_READY_REASON, None, None, reason, passed.offset)])
 
     def _add(self, record: LogRecord) -> None:
         is_known = self.exists and not self.group_state.group.deleted
@@ -360,6 +388,12 @@ class Fold:
             for subject, (old, _) in changes.items()
         ]
         _update_times(group_state)
+        old, new = changes.get(("state", None), (None, None))
+        if new == NOT_READY:
+            self._not_ready = PassedNotReady(group_state.updated_at, group_state.last_offset, self.not_ready_columns())
+        elif old == NOT_READY and self._not_ready:
+            self.passed_not_ready.append(self._not_ready)
+            self._not_ready = None
 
     def _add_events(self, events: Iterable[Event]) -> None:
         """Add events as far as the budget goes, and count the others."""
@@ -380,7 +414,17 @@ class Fold:
 
 _KEPT = {CAUSES: "causes_since_assignment", REPLACING: "replacing"}
 """`what` of a change to the field of `Group` that later operations need."""
-_COPIED = ("events", "retracted", "topologies", "_values", "_before", "_since", "_kept_before", "_saved")
+_COPIED = (
+    "events",
+    "retracted",
+    "topologies",
+    "passed_not_ready",
+    "_values",
+    "_before",
+    "_since",
+    "_kept_before",
+    "_saved",
+)
 """The collections of a fold, whose elements never change."""
 
 

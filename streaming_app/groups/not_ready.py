@@ -21,16 +21,19 @@ in alphabetical order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streaming_app.groups.state_rules import NONE
+from streaming_app.groups.fold import Fold
+from streaming_app.groups.state_rules import NONE, NOT_READY
 from streaming_app.regex import compiled
 
 Subtopology = Mapping[str, Any]
 """As in the column `subtopologies` of `groups`."""
 PartitionCounts = Mapping[str, int]
 """Topic to number of partitions."""
+TopicLookup = Callable[[Sequence[str] | None], PartitionCounts | None]
+"""Partition counts by topic, of these topics, or of all for None; None where they cannot be known."""
 
 MISSING_SOURCE_TOPICS = "MISSING_SOURCE_TOPICS"
 INCORRECTLY_PARTITIONED_TOPICS = "INCORRECTLY_PARTITIONED_TOPICS"
@@ -57,13 +60,43 @@ class _TopicConfigurationError(Exception):
         self.reason = reason
 
 
+def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
+    """Let the row and the events of a fold that is closed say why the group is, and was, NotReady.
+
+    Without `topics`, as in a worker, which cannot ask the brokers, the row stays as it is.
+    """
+    for passed in fold.passed_not_ready:
+        parts, counts = passed.columns["subtopologies"], _counts_of(passed.columns, topics)
+        found = reason_from_topics(parts, counts) if counts is not None and parts else None
+        fold.add_passed_reason(passed, _text(found or not_ready_reason(passed.columns)))
+    fold.passed_not_ready.clear()
+    state = fold.group_state
+    if state.state != NOT_READY:
+        fold.set_not_ready_reason(None)
+    elif topics is not None:
+        columns = fold.not_ready_columns()
+        counts = _counts_of(columns, topics)
+        if counts is not None or not state.not_ready_reason:  # one that was found in the topics says more than the log
+            fold.set_not_ready_reason(_text(not_ready_reason(columns, counts)))
+
+
+def _counts_of(columns: Mapping[str, Any], topics: TopicLookup | None) -> PartitionCounts | None:
+    parts = columns["subtopologies"]
+    has_patterns = any(part["source_topic_regex"] for part in parts)
+    return topics(None if has_patterns else required_topics(parts)) if topics else None
+
+
+def _text(reason: Reason | None) -> str:
+    return f"{reason.status}: {reason.detail}" if reason else ""
+
+
 def not_ready_reason(row: Mapping[str, Any], topics: PartitionCounts | None = None) -> Reason | None:
     """Return why the group of this row is NotReady; None for a group in any other state.
 
     `topics` are the cluster's topics with their partition counts: at least those that `required_topics` returns, and
     all of them for topologies with patterns. Without `topics` the reason is derived from the log alone.
     """
-    if row["state"] != "NotReady":
+    if row["state"] != NOT_READY:
         return None
     if row["topology_epoch"] is None:
         return Reason(NOT_VALIDATED, "The group has no topology.")

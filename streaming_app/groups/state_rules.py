@@ -22,6 +22,7 @@ NONE = -1  # no epoch: the default of the tagged fields of record 17
 UNCERTAIN = -2  # a plugin call was started and its result is not in the log yet
 
 STABLE_MEMBER = "STABLE"
+NOT_READY = "NotReady"
 MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
 
 
@@ -51,9 +52,9 @@ STATE_RULES: tuple[tuple[str, Callable[[GroupView], bool]], ...] = (
     ("Dead", lambda g: g.deleted),
     ("Unknown", lambda g: g.group_epoch is None),
     ("Empty", lambda g: not g.has_members),
-    ("NotReady", lambda g: g.topology_epoch is None),
+    (NOT_READY, lambda g: g.topology_epoch is None),
     ("Unknown", lambda g: not g.readiness_recorded),
-    ("NotReady", lambda g: g.topology_epoch != g.validated_topology_epoch),
+    (NOT_READY, lambda g: g.topology_epoch != g.validated_topology_epoch),
     ("Assigning", lambda g: (g.group_epoch or 0) > g.assignment_epoch_or_first),
     ("Reconciling", lambda g: not g.all_members_stable),
     ("Stable", lambda _: True),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.health.history import (
     EMPTY,
     NO_HISTORY,
@@ -18,7 +19,7 @@ from streaming_app.health.history import (
 )
 from streaming_app.health.rests import NO_RESTS, Rests, ran_for, rests_of
 
-NOT_READY, DEAD = "NotReady", "Dead"
+DEAD = "Dead"
 RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
 _CHANGES, _MEMBERS, _ASSIGNMENTS = 400, 600, 200
 _DEPLOYMENTS = 3  # the newest ones say how long the next one may take

@@ -30,7 +30,18 @@ from streaming_app.health.activity import DEAD, activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Away, Facts, HealthSettings, Restores, Verdict, ended_by_person, judge
+from streaming_app.health.verdict import (
+    BAD,
+    OFF,
+    UNKNOWN,
+    Away,
+    Facts,
+    HealthSettings,
+    Restores,
+    Verdict,
+    ended_by_person,
+    judge,
+)
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 

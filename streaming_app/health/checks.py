@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streaming_app.groups.deployments import WITHIN
-from streaming_app.health.activity import NOT_READY, Activity
+from streaming_app.groups.state_rules import NOT_READY
+from streaming_app.health.activity import Activity
 from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, offsets_of, places, rows_of, waits, work_numbers
 from streaming_app.health.history import EMPTY
 from streaming_app.health.interruptions import Outage, current_outage

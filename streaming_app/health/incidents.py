@@ -92,7 +92,8 @@ class Incident:
         """When it ends if every group that it concerns goes on as now; None while one does not process."""
         if self.open_groups or self.ended_at:
             return None
-        return [line.at for line in takewhile(lambda one: one.verdict in GOOD, reversed(self.timeline))][-1] + CALM
+        calm: list[Line] = list(takewhile(lambda one: one.verdict in GOOD, reversed(self.timeline)))
+        return calm[-1].at + CALM
 
     @property
     def newest(self) -> Line:

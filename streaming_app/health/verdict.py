@@ -183,19 +183,7 @@ def judge(
     """Return the verdict on a group at this time; `previous` is the one before, None for the first one."""
     if previous and _is_retired(facts.activity, previous):
         return replace(previous, facts_at=_work_at(facts) or previous.facts_at, recheck_at=None)
-    wakes: list[datetime] = []
-    found = None
-    for check in checks:
-        one = check(facts, now, settings, previous)
-        if one is None:
-            continue
-        if one.due > now:
-            wakes.append(one.due)
-            continue
-        found = one
-        if one.ends_at and one.ends_at > now:
-            wakes.append(one.ends_at)
-        break
+    found, wakes = _first_due(checks, facts, now, settings, previous)
     if found:
         result = _verdict_of(_with_broker(found, facts), previous)
     else:
@@ -218,6 +206,20 @@ def judge(
         facts_at=_work_at(facts) or (previous.facts_at if previous else None),
         recheck_at=min(wakes, default=None),
     )
+
+
+def _first_due(
+    checks: Sequence[AnyCheck], facts: Facts, now: datetime, settings: HealthSettings, previous: Verdict | None
+) -> tuple[Check | None, list[datetime]]:
+    """Return the first check that is due, and when another one may be, or it may end."""
+    wakes: list[datetime] = []
+    for check in checks:
+        one = check(facts, now, settings, previous)
+        if one and one.due > now:
+            wakes.append(one.due)
+        elif one:
+            return one, wakes + [at for at in (one.ends_at,) if at and at > now]
+    return None, wakes
 
 
 def ended_by_person(verdict: Verdict, activity: Activity | None, reason: str, now: datetime) -> Verdict:

@@ -34,7 +34,7 @@ _KEPT_SECONDS = 14 * 86_400.0
 
 _BUCKETS = 24  # of the time between commits: up to 1 s, 2 s, 4 s, ... half a year
 _MAX_COUNT = 250  # in a bucket; then all counts are halved, so that old commits lose weight
-_RESTORED_COUNT = 20
+_RESTORED_COUNT = 100  # so that what goes wrong just after a start is not taken for usual
 _MIN_PATIENCE = 60.0
 _INTERVALS = 3  # without a commit, until it is missed
 _WINDOW_SECONDS = 600.0

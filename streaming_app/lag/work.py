@@ -154,7 +154,7 @@ def _group_work(
     found = [(row, _progress(row, tasks, earlier.get((row.topic, row.partition)), seen)) for row in rows]
     unknown = sum(_has_work(row, one, seen.allowed) is None for row, one in found)
     if unknown == len(found) and before is not None:  # nothing is known now: what was known stays
-        return before if before.is_blind or not before.known_at else replace(before, is_blind=True)
+        return before if before.is_blind else replace(before, is_blind=True)
     working = [(row, one) for row, one in found if one.work_since is not None]
     lost = [row for row in rows if row.status == LOST]
     moved = [one.moved_at for _, one in found if one.offset is not None]
@@ -171,6 +171,7 @@ def _group_work(
     return GroupWork(
         group_id,
         seen.now if unknown < len(found) else 0.0,
+        is_blind=unknown == len(found),
         seen_again_at=seen.now if before and before.is_blind else before.seen_again_at if before else None,
         partitions=len(found),
         waiting=len(working),

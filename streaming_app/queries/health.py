@@ -11,7 +11,7 @@ from streaming_app.alerts.health_rules import RULES_BY_VERDICT
 from streaming_app.alerts.routes import Routes
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.deployments import DEPLOYMENT
-from streaming_app.health.incidents import Incident, Line
+from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import UNKNOWN, VERDICTS, Verdict, trouble
 from streaming_app.tables.definitions import table
 from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents

@@ -29,7 +29,7 @@ from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.events import UNKNOWN_STATE
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Group, GroupState, LogRecord
-from streaming_app.groups.not_ready import PartitionCounts, not_ready_reason, required_topics
+from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
@@ -41,9 +41,6 @@ _COLLECTED_AFTER = 10_000  # new objects; by default 700
 _SNAPSHOT_EVERY = 2_000  # records of a group
 _SNAPSHOT_BYTES = 8 << 20  # of these records
 _BYTES_PER_BATCH = 8 << 20  # of rows and undecodable records that go out together
-
-TopicLookup = Callable[[Sequence[str] | None], PartitionCounts | None]
-"""Partition counts by topic, of these topics, or of all for None; None where they cannot be known."""
 
 
 def fold_stream(
@@ -307,7 +304,7 @@ class _Group:
         group, outcome = self._group, self.outcome
         if group is not None:
             group.close_operation()
-            _set_reason(group.fold, topics)
+            set_reasons(group.fold, topics)
             if group.fold.touched:
                 size = group.fold.size + outcome.undecodable_bytes
                 return Folded(outcome.with_group(group.fold), [raw.row for raw in group.kept], size)
@@ -326,28 +323,6 @@ class _Group:
             stored = to_row(self._options.cluster, state)
         at = newest[3] if newest else stored["updated_at"]
         return Folded(self.outcome.set_aside(stored, at, error), size=self.outcome.undecodable_bytes)
-
-
-def _set_reason(fold: Fold, topics: TopicLookup | None) -> None:
-    """Let the row say why the group is NotReady."""
-    state, group, reason = fold.group_state, fold.group_state.group, None
-    if state.state == "NotReady":
-        if topics is None:  # a worker, which cannot ask the brokers; the driver does
-            return
-        has_patterns = any(part["source_topic_regex"] for part in group.subtopologies)
-        counts = topics(None if has_patterns else required_topics(group.subtopologies))
-        if counts is None and state.not_ready_reason:
-            return  # a reason that was once found in the topics says more than the log
-        columns = {
-            "state": state.state,
-            "topology_epoch": group.topology_epoch,
-            "validated_topology_epoch": group.validated_topology_epoch,
-            "metadata_hash": group.metadata_hash,
-            "subtopologies": group.subtopologies,
-        }
-        found = not_ready_reason(columns, counts)
-        reason = found and f"{found.status}: {found.detail}"
-    fold.set_not_ready_reason(reason)
 
 
 def _to_arrow(folded: Sequence[Folded], schema: pa.Schema, options: FoldOptions) -> pa.RecordBatch:

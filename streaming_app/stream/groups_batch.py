@@ -25,10 +25,10 @@ import pyarrow.compute as pc
 from offsets_decoder import SHIPPED
 from streaming_app.errors import JobError
 from streaming_app.groups.budget import DEFAULT, Budget
+from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, GroupsOutcome
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
-    TopicLookup,
     fold_in_worker,
     fold_stream,
     sort_for_fold,

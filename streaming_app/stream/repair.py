@@ -26,8 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.errors import JobError
+from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.partition import partition_of
-from streaming_app.stream.fold_stage import TopicLookup, fold_stream, stored_as_records
+from streaming_app.groups.state_rules import NOT_READY
+from streaming_app.stream.fold_stage import fold_stream, stored_as_records
 from streaming_app.stream.outputs import FOLDED_DDL
 from streaming_app.stream.source import GROUP_BYTES, WANTED_RECORDS, source_options
 from streaming_app.tables.arrow import arrow_schema
@@ -187,7 +189,7 @@ class GroupRepair:
 
     def _with_reasons(self, rows: pa.Table) -> pa.Table:
         """Give groups that are NotReady their reasons: Spark's workers cannot ask the brokers for the topics."""
-        not_ready = rows.filter(pc.equal(rows["state"], "NotReady"))
+        not_ready = rows.filter(pc.equal(rows["state"], NOT_READY))
         if self._topics is None or not not_ready.num_rows:
             return rows
         batches = self._fold(stored_as_records(not_ready).to_batches(), topics=self._topics)

@@ -117,7 +117,7 @@ def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) ->
     group = group_snapshot(to_row("default", folded.group_state))
     at = (group.state_since or NOW) + timedelta(minutes=5)
     incidents = Incidents("default")
-    incidents.step(Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at))
+    incidents.step(Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at), at)
     settings = AlertSettings().rule_settings_of()
     findings = evaluate([], None, EvaluationContext(at, incidents=incidents.open()), settings)
     ((key, finding),) = findings.items()

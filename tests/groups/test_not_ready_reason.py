@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from streaming_app.groups.group import Event, GroupState
+from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import from_row, to_row
-from tests.groups.records import FIRST_JOIN, GROUP, at, fold, log, metadata
+from tests.groups.records import FIRST_JOIN, GROUP, M1, at, fold, log, metadata
 
 NOT_READY = [*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(validated=-1)), FIRST_JOIN[3]]
 READY_THEN_NOT_READY = [(at(9), 17, GROUP, metadata(epoch=3)), (at(9), 17, GROUP, metadata(epoch=3, validated=-1))]
@@ -62,3 +63,31 @@ def test_the_reason_of_half_an_operation_is_retracted() -> None:
     second_half.set_not_ready_reason("no topic")
     assert ("not_ready_reason", 2) in {(event.kind, event.offset) for event in second_half.retracted}
     assert reason_events(second_half.events) == [(None, "no topic", 3)]
+
+
+GIVES_UP = [(at(5), 22, M1, None), (at(5), 21, M1, None), (at(5), 19, M1, None), (at(5), 17, GROUP, metadata(epoch=3))]
+MISSING = "MISSING_SOURCE_TOPICS: Source topics a, b, c.* are missing."
+
+
+def test_a_reason_is_kept_although_the_group_was_not_ready_and_empty_within_one_batch() -> None:
+    one = fold(log(*NOT_READY, *GIVES_UP))
+    set_reasons(one, lambda _names: {"other": 1})
+    assert (one.group_state.state, one.group_state.not_ready_reason) == ("Empty", None)
+    (event,) = [event for event in one.events if event.kind == "not_ready_reason"]
+    assert (event.at, event.new, event.offset) == (at(0), MISSING, 3)
+
+
+def test_of_a_time_that_has_passed_the_log_says_what_topics_that_are_not_known_do_not() -> None:
+    for topics in (None, lambda _names: None):
+        one = fold(log(*NOT_READY, *GIVES_UP))
+        set_reasons(one, topics)
+        ((_, reason, _),) = reason_events(one.events)
+        assert (reason or "").startswith("TOPICS_NOT_VALIDATED: Topics of topology epoch 0 are missing or wrongly")
+
+
+def test_each_time_that_a_group_was_not_ready_has_its_reason_and_the_last_one_is_that_of_the_row() -> None:
+    ready, again = (at(6), 17, GROUP, metadata(epoch=4)), (at(7), 17, GROUP, metadata(epoch=5, validated=-1))
+    one = fold(log(*NOT_READY, ready, again))
+    set_reasons(one, lambda _names: {})
+    assert [(reason, offset) for _, reason, offset in reason_events(one.events)] == [(MISSING, 3), (MISSING, 5)]
+    assert one.group_state.not_ready_reason == MISSING

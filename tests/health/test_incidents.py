@@ -67,7 +67,8 @@ def test_groups_that_go_down_with_their_one_host_are_one_incident_from_the_secon
 def test_groups_that_read_what_an_absent_broker_led_are_one_incident() -> None:
     incidents = Incidents("prod")
     for minutes, name in ((20, "a"), (5, "b")):
-        incidents.step([change(DOWN, ago(minutes=minutes), name, "critical", evidence={"broker_away": "broker 1"})], NOW)
+        away = {"evidence": {"broker_away": "broker 1"}}
+        incidents.step([change(DOWN, ago(minutes=minutes), name, "critical", **away)], NOW)
     (one,) = incidents.open()
     assert (one.cause, one.scope, one.groups) == (BROKER, "broker 1", ("a", "b"))
 

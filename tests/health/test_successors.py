@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import pytest
 
@@ -21,12 +20,12 @@ from tests.lag.test_work import ENDED, RUNS, owned, passes
 
 OTHER = "payments-v2"
 GONE = group("Empty", ago(minutes=6), first_seen_at=ago(days=3))
-ONE_OFFSET = [90]
 PASSED = ([80], [95])  # the offsets of the other one at two passes; those of the group that ended stay at 90
 
 
-def other(state: str = "Stable", since: datetime = ago(hours=2), **fields: Any) -> GroupSnapshot:
-    return replace(group(state, since, first_seen_at=since, **fields), group_id=OTHER)
+def other(state: str = "Stable", since: datetime | None = None) -> GroupSnapshot:
+    since = since or ago(hours=2)
+    return replace(group(state, since, first_seen_at=since), group_id=OTHER)
 
 
 def found(

@@ -8,7 +8,7 @@ all, which a test compares.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -25,7 +25,7 @@ from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correc
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Event, GroupState, LogRecord
-from streaming_app.groups.not_ready import not_ready_reason
+from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
@@ -170,7 +170,7 @@ class _Job:
             fold.close()
             if not fold.touched:
                 continue
-            _set_reason(fold, self._simulation, at)
+            set_reasons(fold, lambda _names: self._topics(at))
             tables.states[group_id] = fold.group_state
             retracted = {(one.kind, one.member_id, one.offset) for one in fold.retracted}
             stored = tables.events.setdefault(group_id, [])
@@ -178,6 +178,10 @@ class _Job:
             stored += fold.events
             changed[group_id] = (fold.retracted, fold.events)
         return changed
+
+    def _topics(self, at: float) -> Mapping[str, int]:
+        times = [time for time, _ in self._simulation.topic_changes]
+        return self._simulation.topic_changes[bisect_right(times, at) - 1][1]
 
     def _read_plugin(self, at: float) -> None:
         if at < self._plugin_read_at + _READ_PLUGIN:
@@ -312,17 +316,6 @@ def _row(state: GroupState) -> dict[str, Any]:
     joined = min(one.joined_at for one in group.members.values() if one.joined_at)
     counts = {"member_count": len(group.members), "members_since": joined, "unsettled_count": len(unsettled)}
     return to_row("default", replace(state, group=few)) | counts
-
-
-def _set_reason(fold: Fold, simulation: Simulation, at: float) -> None:
-    """Let the row say why the group is NotReady, as `stream.fold_stage` does with the topics of the cluster."""
-    state, reason = fold.group_state, None
-    if state.state == "NotReady":
-        times = [time for time, _ in simulation.topic_changes]
-        topics = simulation.topic_changes[bisect_right(times, at) - 1][1]
-        found = not_ready_reason(to_row("default", state), topics)
-        reason = found and f"{found.status}: {found.detail}"
-    fold.set_not_ready_reason(reason)
 
 
 def _fired(tables: _Tables) -> Iterator[Fired]:

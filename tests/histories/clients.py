@@ -240,11 +240,13 @@ class Clients:
     def _group(self, group_id: str, sources: tuple[str, ...], changelogs: tuple[str, ...]) -> Group:
         group = self._groups.get(group_id)
         if group is None or not group.exists:
+            self._settled_epoch.pop(group_id, None)
+        is_other = group is not None and not group.exists and (group.sources, group.changelogs) != (sources, changelogs)
+        if group is None or is_other:  # one that was started at this instant does not exist yet, and is the same
             group = Group(
                 group_id, sources, self.topics, lambda one, records: self._write(one.group_id, records), changelogs
             )
             self._groups[group_id] = group
-            self._settled_epoch.pop(group_id, None)
         return group
 
     def _write(self, group_id: str, records: list[Write]) -> None:

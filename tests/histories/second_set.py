@@ -1,4 +1,4 @@
-"""A second set of histories that were written without knowledge of the engine: from reports and the alerts' document."""
+"""A second set of histories that were written without knowledge of the engine: by reports, and docs/alerts.md."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ SECOND_ORDINARY = (
         do(HOUR, "change", rate=10.0),
     ),
     ordinary(
-        "Three instances with large state are released, a quarter of an hour apart, and each restores for eight minutes",
+        "Three instances with large state are released, 15 minutes apart, and each restores for eight minutes",
         steady(3, **_STATE),
         do(TRAFFIC, "read", restore_seconds=480.0),
         roll(names(3), BEGINS, 900, 30, **_STATE),

@@ -17,7 +17,9 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.histories.coordinator import Group, Write
+from tests.histories.history import start, stop
 from tests.histories.members import Member
+from tests.histories.simulation import Simulation
 from tests.recorded.record import read
 from tests.waiting import await_topics
 
@@ -213,3 +215,12 @@ def test_a_broker_writes_the_same_for_a_replaced_static_member_and_a_pushed_desc
         decode(raw.key, raw.value) for raw in read_offsets(broker.bootstrap_server, group_id) if raw.record_type >= 17
     )
     assert model.shapes == shapes(since_last_deletion((one.record_type, one.key, one.value) for one in found))
+
+
+def test_instances_that_start_at_the_same_instant_are_in_one_group() -> None:
+    simulation = Simulation({"in": 4})
+    simulation.run([*start(["a", "b"], every=0.0), *stop(["a", "b"], 100.0), *start(["c", "d"], 300.0, 0.0)], 400.0)
+    records = [one.record for one in simulation.log]
+    joined = [record.key["member_id"] for record in records if record.record_type == 19 and record.value]
+    assert joined == ["a-1-0", "b-1-0", "c-1-0", "d-1-0"]
+    assert len([record for record in records if record.record_type == 23]) == 1, "one topology"

@@ -104,11 +104,13 @@ def test_the_page_is_up_to_date() -> None:
 
 _PACES: tuple[dict[str, Any], ...] = ({"every_step": True}, {"only_changes": True}, {"restart_every": 2_400.0})
 _LONG = 3 * DAY  # every five seconds of a longer one would take minutes
-# What is not stored, so that a run that begins learns it again: whether a lag falls, and by how much clocks are wrong.
+# What is not stored, so that a run that begins learns it again: whether a lag falls, by how much clocks are wrong, and
+# that a group had begun before the offsets of one that had already ended.
 _LEARNT_AGAIN = (
     "Offsets are reset to the beginning by mistake",
     "The only instance crashes, and the clock of its broker is an hour",
     "Rolling restart of 6 static members while the group moves between brokers whose clocks",
+    "Two copies of two hours die with their host",
 )
 _SAMPLE = 12
 

@@ -126,3 +126,13 @@ def test_ends_of_more_than_two_weeks_ago_are_forgotten() -> None:
         samples.add(hour * 1000, hour * 3600.0)
     oldest = samples.pairs()[0][1]
     assert 13 * 86_400.0 < hours * 3600.0 - oldest < 20 * 86_400.0
+
+
+def test_an_interval_that_an_earlier_run_found_is_not_changed_by_what_goes_wrong_just_after_the_start() -> None:
+    series = CommitSeries()
+    series.restore_interval(30.0)
+    at = 0.0
+    for number, gap in enumerate((0.0, *[420.0] * 4)):
+        at += gap
+        series.observe_commit(number, at, at)
+    assert series.commit_interval == 32.0

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 import streaming_app
 from offsets_decoder import encode
+from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.stream.batch_outcome import GroupsOutcome
-from streaming_app.stream.fold_stage import TopicLookup
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import NoPositions
 from streaming_app.tables.definitions import table, tables, views

@@ -40,7 +40,8 @@ GROUP, MISSING_TOPIC, BROKER, HOST = "group", "missing_topic", "broker_away", "c
 CAUSES: Mapping[str, str] = {
     GROUP: "One group does not process what it should; the scope is the group.",
     MISSING_TOPIC: "A topic that groups read is missing; the scope is the topic.",
-    BROKER: "A broker is away, and groups that read partitions which it led do not process; the scope is the broker.",
+    BROKER: "A broker is away, and groups do not process that read partitions which it led, or whose partition of the "
+    "offsets topic it led; the scope is the broker.",
     HOST: "A host is lost on which all instances of several groups ran; the scope is the host.",
 }
 """Every cause, and what its scope is."""

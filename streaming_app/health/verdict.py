@@ -51,6 +51,7 @@ MINUTE, HOUR = 60.0, 3600.0
 WORK_OLD = timedelta(minutes=3)
 _RECENTLY = timedelta(minutes=10)
 _USUAL_GAPS = 2
+_OFFSETS_TOPIC = "__consumer_offsets"
 _PROVEN_BY_UPTIME = timedelta(minutes=10)
 
 
@@ -316,10 +317,11 @@ def _verdict_of(found: Check, previous: Verdict | None) -> Verdict:
 
 
 def _with_broker(found: Check, facts: Facts) -> Check:
-    """Name the broker that is away, of those which lead partitions that the group reads the one with most of them."""
+    """Name the broker that is away, of those which lead partitions that the group needs the one with most of them."""
     if not facts.away or facts.work is None:
         return found
     own = {f"{topic}-{partition}" for topic, partition in facts.work.progress}
+    own.add(f"{_OFFSETS_TOPIC}-{facts.work.tasks.source_partition}")
     counts = {broker: len(own.intersection(led)) for broker, led in facts.away.items()}
     broker = max(sorted(counts), key=lambda one: counts[one])
     return found._replace(evidence={**found.evidence, BROKER_AWAY: broker}) if counts[broker] else found

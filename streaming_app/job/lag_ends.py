@@ -114,6 +114,17 @@ class LogEndsReader:
         errors = {key: error for key, error in latest.errors.items() if key not in named}
         return Ends(ends, errors, away, latest.requests + stable.requests + starts, dict(self._answered_at))
 
+    def away_of(self, admin: Admin, topic: str) -> dict[str, list[TopicPartition]]:
+        """Return the partitions of a topic that have no leader now, by the names of the brokers that would lead them.
+
+        Raises KafkaError when no broker answers.
+        """
+        described, found = LogEndsClient(admin).describe([topic]).get(topic), defaultdict(list)
+        for partition, brokers in described.offline.items() if described else ():
+            for broker in brokers:
+                found[admin.broker_name(broker)].append((topic, partition))
+        return dict(found)
+
     def has_news(self, admin: Admin) -> bool:
         """Tell whether a broker has come or gone since the newest pass, or whom it could not ask has another leader.
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.job.lag_ends import Ends, LogEndsReader
+from streaming_app.kafka import OFFSETS_TOPIC
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets, is_denied
 from streaming_app.lag.committed import CommittedOffsets
@@ -27,6 +28,7 @@ from streaming_app.lag.model import (
     GroupTasks,
     LagRow,
     ReadUntil,
+    TopicPartition,
     group_tasks,
     source_topics,
 )
@@ -50,6 +52,8 @@ class PassResult(NamedTuple):
     groups: Mapping[str, GroupTasks] = MappingProxyType({})
     away: Mapping[str, Collection[str]] = MappingProxyType({})
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
+    offsets_away: Mapping[str, Collection[str]] = MappingProxyType({})
+    """The same of the offsets topic: groups that are kept there have no coordinator, and nothing is read of them."""
     known: KnownUntil = KnownUntil(None, MappingProxyType({}), MappingProxyType({}))
     """Until when its inputs are known."""
     types: Mapping[str, int] = MappingProxyType({})
@@ -136,7 +140,8 @@ class LagPass:
             ends.requests + seeds,
             time.monotonic() - began,
             groups,
-            _away(ends),
+            _away(ends.away),
+            _away(self._ends.away_of(admin, OFFSETS_TOPIC)),
             KnownUntil(log.commits or None, of_groups, ends.answered_at),
             types,
         )
@@ -242,5 +247,5 @@ def _errors(ends: Ends, groups: Mapping[str, str]) -> dict[str, set[str]]:
     return dict(found)
 
 
-def _away(ends: Ends) -> dict[str, set[str]]:
-    return {broker: {f"{topic}-{partition}" for topic, partition in led} for broker, led in ends.away.items()}
+def _away(away: Mapping[str, Collection[TopicPartition]]) -> dict[str, set[str]]:
+    return {broker: {f"{topic}-{partition}" for topic, partition in led} for broker, led in away.items()}

@@ -165,8 +165,11 @@ class LagService(Service):
         return self._work if self._is_new() else None
 
     def away(self) -> Mapping[str, Collection[str]]:
-        """Return the partitions without a leader by the broker that led them, as of the newest pass."""
-        return self._result.away if self._result and self._is_new() else {}
+        """Return the partitions without a leader by the broker that led them, also those of the offsets topic."""
+        if self._result is None or not self._is_new():
+            return {}
+        data, offsets = self._result.away, self._result.offsets_away
+        return {one: frozenset({*data.get(one, ()), *offsets.get(one, ())}) for one in (*data, *offsets)}
 
     def _is_new(self) -> bool:
         result = self._result

@@ -91,6 +91,8 @@ class GroupTasks:
     """The subtopologies that have changelogs: their tasks may have to restore state before they process."""
     stable_since: float | None = None
     """By the broker's clock; None unless the group is Stable."""
+    source_partition: int | None = None
+    """The partition of the offsets topic that has the group's records."""
 
 
 NO_TASKS = GroupTasks()
@@ -148,6 +150,7 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         has_members=bool(group["member_count"]),
         stateful=frozenset(one["subtopology_id"] for one in subtopologies if one["state_changelog_topics"]),
         stable_since=since if group["state"] == _STABLE else None,
+        source_partition=group.get("source_partition"),
     )
 
 

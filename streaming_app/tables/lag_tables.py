@@ -31,7 +31,8 @@ from streaming_app.tables.rust_table import RustTable, older_than
 
 TABLES = ("lag", "lag_history", "log_ends", "inputs")
 _GROUP_COLUMNS = (
-    "group_id, group_type, state, state_since, member_count, deleted_at, subtopologies, members, assignments"
+    "group_id, group_type, source_partition, state, state_since, member_count, deleted_at, subtopologies, members, "
+    "assignments"
 )
 _FIELDS = {
     "members": ("member_id", "process_id", "client_host"),

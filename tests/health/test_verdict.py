@@ -26,6 +26,7 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.group_lag import GroupLag, SlowSince
+from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import GroupWork
 from tests.health.health_harness import (
     LONG_AGO,
@@ -276,6 +277,10 @@ def test_a_broker_that_is_away_and_the_host_of_all_members_are_evidence() -> Non
     found = verdict(facts(one, known, history, away=away)).evidence
     assert (found["broker_away"], found["client_host"]) == ("b2", "10.0.0.7")
     assert "broker_away" not in verdict(facts(one, known, history, away={"b3": ["other-0"]})).evidence
+    kept_there = replace(known, tasks=GroupTasks(source_partition=17))
+    for partition, expected in ((17, "b3"), (18, None)):
+        away = {"b3": [f"__consumer_offsets-{partition}"]}
+        assert verdict(facts(one, kept_there, history, away=away)).evidence.get("broker_away") == expected
     assert "client_host" not in verdict(facts(one, known, gone(6, "a", "b"))).evidence
 
 

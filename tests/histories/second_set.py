@@ -48,10 +48,9 @@ SECOND_ORDINARY = (
         "A topic gets a record three times a day, and the application is released between them",
         steady(2),
         do(TRAFFIC, "read", rate=0.0),
-        *(_records(hour * HOUR, 60, 1 / 30) for hour in (7, 13, 21, 31, 37, 45)),
+        *(_records(hour * HOUR, 60, 1 / 30) for hour in (7, 13, 21, 31)),
         roll(names(2), 10 * HOUR, 60, 30),
-        roll(names(2), 34 * HOUR, 60, 30),
-        hours=50,
+        hours=36,
         topics=_FEW,
     ),
     ordinary(
@@ -94,9 +93,9 @@ SECOND_ORDINARY = (
             + do(day * DAY + 20 * HOUR, "change", rate=2.0)
             + start(["i1", "i2", "i3"], day * DAY + 30 * HOUR, 30)
             + do(day * DAY + 30 * HOUR, "change", rate=10.0)
-            for day in range(3)
+            for day in range(2)
         ),
-        hours=90,
+        hours=60,
     ),
     ordinary(
         "Offsets are set back by 5,000 records with Kafka's tools, while two instances are stopped for four minutes",

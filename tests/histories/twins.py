@@ -21,7 +21,7 @@ from tests.histories.history import (
 _DOWN = "GroupDown"
 _FEW = {"in": 2}
 _LEFT, _RIGHT = ["a", "b"], ["c", "d"]
-_LONG = 1.5 * DAY
+_LONG = 1.1 * DAY
 
 
 def _twins(left: str = "left", right: str = "right", **reads: Any) -> Operations:
@@ -43,10 +43,10 @@ def _green(at: float, begins: str = "committed") -> Operations:
 
 
 def _swaps(hours: int) -> Operations:
-    """Alternate between two groups every 18 hours, which run together for an hour each time."""
+    """Alternate between two groups every 12 hours, which run together for an hour each time."""
     return [
         one
-        for n, at in enumerate(n * HOUR for n in range(18, hours, 18))
+        for n, at in enumerate(n * HOUR for n in range(12, hours, 12))
         for one in (
             *(start(_LEFT, at, group="blue") if n % 2 else start(_RIGHT, at, group="green") if n else _green(at)),
             *stop(_RIGHT if n % 2 else _LEFT, at + HOUR),
@@ -77,18 +77,18 @@ TWIN_ORDINARY = (
         topics=_FEW,
     ),
     ordinary(
-        "Blue and green take turns every 18 hours, and run together for an hour each time",
+        "Blue and green take turns every 12 hours, and run together for an hour each time",
         _blue(rate=1.0),
-        _swaps(100),
-        hours=100,
+        _swaps(52),
+        hours=52,
         topics=_FEW,
     ),
     ordinary(
-        "A canary under another id runs for three days, is declared as the successor, and the old one is stopped",
+        "A canary under another id runs for thirty hours, is declared as the successor, and the old one is stopped",
         _blue(rate=1.0),
         _green(6 * HOUR),
-        stop(_LEFT, 78 * HOUR),
-        hours=84,
+        stop(_LEFT, 36 * HOUR),
+        hours=42,
         topics=_FEW,
         settings={"successors": {"blue": "green"}},
     ),
@@ -105,22 +105,22 @@ TWIN_ORDINARY = (
 
 TWIN_INCIDENTS = (
     incident(
-        "Two copies of an application have run side by side for a day and a half, and one dies",
+        "Two copies of an application have run side by side for more than a day, and one dies",
         _DOWN,
         _twins(rate=1.0),
         stop(_LEFT, _LONG, action="kill"),
-        hours=39,
+        hours=30,
         begins=_LONG,
         topics=_FEW,
     ),
     incident(
-        "Two copies of an application have run side by side for a day and a half, and both die, one two minutes later",
+        "Two copies of an application have run side by side for more than a day, and both die, one two minutes later",
         _DOWN,
         _twins(rate=1.0),
         stop(_LEFT, _LONG, action="kill"),
         stop(_RIGHT, _LONG + 120, action="kill"),
         start(_RIGHT, _LONG + HOUR, group="right"),  # the other one is still down
-        hours=39,
+        hours=30,
         begins=_LONG,
         topics=_FEW,
     ),
@@ -130,18 +130,18 @@ TWIN_INCIDENTS = (
         _twins(rate=1.0),
         stop(_LEFT, _LONG),
         do(_LONG + 20 * MINUTE, "end_incidents", reason="retired"),
-        hours=44,
+        hours=36,
         begins=_LONG,
         topics=_FEW,
     ),
     incident(
-        "A canary under another id runs for three days, and the old one is stopped without a word to anybody",
+        "A canary under another id runs for thirty hours, and the old one is stopped without a word to anybody",
         _DOWN,
         _blue(rate=1.0),
         _green(6 * HOUR),
-        stop(_LEFT, 78 * HOUR),
-        hours=81,
-        begins=78 * HOUR,
+        stop(_LEFT, 36 * HOUR),
+        hours=39,
+        begins=36 * HOUR,
         topics=_FEW,
     ),
     incident(

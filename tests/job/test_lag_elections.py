@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaProducer
 
 from streaming_app.config.sections import LagSettings
+from streaming_app.job.lag_ends import LogEndsReader
 from streaming_app.job.lag_service import LagService
 from streaming_app.job.service import describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
@@ -154,6 +155,9 @@ def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_la
             rows = rig.service.result.rows if rig.service.result else []
             until = {(row.topic, row.partition): row.known_until or 0.0 for row in rows}
             assert {key for key in rig.keys if until[key] < killed_at} == led
+            ((name, partitions),) = LogEndsReader(time.time).away_of(admin, rig.topic).items()
+            assert (name.startswith(f"broker {victim}"), set(partitions)) == (True, led)
+            assert LogEndsReader(time.time).away_of(admin, "__consumer_offsets") == {}, "its replicas have taken over"
         back_at = time.monotonic()
         assert wait_until(rig.has_lag, 60), rig.lines
         seconds = time.monotonic() - back_at

@@ -280,3 +280,14 @@ def test_passes_that_fail_are_told_to_the_job_until_one_succeeds(passes: Passes)
     assert (health.status.lag_failing_since, health.status.lag_failure) == (None, None)
     answered_at = datetime.fromtimestamp(passes.now, timezone.utc)
     assert {one.name: one.at for one in inputs(health.status)} == {"groups": None, "log ends of broker 2": answered_at}
+
+
+def test_what_a_broker_led_that_is_away_is_of_topics_that_are_read_and_of_the_offsets_topic(passes: Passes) -> None:
+    service = passes.service
+    passes.now += 30
+    result = passes.result([])
+    of_offsets = {"b1": {"__consumer_offsets-17"}, "b2": {"__consumer_offsets-3"}}
+    passes.outcome = result._replace(away={"b1": {"in-0"}}, offsets_away=of_offsets)
+    service.attempt()
+    both = {"in-0", "__consumer_offsets-17"}
+    assert service.away() == {"b1": both, "b2": {"__consumer_offsets-3"}}

@@ -25,7 +25,7 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.text import count, first_of, utc
 
-_NAMED = 3
+_NAMED, _LISTED = 3, 20  # groups of an incident: in its text, and in the details; the table `incidents` has all
 _PREFIX = "StreamsGroup"
 
 
@@ -54,7 +54,7 @@ def _find(incident: Incident, _thresholds: Thresholds, _context: EvaluationConte
         "cause": incident.cause,
         "scope": incident.scope,
         "verdict": line.verdict,
-        **({"groups": list(groups[:20])} if len(groups) > 1 else {}),
+        **({"group_count": len(groups), "groups": list(groups[:_LISTED])} if len(groups) > 1 else {}),
         **line.evidence,
     }
     rule = rule_of(incident.verdict)

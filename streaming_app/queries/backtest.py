@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import merge
 from typing import Any, NamedTuple
@@ -26,8 +26,8 @@ from streaming_app.alerts.evaluate import RULES_FOR_INCIDENTS, RULES_FOR_LAG
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, Outboxes
 from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.groups.snapshot import BEHIND, REBALANCING, GroupSnapshot, UnsettledMember, group_snapshot
 from streaming_app.groups.snapshot import COLUMNS as SNAPSHOT_COLUMNS
-from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
 from streaming_app.health.history import COLUMNS as EVENT_COLUMNS
 from streaming_app.health.history import EMPTY_KEPT_FOR, WINDOW, GroupHistories
 from streaming_app.lag.group_lag import GroupLag, group_lags
@@ -153,7 +153,13 @@ class _Group:
             **dict.fromkeys(("unsolicited_pushes", "stale_member_count"), 0),
             "solicitable": False,
         }
-        return group_snapshot(row)
+        found = group_snapshot(row)
+        return replace(found, unsettled=(self._awaited(),), unsettled_count=1) if found.state in REBALANCING else found
+
+    def _awaited(self) -> UnsettledMember:
+        """Return the member that a rebalance waits for: who it is no event says, and how long the group has rested."""
+        at = max(self._since.values(), default=None)
+        return UnsettledMember("?", BEHIND, "a member that is not recorded", None, None, None, at, None, (), 0)
 
     def tasks(self, now: datetime, topics: Collection[str]) -> GroupTasks:
         """Return who has which task, by the topology of that time."""
@@ -381,7 +387,7 @@ def _lacks(recorded: Recorded, start: datetime) -> Iterator[str]:
         yield "starts of logs in rows of an older release: Losing is not found there"
     if not recorded.retention:
         yield "the retention of topics: when records will be lost is not known"
-    yield "which members hold up a rebalance, restores, and commits between two rows of lag_history"
+    yield "which member holds up a rebalance, restores, and commits between two rows of lag_history"
     yield f"facts of the rules that are not verdicts or about lag: only {len(_RULES)} rules are played"
 
 

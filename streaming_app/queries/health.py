@@ -12,7 +12,7 @@ from streaming_app.alerts.routes import Routes
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.health.incidents import Incident
-from streaming_app.health.verdict import UNKNOWN, VERDICTS, Verdict, trouble
+from streaming_app.health.verdict import PLANNED, UNKNOWN, VERDICTS, Verdict, trouble
 from streaming_app.tables.definitions import table
 from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -151,6 +151,8 @@ def explain(
     verdict, own = row.verdict, f" Team: {team}." if team else ""
     yield to_line(row.group_id, verdict)
     yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}.{own}"
+    if verdict.evidence.get(PLANNED):
+        yield "  It is planned, as somebody said who ended its incident: another bad verdict is a new one."
     if verdict.evidence.get("not_over"):
         yield f"  It is not over: {verdict.evidence['not_over']}."
     if verdict.caught_up_at:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -36,10 +36,28 @@ OTHER = "descriptions, copies, tenants"
 KINDS = (OUTAGE, OUTAGE_UNKNOWN, JOB_AWAY, PART, OTHER)
 
 
+class _Outcomes(Mapping[str, Outcome]):
+    """Runs each history when its outcome is first asked for: all of them take minutes, and one test need not."""
+
+    def __init__(self, histories: Iterable[History]) -> None:
+        self._histories, self._known = {history.name: history for history in histories}, dict[str, Outcome]()
+
+    def __getitem__(self, name: str) -> Outcome:
+        if name not in self._known:
+            self._known[name] = run(self._histories[name])
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._histories)
+
+    def __len__(self) -> int:
+        return len(self._histories)
+
+
 @cache
 def outcomes() -> Mapping[str, Outcome]:
-    """Return the outcome of each history by its name. It takes most of a minute."""
-    return {history.name: run(history) for history in (*ORDINARY, *INCIDENTS)}
+    """Return the outcome of each history by its name."""
+    return _Outcomes((*ORDINARY, *INCIDENTS))
 
 
 def kind_of(history: History, outcome: Outcome) -> str:

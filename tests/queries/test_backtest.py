@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,9 @@ def samples(gap: tuple[datetime, datetime] | None = None) -> Iterator[Row]:
         yield {**common, **offsets, "lag": offsets["log_end_offset"] - offsets["committed_offset"], "observed_at": at}
 
 
-def fill(path: Path, *rows: Row) -> Path:
+def fill(path: Path, *rows: Row, happened: Iterable[Row] = ()) -> Path:
     make_warehouse(path)
-    append(path, "group_events", *events())
+    append(path, "group_events", *(happened or events()))
     append(path, "lag_history", *rows)
     topology = {"group_id": "payments", "topology_hash": "x", "topology_epoch": 0, "first_seen_at": BEGAN}
     parts = [subtopology_row("0", source_topics=["in"])]
@@ -155,6 +155,23 @@ def test_what_is_not_recorded_is_named(tmp_path: Path) -> None:
     assert any(f"the lag from {begin + timedelta(minutes=one):%Y-%m-%d %H:%M}" in lacks for one in (0, 1))
     assert "starts of logs in rows of an older release" in lacks
     assert "the retention of topics" in lacks
+
+
+def test_a_rebalance_that_is_held_up_is_found_although_who_does_it_is_not_recorded(tmp_path: Path) -> None:
+    member, other = ({"member_id": name, "client_host": "/10.0.0.1"} for name in "mo")
+    happened = [
+        event(BEGAN, "created", None, "streams"),
+        *(event(BEGAN, "member_joined", None, "client", **one) for one in (member, other)),
+        event(BEGAN, "assignment", None, "active 0_0", **member),
+        event(BEGAN, "state", "Reconciling", "Stable"),
+        event(DOWN_AT, "state", "Stable", "Reconciling"),
+        event(DOWN_AT + timedelta(minutes=2), "assignment", None, "active 0_1", **other),
+    ]
+    rests = [{**row, "lag": 0, "committed_offset": row["log_end_offset"]} for row in samples()]
+    found = play(fill(tmp_path / "warehouse", *rests, happened=happened))
+    ((what, rule, minutes),) = brief(found)
+    assert (what, rule, round(minutes)) == ("opened", "StreamsGroupStalled", 2 + 5 + 1)
+    assert "it does not complete a rebalance: a member that is not recorded" in found["alerts"][0]["summary"]
 
 
 def test_it_is_a_table_for_people_and_wrong_times_are_one_line(warehouse: Path) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -34,6 +35,7 @@ from streaming_app.lag.work import GroupWork, Progress
 
 _Topology = frozenset[tuple[str, str]]
 _NOTHING = timedelta(0)
+_MOST = 100  # groups with one topology that are looked at: a tenant may have thousands, each of which ends
 
 
 class Takeover(NamedTuple):
@@ -70,7 +72,7 @@ class Successors:
         declared, copy = settings.successor, None
         if declared and self._has_members(declared) and _has_passed(self._progress(declared), work, is_declared=True):
             return Takeover(declared)
-        for other in self._with_same_topology(activity.group.group_id, work.tasks):
+        for other in islice(self._with_same_topology(activity.group.group_id, work.tasks), _MOST):
             if not _has_passed(self._progress(other), work):
                 continue
             if not self._is_copy(other, activity, timedelta(seconds=settings.hand_over)):

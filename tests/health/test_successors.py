@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -126,3 +127,21 @@ def test_who_has_taken_over_stays_the_successor_unless_it_ends_at_once(
     before = Verdict(OFF, ago(minutes=6), ago(minutes=6), "why", evidence={"successor": OTHER})
     assert found(([80], [85]), come=come, previous=before).successor == expected
     assert found(([80], [85]), come=come, previous=replace(before, verdict=DOWN)).successor is None
+
+
+def test_of_thousands_of_groups_with_one_topology_only_some_are_looked_at() -> None:
+    """Else each of them that ends would be compared with all others, at each pass."""
+    looked_at = []
+
+    class Progress(dict[Any, Any]):
+        def items(self) -> Any:
+            looked_at.append(self)
+            return super().items()
+
+    ended = passes([owned(committed_offset=90, member_id=None)], {GROUP: ENDED})[GROUP]
+    ended = replace(ended, progress=Progress(ended.progress))
+    others = {f"o{n}": replace(ended, group_id=f"o{n}", tasks=RUNS) for n in range(1000)}
+    groups = {name: replace(other(), group_id=name) for name in others}
+    one = Successors({**groups, GROUP: GONE}, {}, {**others, GROUP: ended})
+    assert one.of(activity(GONE, None, ago()), ended, None, DEFAULTS) == NOBODY
+    assert len(looked_at) == 100

@@ -174,6 +174,19 @@ def test_a_rebalance_that_is_held_up_is_found_although_who_does_it_is_not_record
     assert "it does not complete a rebalance: a member that is not recorded" in found["alerts"][0]["summary"]
 
 
+def test_an_assignment_that_does_not_come_is_found_with_the_epoch_that_waits_for_it(tmp_path: Path) -> None:
+    happened = [
+        event(BEGAN, "created", None, "streams"),
+        event(BEGAN, "member_joined", None, "client", member_id="m", client_host="/10.0.0.1"),
+        event(DOWN_AT, "group_epoch", "2", "3"),
+        event(DOWN_AT, "state", "Stable", "Assigning"),
+    ]
+    rests = [{**row, "lag": 0, "committed_offset": row["log_end_offset"]} for row in samples()]
+    found = play(fill(tmp_path / "warehouse", *rests, happened=happened))
+    assert [one[:2] for one in brief(found)] == [("opened", "StreamsGroupStalled")]
+    assert "group epoch 3 has no assignment yet" in found["alerts"][0]["summary"]
+
+
 def test_it_is_a_table_for_people_and_wrong_times_are_one_line(warehouse: Path) -> None:
     command = ["alerts", "backtest", "--warehouse", str(warehouse), "--from"]
     result = CliRunner().invoke(main, [*command, ago(180), "--to", ago(0)])

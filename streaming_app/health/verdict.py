@@ -226,12 +226,12 @@ def _first_due(
 def ended_by_person(verdict: Verdict, activity: Activity | None, reason: str, now: datetime) -> Verdict:
     """Return the verdict on a group whose incident a person ends: one that is retired is Off until it runs again.
 
-    `activity` is None for a group of which only the verdict is known. What was planned stays as bad as it is, and is
-    an incident again once it has another bad verdict.
+    `activity` is None for a group of which only the verdict is known. What was planned keeps its verdict, without a
+    severity, and is an incident again once it has another bad verdict.
     """
     if reason == RETIRED and (activity is None or activity.group.state == EMPTY):
         return Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
-    return replace(verdict, evidence={**verdict.evidence, PLANNED: True})
+    return replace(verdict, severity=None, evidence={**verdict.evidence, PLANNED: True})
 
 
 def _is_retired(activity: Activity, verdict: Verdict) -> bool:
@@ -309,7 +309,7 @@ def _verdict_of(found: Check, previous: Verdict | None) -> Verdict:
         return replace(
             previous,
             why=found.why,
-            severity=found.severity,
+            severity=None if planned else found.severity,
             evidence={**found.evidence, **planned},
             since=min(previous.since, found.since),
         )

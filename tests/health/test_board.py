@@ -105,12 +105,13 @@ def test_what_was_planned_stays_down_and_says_so_until_it_is_worse() -> None:
     one, waits = board(payments=bad(DOWN, ago(minutes=30))), waiting(ago(minutes=50))
     one.step(known(ENDED, waits), ago(minutes=20))
     (change,) = one.end([GROUP], "planned", ago(minutes=10))
-    assert (change.verdict.verdict, change.verdict.evidence["planned"]) == (DOWN, True)
     (more,) = one.step(known(ENDED, replace(waits, offsets=90_000)), ago(minutes=5))
-    assert (more.verdict.verdict, more.verdict.evidence["planned"]) == (DOWN, True)
+    for found in (change.verdict, more.verdict):
+        assert (found.verdict, found.severity, found.evidence["planned"]) == (DOWN, None, True)
     lost = replace(waits, lost=9, lost_since=ago(minutes=5).timestamp(), lost_rows=unmoved(NOW).named)
     (worse,) = one.step(known(ENDED, lost), NOW)
-    assert (worse.verdict.verdict, "planned" in worse.verdict.evidence) == (LOSING, False)
+    assert (worse.verdict.verdict, worse.verdict.severity) == (LOSING, "critical")
+    assert "planned" not in worse.verdict.evidence
 
 
 def test_a_deadline_that_passed_before_the_facts_changed_counts() -> None:

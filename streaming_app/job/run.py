@@ -19,7 +19,7 @@ from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.spark_writer import SparkWriter
-from streaming_app.tables.table_creation import missing_tables
+from streaming_app.tables.table_creation import existing_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def hold_locks(config: JobConfig, report: Callable[[str], None], stop: threading
     what = "the warehouse" if is_in_warehouse else "state_dir"
     with hold_job_lock(directory, config.cluster, what) as lock_id:
         # Checked again with Spark; without it an error is found in a second.
-        missing_tables(config.warehouse)
+        existing_tables(config.warehouse)
         client_properties(config.bootstrap_server, config.command_config)
         with owning(config.warehouse, config.cluster, lock_id, report, stop) as owner:
             yield Held(directory, owner)

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.arrow import to_arrow, to_python
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, read_sql, tables, view_sql, views
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, read_sql, table, tables, view_sql, views
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
@@ -23,8 +23,8 @@ _FIRST_TABLE = "groups"  # every release has it
 class WarehouseReader:
     """The tables and views of a warehouse, each at the version that was the newest when it was opened."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str | None = None) -> None:
-        """Open every table, with the rows of one cluster or of all.
+    def __init__(self, warehouse: Location | Path, cluster: str | None = None, *, only: str | None = None) -> None:
+        """Open every table, with the rows of one cluster or of all; or `only` this one, and no view.
 
         Raises WarehouseError if there is no warehouse, or it has another format.
         """
@@ -32,14 +32,16 @@ class WarehouseReader:
         self._builder = QueryBuilder()
         selected = {}
         own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
-        for definition in sorted(tables(), key=lambda one: bool(one.computed)):
+        wanted = tables() if only is None else [table(only)]
+        for definition in sorted(wanted, key=lambda one: bool(one.computed)):
             is_selected = bool(own or definition.computed)
             name = f"{definition.name}_of_all_clusters" if is_selected else definition.name
             self._builder.register(name, open_table(location / definition.name))
             if is_selected:
                 selected[definition.name] = f"SELECT * FROM ({read_sql(definition, name)}) AS one{own}"  # noqa: S608 - quoted
         try:
-            for name, query in (selected | {view.name: view_sql(view, "unnest") for view in views()}).items():
+            own_views = {} if only else {view.name: view_sql(view, "unnest") for view in views()}
+            for name, query in (selected | own_views).items():
                 self._builder.execute(f"CREATE VIEW {name} AS {query}").read_all()
         except Exception:  # noqa: BLE001 - as in `query`
             raise WarehouseError(_created_by_older_release(location, "columns")) from None
@@ -76,7 +78,7 @@ def query_table(location: Location, sql: str) -> pa.Table:
 def open_table(location: Location) -> DeltaTable:
     """Open the table at `location`. Raises WarehouseError if there is none, or it has another format."""
     try:
-        table = location.delta_table()
+        opened = location.delta_table()
     except TableNotFoundError:
         if location.name != _FIRST_TABLE and _is_table(location.parent / _FIRST_TABLE):
             raise WarehouseError(_created_by_older_release(location.parent, f"the table {location.name}")) from None
@@ -90,13 +92,13 @@ def open_table(location: Location) -> DeltaTable:
         ) from None
     except (DeltaError, OSError) as error:
         raise WarehouseError(f"Cannot read {location}: {describe_error(error)}") from None
-    table_format = table.metadata().configuration.get(FORMAT_PROPERTY)
+    table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
     if table_format != str(WAREHOUSE_FORMAT):
         raise WarehouseError(
             f"{location} has format {table_format}, this release reads format {WAREHOUSE_FORMAT}: use the release that "
             "created it"
         )
-    return table
+    return opened
 
 
 def _is_table(location: Location) -> bool:

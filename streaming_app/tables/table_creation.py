@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import JobError, java_error_message
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, tables
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.spark_sql import literal
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
     from streaming_app.report import Report
@@ -52,14 +53,14 @@ def prepare_tables(spark: SparkSession, warehouse: Location, files: Files, repor
     from streaming_app.tables.table_upgrade import add_columns, remove_deletion_vectors  # noqa: PLC0415 - as above
 
     try:
-        missing = missing_tables(warehouse)
+        existing = existing_tables(warehouse)
+        missing = [definition for definition in tables() if definition.name not in existing]
         for definition in missing:
             _remove_empty_log(warehouse / definition.name, files)
             _create(warehouse / definition.name, definition)
-        existing = [definition for definition in tables() if definition not in missing]
-        for definition in existing:
-            add_columns(spark, warehouse / definition.name, definition)
-        remove_deletion_vectors(spark, [warehouse / definition.name for definition in existing], report)
+        for name, opened in existing.items():
+            add_columns(spark, warehouse / name, opened, table(name))
+        remove_deletion_vectors(spark, [(warehouse / name, opened) for name, opened in existing.items()], report)
     except (PySparkException, Py4JJavaError) as error:
         raise JobError(f"Cannot write the warehouse {warehouse}: {_describe_java_error(error)}") from None
     except (DeltaError, OSError) as error:
@@ -67,21 +68,21 @@ def prepare_tables(spark: SparkSession, warehouse: Location, files: Files, repor
     return {definition.name for definition in missing}
 
 
-def missing_tables(warehouse: Location) -> list[Table]:
-    """Return the tables that do not exist yet. Raises JobError if one that exists has another format.
+def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
+    """Return the tables that exist, by name. Raises JobError if one has another format.
 
     By delta-rs: it opens a table in milliseconds and needs no Spark, which would run a job for each.
     """
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
 
-    missing = []
+    existing = {}
     for definition in tables():
         location = warehouse / definition.name
         try:
             if not location.is_delta_table():
-                missing.append(definition)
                 continue
-            table_format = location.delta_table().metadata().configuration.get(FORMAT_PROPERTY)
+            opened = existing[definition.name] = location.delta_table()
+            table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
         except (DeltaError, OSError) as error:
             raise JobError(f"Cannot read the warehouse {warehouse}: {describe_error(error)}") from None
         if table_format != str(WAREHOUSE_FORMAT):
@@ -90,7 +91,7 @@ def missing_tables(warehouse: Location) -> list[Table]:
                 f"{location} {other}, and this release writes format {WAREHOUSE_FORMAT}: "
                 "choose another --warehouse, or the release that created it"
             )
-    return missing
+    return existing
 
 
 def _remove_empty_log(location: Location, files: Files) -> None:

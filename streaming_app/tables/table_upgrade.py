@@ -51,12 +51,12 @@ class UnknownColumnError(Exception):
     """The table has a column that this release does not know, or knows with another type; the text says which."""
 
 
-def add_columns(spark: SparkSession, location: Location, definition: Table) -> None:
+def add_columns(spark: SparkSession, location: Location, table: DeltaTable, definition: Table) -> None:
     """Add the columns that an older release did not have; in its rows they are null.
 
     Raises JobError if the table has columns that this release does not know.
     """
-    actual = StructType.fromJson(json.loads(location.delta_table().schema().to_json()))
+    actual = StructType.fromJson(json.loads(table.schema().to_json()))
     try:
         for column, column_type in missing_columns(actual, StructType.fromDDL(definition.ddl)):
             spark.sql(f"ALTER TABLE delta.{identifier(location)} ADD COLUMNS ({column} {column_type})")
@@ -93,12 +93,12 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def remove_deletion_vectors(spark: SparkSession, locations: Iterable[Location], report: Report) -> None:
+def remove_deletion_vectors(spark: SparkSession, opened: Iterable[tuple[Location, DeltaTable]], report: Report) -> None:
     """Rewrite the tables that may have deletion vectors. Reports what it does if it takes longer than two seconds.
 
     Raises JobError if a table is changed by others all the time, and Spark's and delta-rs' errors.
     """
-    old = [location for location in locations if _may_have_vectors(location.delta_table())]
+    old = [location for location, table in opened if _may_have_vectors(table)]
     if not old:
         return
     with _progress(report, len(old)) as done:

@@ -58,12 +58,14 @@ def add_columns(spark: SparkSession, location: Location, table: DeltaTable, defi
     """
     actual = StructType.fromJson(json.loads(table.schema().to_json()))
     try:
-        for column, column_type in missing_columns(actual, StructType.fromDDL(definition.ddl)):
-            spark.sql(f"ALTER TABLE delta.{identifier(location)} ADD COLUMNS ({column} {column_type})")
+        missing = list(missing_columns(actual, StructType.fromDDL(definition.ddl)))
     except UnknownColumnError as error:
         raise JobError(
             f"{location} has a column {error}: use the release that created it, or another --warehouse"
         ) from None
+    if missing:  # in one commit, as each takes Spark half a second
+        new = ", ".join(f"{column} {column_type}" for column, column_type in missing)
+        spark.sql(f"ALTER TABLE delta.{identifier(location)} ADD COLUMNS ({new})")
 
 
 def missing_columns(actual: DataType, expected: DataType, path: str = "") -> Iterator[tuple[str, str]]:

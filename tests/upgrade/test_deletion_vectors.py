@@ -23,6 +23,7 @@ from streaming_app.tables.newest_tables import NAMES
 from streaming_app.tables.reader import query_table
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.upgrade.record import archive_of
+from tests.warehouses import copy_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,9 +53,13 @@ READERS = (read_by_pandas, read_by_pyarrow, read_by_polars, read_by_duckdb)
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
+    return extract(tmp_path)
+
+
+def extract(directory: Path) -> Path:
     with tarfile.open(archive_of("0.2.0")) as archive:
-        archive.extractall(tmp_path / "warehouse", filter="data")
-    return tmp_path / "warehouse"
+        archive.extractall(directory / "warehouse", filter="data")
+    return directory / "warehouse"
 
 
 def names(warehouse: Path) -> list[str]:
@@ -167,6 +172,17 @@ def test_the_upgrade_is_done_once(spark: SparkSession, warehouse: Path) -> None:
     assert {name: DeltaTable(warehouse / name).version() for name in versions} == versions
 
 
+@pytest.fixture(scope="module")
+def with_vectors_only(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse of which only the deletion vectors are left to upgrade."""
+    path = extract(tmp_path_factory.mktemp("vectors"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table_upgrade, "remove_deletion_vectors", lambda *_: None)
+        upgrade(spark, path)
+    assert vectors(path) == WITH_VECTORS
+    return path
+
+
 class Killed(BaseException):
     """The process ends here."""
 
@@ -176,13 +192,15 @@ class Killed(BaseException):
 @pytest.mark.parametrize("step", table_upgrade.STEPS)
 def test_an_upgrade_that_was_killed_goes_on_at_the_next_start(
     spark: SparkSession,
-    warehouse: Path,
+    with_vectors_only: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     step: Callable[..., Any],
     table: int,
     *,
     after: bool,
 ) -> None:
+    warehouse = copy_warehouse(with_vectors_only, tmp_path / "warehouse")
     stored, calls = rows(warehouse, names(warehouse)), []
 
     def killed(*arguments: Any) -> None:

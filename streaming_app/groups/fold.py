@@ -105,7 +105,7 @@ class Fold:
     _saved: set[str] = field(default_factory=set)
     """Members whose values before the current operation are in `_before`."""
     _not_ready: PassedNotReady | None = None
-    """Of the newest time that the group became NotReady, if that was in this batch."""
+    """Of the newest time that the group became NotReady, if nothing says yet why."""
     passed_not_ready: list[PassedNotReady] = field(default_factory=list)
     """Of the times that it no longer is: without them the batch would lose why it was."""
     _in_operation: bool = False
@@ -117,7 +117,10 @@ class Fold:
     ) -> Fold:
         """Start from a stored state, or from an unknown group."""
         state = stored or GroupState(Group(group_id), source_partition)
-        return cls(state, exists=stored is not None, budget=budget)
+        fold = cls(state, exists=stored is not None, budget=budget)
+        if state.state == NOT_READY and state.not_ready_reason is None:  # the fold before could not find out why
+            fold._not_ready = fold._not_ready_now(state.state_since)
+        return fold
 
     def add(self, records: Iterable[LogRecord]) -> None:
         """Fold records in offset order. Raises OverBudgetError if the group needs too much for that."""
@@ -178,6 +181,9 @@ class Fold:
             "metadata_hash": group.metadata_hash,
             "subtopologies": group.subtopologies,
         }
+
+    def _not_ready_now(self, since: datetime | None) -> PassedNotReady:
+        return PassedNotReady(since, self.group_state.last_offset, self.not_ready_columns())
 
     def add_passed_reason(self, passed: PassedNotReady, reason: str) -> None:
         """Add the event that says why the group was NotReady."""
@@ -390,7 +396,7 @@ class Fold:
         _update_times(group_state)
         old, new = changes.get(("state", None), (None, None))
         if new == NOT_READY:
-            self._not_ready = PassedNotReady(group_state.updated_at, group_state.last_offset, self.not_ready_columns())
+            self._not_ready = self._not_ready_now(group_state.updated_at)
         elif old == NOT_READY and self._not_ready:
             self.passed_not_ready.append(self._not_ready)
             self._not_ready = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from streaming_app.groups.group import Event, GroupState
-from streaming_app.groups.not_ready import set_reasons
+from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, at, fold, log, metadata
 
@@ -75,6 +77,22 @@ def test_a_reason_is_kept_although_the_group_was_not_ready_and_empty_within_one_
     assert (one.group_state.state, one.group_state.not_ready_reason) == ("Empty", None)
     (event,) = [event for event in one.events if event.kind == "not_ready_reason"]
     assert (event.at, event.new, event.offset) == (at(0), MISSING, 3)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 7])  # in the first operation, and at the ends of both
+@pytest.mark.parametrize("topics", [None, lambda _names: {"other": 1}])
+def test_a_reason_is_one_event_wherever_the_batch_of_a_worker_or_of_the_driver_ends(
+    cut: int, topics: TopicLookup | None
+) -> None:
+    records = log(*NOT_READY, *GIVES_UP)
+    first = fold(records[:cut])
+    set_reasons(first, topics)
+    second = fold(records[cut:], store(first.group_state))
+    set_reasons(second, topics)
+    retracted = {(event.kind, event.offset) for event in second.retracted}
+    kept = [event for event in first.events if (event.kind, event.offset) not in retracted]
+    found = [(event.at, event.offset) for event in (*kept, *second.events) if event.kind == "not_ready_reason"]
+    assert found == [(at(0), 3)]
 
 
 def test_of_a_time_that_has_passed_the_log_says_what_topics_that_are_not_known_do_not() -> None:

@@ -53,13 +53,9 @@ def write_all(spark: SparkSession, path: Path, outcomes: list[GroupsOutcome] | N
 
 
 def content(path: Path) -> dict[str, list[Any]]:
-    """Return the rows, without the reasons for being NotReady: which of them are noted depends on where batches end."""
+    """Return the rows without the retained changes of a group, which depend on where batches end."""
     reader = WarehouseReader(path)
-    reasons = reader.rows("SELECT group_id, \"offset\" FROM group_events WHERE kind = 'not_ready_reason'")
-    assert len({(row["group_id"], row["offset"]) for row in reasons}) == len(reasons)
-    rows = {name: reader.rows(f"SELECT * FROM {name}") for name in HISTORIES}
-    rows["group_events"] = [row for row in rows["group_events"] if row["kind"] != "not_ready_reason"]
-    return {name: sorted(map(str, found)) for name, found in rows.items()}
+    return {name: sorted(map(str, reader.rows(f"SELECT * FROM {name}"))) for name in HISTORIES}
 
 
 @pytest.fixture(scope="module")

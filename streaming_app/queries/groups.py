@@ -1,4 +1,4 @@
-"""The rows of `list` and `describe`, with the column names of Kafka's tools (4.3.1)."""
+"""The groups that are listed, described, searched or set aside; rows have the column names of Kafka's tools (4.3.1)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from streaming_app.groups.snapshot import (
 from streaming_app.groups.state_rules import STATES
 from streaming_app.kafka import GROUP_STATE
 from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.text import and_more
 
 Row = dict[str, Any]
 _OF_CLASSIC = ("PreparingRebalance", "CompletingRebalance")
@@ -355,6 +356,36 @@ ASPECTS: dict[str, Callable[..., list[Row]]] = {
     "members": member_rows,
     "topology": topology_rows,
 }
+
+
+_SEARCH_FROM = 3  # characters: fewer are in nearly everything
+_SEARCHED = (
+    ("topic", "lag", "topic"),
+    ("client", "members", "client_id"),
+    ("task", "lag", "task_id"),
+    ("host", "members", "client_host"),
+    ("instance", "members", "instance_id"),
+    ("member", "members", "member_id"),
+)
+"""What is searched besides ids of groups, and is said first of what is found: its name, table and column."""
+
+
+def search_groups(reader: WarehouseReader, cluster: str, text: str) -> dict[str, str]:
+    """Return the groups with a topic, member or host whose name has this text, or a task of it, and what was found.
+
+    Nothing is looked for with a short text.
+    """
+    if len(text) < _SEARCH_FROM:
+        return {}
+    of_each = (
+        f"SELECT group_id, {rank} AS rank, '{kind}' AS kind, min({column}) AS name, count(DISTINCT {column}) AS found "
+        f"FROM {table} WHERE cluster = {quote(cluster)} AND "
+        + (f"{column} = {quote(text)}" if kind == "task" else f"strpos(lower({column}), {quote(text.lower())}) > 0")
+        + " GROUP BY group_id"
+        for rank, (kind, table, column) in enumerate(_SEARCHED)
+    )
+    rows = sorted(reader.rows(" UNION ALL ".join(of_each)), key=lambda row: -row["rank"])
+    return {row["group_id"]: f"{row['kind']} {row['name']}{and_more(row['found'] - 1)}" for row in rows}
 
 
 def groups_set_aside(reader: WarehouseReader, cluster: str) -> list[Row]:

@@ -15,7 +15,7 @@ from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import PLANNED, UNKNOWN, VERDICTS, Verdict, trouble
 from streaming_app.tables.definitions import table
 from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 from streaming_app.text import ago, first_of, format_duration, utc
 
 Row = dict[str, Any]
@@ -104,6 +104,35 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
         f"{format_duration(round((row['at'] - datetime.fromisoformat(row['old'])).total_seconds()))}: {row['new']}."
         for row in rows
     }
+
+
+def verdicts_since(
+    reader: WarehouseReader, cluster: str, group_ids: Collection[str], begin: datetime
+) -> dict[str, list[tuple[datetime, str]]]:
+    """Return by group its verdicts since a time, each from its time on, the oldest first, with the last one before."""
+    found: dict[str, list[tuple[datetime, str]]] = {}
+    if not group_ids:
+        return found
+    own = f"cluster = {quote(cluster)} AND group_id IN ({', '.join(map(quote, group_ids))})"
+    since = time_literal(begin)
+    rows = reader.rows(
+        f"SELECT group_id, at, verdict FROM group_health_history WHERE {own} AND at >= {since} "  # noqa: S608 - quoted
+        "UNION ALL SELECT group_id, at, verdict FROM ("
+        "SELECT group_id, at, verdict, row_number() OVER (PARTITION BY group_id ORDER BY at DESC) AS number "
+        f"FROM group_health_history WHERE {own} AND at < {since}) AS before WHERE number = 1"
+    )
+    for row in sorted(rows, key=lambda row: row["at"]):
+        found.setdefault(row["group_id"], []).append((row["at"], row["verdict"]))
+    return found
+
+
+def quiet_since(reader: WarehouseReader, cluster: str) -> datetime | None:
+    """Return when the last incident ended; None if one is open, or there was none."""
+    (row,) = reader.rows(
+        "SELECT max(ended_at) AS at, sum(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) AS open "  # noqa: S608 - quoted
+        f"FROM incidents WHERE cluster = {quote(cluster)}"
+    )
+    return None if row["open"] else row["at"]
 
 
 def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:

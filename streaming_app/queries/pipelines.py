@@ -9,11 +9,11 @@ that are known. An internal topic is left out unless a second group reads or wri
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from streaming_app.groups.description_graph import SINK, TOPIC
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -41,6 +41,9 @@ class Write(NamedTuple):
     topic: str
 
 
+_Edge = TypeVar("_Edge", Read, Write)
+
+
 class Root(NamedTuple):
     """A group that is in trouble while none of those that write for it is."""
 
@@ -63,11 +66,11 @@ class Pipelines:
     """Records a second that topics get, of those of which it is known."""
 
     @cached_property
-    def _readers(self) -> Mapping[str, set[str]]:
+    def _reads(self) -> Mapping[str, list[Read]]:
         return _by_topic(self.reads)
 
     @cached_property
-    def _writers(self) -> Mapping[str, set[str]]:
+    def _writes(self) -> Mapping[str, list[Write]]:
         return _by_topic(self.writes)
 
     @cached_property
@@ -75,7 +78,7 @@ class Pipelines:
         """The groups that read what a group writes."""
         found = defaultdict[str, set[str]](set)
         for group_id, topic in self.writes:
-            found[group_id] |= self._readers.get(topic, set()) - {group_id}
+            found[group_id] |= {one.group_id for one in self.reads_of(topic)} - {group_id}
         return found
 
     @cached_property
@@ -90,15 +93,20 @@ class Pipelines:
     @property
     def topics(self) -> list[str]:
         """All topics, by name."""
-        return sorted(self._readers.keys() | self._writers.keys())
+        return sorted(self._reads.keys() | self._writes.keys())
 
-    def readers(self, topic: str) -> Collection[str]:
-        """Return the groups that read a topic."""
-        return self._readers.get(topic, set())
+    @property
+    def group_ids(self) -> list[str]:
+        """All groups that read or write a topic, by name."""
+        return sorted({one.group_id for one in self.reads} | {one.group_id for one in self.writes})
 
-    def writers(self, topic: str) -> Collection[str]:
-        """Return the groups that are known to write a topic."""
-        return self._writers.get(topic, set())
+    def reads_of(self, topic: str) -> Sequence[Read]:
+        """Return who reads a topic."""
+        return self._reads.get(topic, ())
+
+    def writers(self, topic: str) -> list[str]:
+        """Return the groups that are known to write a topic, by name."""
+        return sorted(one.group_id for one in self._writes.get(topic, ()))
 
     def downstream(self, group_id: str) -> tuple[str, ...]:
         """Return the groups that get what this one writes, directly or through others, the nearest first."""
@@ -122,11 +130,11 @@ class Pipelines:
         return sorted(found, key=lambda one: (-len(one.behind), -len(one.downstream), one.group_id))
 
 
-def _by_topic(edges: Iterable[Read | Write]) -> Mapping[str, set[str]]:
-    found = defaultdict[str, set[str]](set)
+def _by_topic(edges: Iterable[_Edge]) -> Mapping[str, list[_Edge]]:
+    found = defaultdict[str, list[_Edge]](list)
     for one in edges:
-        found[one.topic].add(one.group_id)
-    return found
+        found[one.topic].append(one)
+    return dict(found)
 
 
 def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:

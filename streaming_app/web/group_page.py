@@ -12,6 +12,7 @@ from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.queries.facts import GroupFacts
 from streaming_app.queries.history import GroupAt
@@ -155,13 +156,12 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     facts: GroupFacts | None = None,
     topics: Sequence[Topic] = (),
     health: tuple[Sequence[Row], Verdict | None] = ((), None),
-    incidents: Iterable[Row] = (),
+    incidents: Iterable[Incident] = (),
 ) -> GroupView:
     """Return the page of a row of `groups`.
 
     `events`, `listed` and `lag_chart` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
-    those tables. `health` are the verdicts of the window, the oldest first, and the one of now; `incidents` are rows of
-    that table.
+    those tables. `health` are the verdicts of the window, the oldest first, and the one of now.
     """
     newest, found = listed
     judged = judgements(*health)

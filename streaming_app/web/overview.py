@@ -78,6 +78,11 @@ class GroupSummary:
         """The verdict, if any; of a streams group without one Unknown."""
         return self.health.verdict if self.health else UNKNOWN_HEALTH if self.group_type == STREAMS else None
 
+    @property
+    def is_troubled(self) -> bool:
+        """Whether it does not process what it should."""
+        return self.verdict in BAD
+
 
 def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Alert], labels: Labels) -> GroupSummary:
     """Return the summary of a row of `groups`; `tasks` and `lag` are sums over its tasks and partitions, if any."""
@@ -366,7 +371,7 @@ def overview(
         labels=sorted({label_text(label) for one in groups for label in one.labels}),
         firing=Counter(alert.severity for one in groups for alert in one.alerts),
         moving=sum(one.moving for one in groups),
-        troubled=sum(one.verdict in BAD for one in groups),
+        troubled=sum(one.is_troubled for one in groups),
         first=first + 1,
         found={group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
     )

@@ -212,27 +212,21 @@ class Page:
 
     def _pipelines(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         opened = request.query_params.getlist("open")
-        groups = {one.group_id: one for one in snapshot.groups}
-        view = pipelines_view(snapshot.pipelines(), groups, opened)
+        view = pipelines_view(snapshot.pipelines(), _by_id(snapshot), opened)
         return self._html("pipelines.html", snapshot, now, view=view)
 
     def _pipelines_graph(self, request: Request, snapshot: Snapshot) -> Graph:
-        opened = request.query_params.getlist("open")
-        cluster = request.query_params.get("cluster")
-        groups = {one.group_id: one for one in snapshot.groups}
+        opened, cluster = request.query_params.getlist("open"), request.query_params.get("cluster")
 
         def family_url(name: str) -> str:
             chosen = [("cluster", cluster)] if cluster else []
             chosen += [("open", one) for one in (*opened, name)]
             return f"pipelines?{urlencode(chosen, errors='surrogatepass')}"
 
-        return pipelines_graph(
-            snapshot.pipelines(),
-            groups,
-            opened,
-            lambda group_id: f"group?{group_query(group_id, cluster=cluster)}",
-            family_url,
-        )
+        def group_url(group_id: str) -> str:
+            return f"group?{group_query(group_id, cluster=cluster)}"
+
+        return pipelines_graph(snapshot.pipelines(), _by_id(snapshot), opened, group_url, family_url)
 
     def _graph(self, request: Request, snapshot: Snapshot, _: datetime) -> Response:
         if request.query_params.get("of") == "pipelines":
@@ -399,6 +393,10 @@ def _bounds(window: Window) -> tuple[datetime | None, datetime | None]:
 def _lag_bounds(window: Window) -> tuple[datetime, datetime]:
     begin, end = _bounds(window)
     return begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+def _by_id(snapshot: Snapshot) -> dict[str, GroupSummary]:
+    return {one.group_id: one for one in snapshot.groups}
 
 
 def _clusters(snapshot: Snapshot, default: str) -> list[str]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from streaming_app.health.verdict import BAD
 from streaming_app.queries.pipelines import Pipelines, Read, Root, families
 from streaming_app.text import count, duration, first_of
 from streaming_app.web.overview import GroupSummary
@@ -50,45 +49,28 @@ class PipelinesView:
 
     roots: Sequence[tuple[Root, GroupSummary]]
     """Where trouble begins."""
-    troubled: int
-    """How many groups are in trouble."""
     topics: Sequence[TopicRow]
     """Those with the largest lag first."""
     all_topics: int
-    groups: int
     families: Sequence[str]
     """What is drawn as one box, or was opened."""
     opened: Collection[str]
     notes: Sequence[str]
 
 
-def troubled(groups: Mapping[str, GroupSummary]) -> set[str]:
-    """Return the groups that do not process what they should."""
-    return {group_id for group_id, one in groups.items() if one.health and one.health.verdict in BAD}
-
-
 def pipelines_view(found: Pipelines, groups: Mapping[str, GroupSummary], opened: Collection[str]) -> PipelinesView:
     """Return what the page shows of the pipelines of these groups."""
-    bad = troubled(groups)
-    connected = _groups_of(found)
-    by_topic: dict[str, list[Read]] = {}
-    for read in found.reads:
-        by_topic.setdefault(read.topic, []).append(read)
+    troubled = {group_id for group_id, one in groups.items() if one.is_troubled}
     topics = [
-        TopicRow(
-            topic, found.rates.get(topic), sorted(found.writers(topic)), sorted(by_topic.get(topic, ()), key=_lag_first)
-        )
+        TopicRow(topic, found.rates.get(topic), found.writers(topic), sorted(found.reads_of(topic), key=_lag_first))
         for topic in found.topics
     ]
     topics.sort(key=lambda one: (-max((read.lag or 0 for read in one.reads), default=0), one.topic))
-    names = [name for name, _ in _families(connected, groups)] if len(connected) > FOLDED_ABOVE else []
     return PipelinesView(
-        [(root, groups[root.group_id]) for root in found.roots(bad)],
-        len(bad),
+        [(root, groups[root.group_id]) for root in found.roots(troubled)],
         topics[:SHOWN_TOPICS],
         len(topics),
-        len(connected),
-        names,
+        [name for name, _ in _folded(found, groups)],
         opened,
         _notes(found),
     )
@@ -100,11 +82,9 @@ def pipelines_graph(
     """Return the picture; `opened` are the families that are drawn group by group, the links those of the boxes."""
     graph = Graph("pipelines", notes=_notes(found))
     boxes = _Boxes(graph, found, groups, group_url, family_url)
-    connected = _groups_of(found)
-    if len(connected) > FOLDED_ABOVE:
-        for name, members in _families(connected, groups):
-            if name not in opened:
-                boxes.fold(name, members)
+    for name, members in _folded(found, groups):
+        if name not in opened:
+            boxes.fold(name, members)
     for topic in found.topics:
         boxes.add_topic(topic)
     if not graph.nodes:
@@ -122,7 +102,6 @@ class _Boxes:
         self._group_url, self._family_url = group_url, family_url
         self._family_of: dict[str, str] = {}
         self._members: dict[str, Sequence[str]] = {}
-        self._lag = {(one.group_id, one.topic): one for one in found.reads}
 
     def fold(self, name: str, members: Sequence[str]) -> None:
         """Draw these groups as one box."""
@@ -131,7 +110,8 @@ class _Boxes:
 
     def add_topic(self, topic: str) -> None:
         """Add a topic with those that write and read it; not one that only groups of one box know."""
-        writers, readers = self._found.writers(topic), self._found.readers(topic)
+        writers, reads = self._found.writers(topic), self._found.reads_of(topic)
+        readers = [one.group_id for one in reads]
         users = [*writers, *readers]
         if len({self._family_of.get(one, one) for one in users}) == 1 and users[0] in self._family_of:
             self._box(users[0])
@@ -142,16 +122,16 @@ class _Boxes:
         node.facts = [
             ("Name", short_name(topic, 250)),
             ("Rate", NOTHING if rate is None else rate_text(rate)),
-            ("Written by", _names(sorted(writers)) if writers else "nobody that is known"),
-            ("Read by", _names(sorted(readers)) if readers else "nobody that is known"),
+            ("Written by", _names(writers) if writers else "nobody that is known"),
+            ("Read by", _names(readers) if readers else "nobody that is known"),
         ]
-        for one in sorted(writers):
+        for one in writers:
             self._graph.connect(self._box(one), node)
-        lags: dict[str, list[Read]] = {}
-        for one in sorted(readers):
-            lags.setdefault(self._box(one).id, []).append(self._lag[one, topic])
-        for reader, reads in lags.items():
-            self._graph.connect(node, self._graph.node(reader), text=lag_text(reads))
+        by_box: dict[str, list[Read]] = {}
+        for read in reads:
+            by_box.setdefault(self._box(read.group_id).id, []).append(read)
+        for box, own in by_box.items():
+            self._graph.connect(node, self._graph.node(box), text=lag_text(own))
 
     def _box(self, group_id: str) -> Node:
         family = self._family_of.get(group_id)
@@ -187,7 +167,7 @@ class _Boxes:
         if node.facts:
             return node
         known = [self._groups[one] for one in members if one in self._groups]
-        bad = [one.group_id for one in known if one.health and one.health.verdict in BAD]
+        bad = [one.group_id for one in known if one.is_troubled]
         node.lines = [f"{len(bad)} in trouble" if bad else "none in trouble"]
         node.tone = _tone([one.verdict for one in known])
         node.href = self._family_url(name)
@@ -226,16 +206,14 @@ def rate_text(rate: float) -> str:
     return f"{number(rate) if rate >= 10 or not rate else f'{rate:.1f}'} records/s"  # noqa: PLR2004 - below, digits count
 
 
-def _groups_of(found: Pipelines) -> list[str]:
-    return sorted({one.group_id for one in found.reads} | {one.group_id for one in found.writes})
+def _folded(found: Pipelines, groups: Mapping[str, GroupSummary]) -> list[tuple[str, list[str]]]:
+    """Return the families, with their groups, that are one box each; none of few groups."""
 
-
-def _families(connected: Sequence[str], groups: Mapping[str, GroupSummary]) -> list[tuple[str, list[str]]]:
     def label(group_id: str) -> str | None:
         summary = groups.get(group_id)
         return label_text(summary.labels[0]) if summary and summary.labels else None
 
-    return list(families(connected, label))
+    return list(families(found.group_ids, label)) if len(found.group_ids) > FOLDED_ABOVE else []
 
 
 def _notes(found: Pipelines) -> list[str]:

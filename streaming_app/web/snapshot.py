@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.incidents import Incident
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
 from streaming_app.queries.facts import GroupFacts, read_group_facts
-from streaming_app.queries.groups import other_members
-from streaming_app.queries.health import read_verdicts
+from streaming_app.queries.groups import other_members, search_groups
+from streaming_app.queries.health import quiet_since, read_verdicts, verdicts_since
 from streaming_app.queries.history import GroupAt, group_at, read_events
 from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.lag_chart import LagChart, lag_chart
@@ -29,12 +30,11 @@ from streaming_app.queries.topics import Topic, read_topics
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_alerts
-from streaming_app.tables.health_tables import HealthRow
+from streaming_app.tables.health_tables import HealthRow, read_incidents
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
-from streaming_app.text import and_more
 from streaming_app.web.overview import (
     STREAMS,
     GroupSummary,
@@ -87,43 +87,11 @@ _HEALTH_BEFORE = """
 SELECT at, verdict, severity, since, why FROM group_health_history
 WHERE {where} AND at < {begin} ORDER BY at DESC LIMIT 1
 """
-_STRIPS = """
-SELECT group_id, at, verdict FROM group_health_history
-WHERE cluster = {cluster} AND group_id IN ({groups}) AND at >= {begin}
-UNION ALL
-SELECT group_id, at, verdict FROM (
-  SELECT group_id, at, verdict, row_number() OVER (PARTITION BY group_id ORDER BY at DESC) AS number
-  FROM group_health_history WHERE cluster = {cluster} AND group_id IN ({groups}) AND at < {begin}) AS before
-WHERE number = 1
-"""
-_ENDED = """
-SELECT max(ended_at) AS at, sum(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) AS open FROM incidents
-WHERE cluster = {cluster}
-"""
-_INCIDENTS = """
-SELECT incident_id, severity, verdict, opened_at, ended_at, ended_by FROM incidents
-WHERE cluster = {cluster} AND array_has(groups, {group}) AND {within} ORDER BY opened_at DESC LIMIT 200
-"""
 _LAG_ROWS = f"""
 SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, status, subtopology_id,
        task_id, leader, observed_at
 FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {MAX_PARTITIONS}
 """  # noqa: S608 - as above
-
-
-_SEARCH_FROM = 3  # characters: fewer are in nearly everything
-_SEARCHED = {
-    "lag": {"topic": "topic", "task": "task_id"},
-    "members": {"client": "client_id", "host": "client_host", "instance": "instance_id", "member": "member_id"},
-}
-"""What is searched besides ids of groups: by table its columns, with what they are called."""
-_SEARCH = " UNION ALL ".join(
-    f"SELECT group_id, {rank} AS rank, '{kind}' AS kind, min({column}) AS name, count(DISTINCT {column}) AS found "  # noqa: S608
-    f"FROM {table} WHERE cluster = {{cluster}} AND {match} GROUP BY group_id"
-    for table, columns in _SEARCHED.items()
-    for rank, (kind, column) in enumerate(columns.items())
-    for match in (f"{column} = {{text}}" if kind == "task" else f"strpos(lower({column}), {{lower}}) > 0",)
-)
 
 
 @dataclass
@@ -199,38 +167,29 @@ class Snapshot:
         return [*(before if len(found) < MAX_EVENTS else ()), *reversed(found)]
 
     def verdicts_since(self, group_ids: Sequence[str], begin: datetime) -> Mapping[str, list[tuple[datetime, str]]]:
-        """Return by group its verdicts since a time, the oldest first, with the last one before. Raises WarehouseError.
-
-        Each is from its time on.
-        """
+        """Return verdicts by group, as `queries.health` does. Raises WarehouseError."""
         reader = self.reader
-        if reader is None or not group_ids:
+        if reader is None:
             return {}
-        ids = ", ".join(map(quote, group_ids))
-        literals = {"cluster": quote(self.cluster), "groups": ids, "begin": time_literal(begin)}
-
-        def read() -> dict[str, list[tuple[datetime, str]]]:
-            found: dict[str, list[tuple[datetime, str]]] = {}
-            for row in sorted(reader.rows(_fill(_STRIPS, literals)), key=lambda row: row["at"]):
-                found.setdefault(row["group_id"], []).append((row["at"], row["verdict"]))
-            return found
-
-        return self._kept((f"verdicts {literals['begin']}", ids), read)
+        key = f"verdicts since {time_literal(begin)}", ", ".join(map(quote, group_ids))
+        return self._kept(key, lambda: verdicts_since(reader, self.cluster, group_ids, begin))
 
     def quiet_since(self) -> datetime | None:
         """Return when the last incident ended; None if one is open, or there was none. Raises WarehouseError."""
-        rows = self._detail("ended", "", _ENDED, cluster=quote(self.cluster))
-        return None if not rows or rows[0]["open"] else rows[0]["at"]
+        reader = self.reader
+        return self._kept(("quiet since", ""), lambda: quiet_since(reader, self.cluster) if reader else None)
 
-    def incidents(self, group_id: str, begin: datetime | None, end: datetime | None) -> list[Row]:
+    def incidents(self, group_id: str, begin: datetime | None, end: datetime | None) -> list[Incident]:
         """Return the incidents that concern a group and were open in this time; None stands for ever.
 
         Raises WarehouseError.
         """
-        limits = [f"(ended_at IS NULL OR ended_at >= {time_literal(begin)})"] if begin else []
+        reader = self.reader
+        limits = [f"cluster = {quote(self.cluster)}", f"array_has(groups, {quote(group_id)})"]
+        limits += [f"(ended_at IS NULL OR ended_at >= {time_literal(begin)})"] if begin else []
         limits += [f"opened_at <= {time_literal(end)}"] if end else []
-        literals = {"cluster": quote(self.cluster), "group": quote(group_id)}
-        return self._detail("incidents", group_id, _INCIDENTS, **literals, within=" AND ".join(limits) or "true")
+        where = " AND ".join(limits)
+        return self._kept((f"incidents {where}", group_id), lambda: read_incidents(reader, where) if reader else [])
 
     def group_at(self, group_id: str, at: datetime) -> GroupAt | None:
         """Return the group as it was at a time; None if no event is that old. Raises WarehouseError."""
@@ -296,20 +255,9 @@ class Snapshot:
         return self._kept((key, group_id), lambda: list[Row](lag_at(reader, self.cluster, group_id, at)))
 
     def search(self, text: str) -> Mapping[str, str]:
-        """Return the groups with a member, host, topic or task of this name, or part of it, and what it is.
-
-        Of short texts nothing is looked for. Raises WarehouseError.
-        """
+        """Return the groups that `queries.groups` finds by this text, and by what. Raises WarehouseError."""
         reader = self.reader
-        if reader is None or len(text) < _SEARCH_FROM:
-            return {}
-        literals = {"cluster": quote(self.cluster), "text": quote(text), "lower": quote(text.lower())}
-
-        def read() -> dict[str, str]:
-            rows = sorted(reader.rows(_fill(_SEARCH, literals)), key=lambda row: -row["rank"])
-            return {row["group_id"]: f"{row['kind']} {row['name']}{and_more(row['found'] - 1)}" for row in rows}
-
-        return self._kept((f"search {text}", ""), read)
+        return self._kept((f"search {text}", ""), lambda: search_groups(reader, self.cluster, text) if reader else {})
 
     def pipelines(self) -> Pipelines:
         """Return which groups read and write which topics. Raises WarehouseError."""

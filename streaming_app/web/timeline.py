@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.text import duration, utc
 from streaming_app.web.window import Window
@@ -167,12 +168,9 @@ class Events:
 
 
 def timeline(
-    group: Row, events: Events, window: Window, judged: Sequence[Judged] = (), incidents: Iterable[Row] = ()
+    group: Row, events: Events, window: Window, judged: Sequence[Judged] = (), incidents: Iterable[Incident] = ()
 ) -> Timeline:
-    """Return the timeline of a group in a window; `judged` are the verdicts, the oldest first.
-
-    `incidents` are rows of that table.
-    """
+    """Return the timeline of a group in a window; `judged` are the verdicts, the oldest first."""
     known = sorted(
         (event for event in events.drawn if event["at"] and window.begin <= event["at"] <= window.end),
         key=lambda event: event["at"],
@@ -220,37 +218,28 @@ def judgements(rows: Iterable[Row], current: Verdict | None) -> list[Judged]:
 def strip(verdicts: Sequence[tuple[datetime, str]], begin: datetime, end: datetime) -> list[Span]:
     """Return the verdicts of a time, each from its time on, as spans; nothing for a time of which none is known."""
     scale = _Scale(begin, end)
-    ends = [at for at, _ in verdicts[1:]] + [end]
-    spans: list[Span] = []
-    for (at, verdict), until in zip(verdicts, ends, strict=False):
-        x, last = scale.x(at), spans[-1] if spans else None
-        if until <= begin or at >= end:
-            continue
-        if last and last.value == verdict:
-            x = last.x
-            spans.pop()
-        spans.append(Span(x, round(scale.x(until) - x, 2), verdict, f"{verdict} from {utc(max(at, begin))}"))
-    return spans
+    changes = [one for place, one in enumerate(verdicts) if not place or one[1] != verdicts[place - 1][1]]
+    texts = (f"{verdict} from {utc(max(at, begin))}" for at, verdict in changes)
+    return list(_lasting([(*one, text) for one, text in zip(changes, texts, strict=True)], scale))
 
 
 def _health(judged: Sequence[Judged], scale: _Scale) -> Iterable[Span]:
-    ends = [one.at for one in judged[1:]] + [scale.end]
-    for one, end in zip(judged, ends, strict=False):
-        begin = one.at
-        if begin < end and end >= scale.begin and begin <= scale.end:
-            x = scale.x(begin)
-            yield Span(x, max(1.0, round(scale.x(end) - x, 2)), one.verdict, one.text)
+    return _lasting([(one.at, one.verdict, one.text) for one in judged], scale)
 
 
-def _incidents(incidents: Iterable[Row], scale: _Scale) -> Iterable[Span]:
+def _lasting(values: Sequence[tuple[datetime, str, str]], scale: _Scale) -> Iterable[Span]:
+    """Yield values with their texts, each from its time until that of the next one, the last one up to the end."""
+    ends = [at for at, _, _ in values[1:]] + [scale.end]
+    for (begin, value, text), end in zip(values, ends, strict=False):
+        if begin < end:
+            yield from scale.span(begin, end, value, text)
+
+
+def _incidents(incidents: Iterable[Incident], scale: _Scale) -> Iterable[Span]:
     for one in incidents:
-        begin, end = one["opened_at"], one["ended_at"] or scale.end
-        if begin is None or end < scale.begin or begin > scale.end:
-            continue
-        x = scale.x(begin)
-        ended = f", ended {utc(one['ended_at'])} ({one['ended_by']})" if one["ended_at"] else ", open"
-        text = f"{one['severity']} incident {one['incident_id']}: {one['verdict']}, since {utc(begin)}{ended}"
-        yield Span(x, max(1.0, round(scale.x(end) - x, 2)), one["severity"] or "", text)
+        ended = f", ended {utc(one.ended_at)} ({one.ended_by})" if one.ended_at else ", open"
+        text = f"{one.severity} incident {one.incident_id}: {one.verdict}, since {utc(one.opened_at)}{ended}"
+        yield from scale.span(one.opened_at, one.ended_at or scale.end, one.severity, text)
 
 
 def _cause_kind(event: Row) -> str:
@@ -299,6 +288,12 @@ class _Scale:
         share = (time - self.begin) / (self.end - self.begin)
         return round(min(1.0, max(0.0, share)) * WIDTH, 2)
 
+    def span(self, begin: datetime, end: datetime, value: str, text: str) -> Iterable[Span]:
+        """Yield what lasted from one time to another, wide enough to be seen, unless it is not in the window."""
+        if end >= self.begin and begin <= self.end:
+            x = self.x(begin)
+            yield Span(x, max(1.0, round(self.x(end) - x, 2)), value, text)
+
 
 @dataclass(frozen=True)
 class _Lanes:
@@ -334,11 +329,9 @@ class _Lanes:
 
 
 def _span(scale: _Scale, begin: datetime, end: datetime, value: str | None) -> Iterable[Span]:
-    if value is None or end <= begin or end < scale.begin or begin > scale.end:
-        return
-    x = scale.x(begin)
-    text = f"{value}, {duration((end - begin).total_seconds())}, from {utc(begin)}"
-    yield Span(x, max(1.0, round(scale.x(end) - x, 2)), value, text)
+    if value is not None and begin < end:
+        text = f"{value}, {duration((end - begin).total_seconds())}, from {utc(begin)}"
+        yield from scale.span(begin, end, value, text)
 
 
 def _members(

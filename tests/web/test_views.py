@@ -10,6 +10,7 @@ import pytest
 from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.routes import Route, Routes
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.queries.history import group_at, parse_tasks
 from streaming_app.queries.pipelines import Pipelines, Read, Write
@@ -262,10 +263,10 @@ def test_the_timeline_shows_each_verdict_once_and_the_one_that_was_before_it() -
 def test_the_timeline_has_the_incidents_that_were_open_and_what_caused_each_assignment() -> None:
     row = group("g", "Stable", NOW, 15, members=[{}])
 
-    def incident(name: str, opened: float, ended: float | None) -> dict[str, Any]:
-        times = {"opened_at": NOW - timedelta(minutes=opened), "ended_at": ended and NOW - timedelta(minutes=ended)}
+    def incident(name: str, opened: float, ended: float | None) -> Incident:
+        at, until = NOW - timedelta(minutes=opened), ended and NOW - timedelta(minutes=ended)
         ended_by = "evidence" if ended else None
-        return {"incident_id": name, "severity": "critical", "verdict": "Down", "ended_by": ended_by, **times}
+        return Incident(name, "default", "group", "g", "critical", at, until or None, ended_by, verdict="Down")
 
     causes = ("member_left,topics_changed", "unknown", "unknown,config_changed", None, "of_a_later_release")
     events = [event(50 - 10 * n, "assignment_epoch", "1", "2", cause) for n, cause in enumerate(causes)]
@@ -562,4 +563,4 @@ def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
     assert "to-orders-02" not in opened
     view = pipelines_view(found, {}, [])
     assert view.families == ["billing", "orders"]
-    assert (view.groups, view.all_topics) == (81, 81)
+    assert (len(found.group_ids), view.all_topics) == (81, 81)

@@ -16,7 +16,8 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeTransactionsReq
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
-from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, OFFSETS_TOPIC, broker_facts, diagnose, releases
+from streaming_app.groups.partition import OFFSETS_TOPIC
+from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, broker_facts, diagnose, releases
 from streaming_app.kafka.broker_facts import BrokerFact
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message

@@ -1,6 +1,6 @@
 """The defaults of the configuration, for the --help of the commands and for `Settings`. Constants only."""
 
-from streaming_app.kafka import OFFSETS_TOPIC
+from streaming_app.groups.partition import OFFSETS_TOPIC
 
 WAREHOUSE = "warehouse"
 CLUSTER = "default"

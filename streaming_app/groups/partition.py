@@ -1,5 +1,7 @@
 """Which partition of the offsets topic holds a group's records: Kafka's own rule, on Java's hash of a string."""
 
+OFFSETS_TOPIC = "__consumer_offsets"
+"""The topic of groups and their committed offsets."""
 _BITS = 1 << 32
 _SIGN = 1 << 31
 

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from streaming_app.groups.copies_status import Restore
+from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.health.activity import Activity
 from streaming_app.health.history import EMPTY
 from streaming_app.lag.group_lag import GroupLag
@@ -51,7 +52,6 @@ MINUTE, HOUR = 60.0, 3600.0
 WORK_OLD = timedelta(minutes=3)
 _RECENTLY = timedelta(minutes=10)
 _USUAL_GAPS = 2
-_OFFSETS_TOPIC = "__consumer_offsets"
 _PROVEN_BY_UPTIME = timedelta(minutes=10)
 
 
@@ -321,7 +321,7 @@ def _with_broker(found: Check, facts: Facts) -> Check:
     if not facts.away or facts.work is None:
         return found
     own = {f"{topic}-{partition}" for topic, partition in facts.work.progress}
-    own.add(f"{_OFFSETS_TOPIC}-{facts.work.tasks.source_partition}")
+    own.add(f"{OFFSETS_TOPIC}-{facts.work.tasks.source_partition}")
     counts = {broker: len(own.intersection(led)) for broker, led in facts.away.items()}
     broker = max(sorted(counts), key=lambda one: counts[one])
     return found._replace(evidence={**found.evidence, BROKER_AWAY: broker}) if counts[broker] else found

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.job.lag_ends import Ends, LogEndsReader
-from streaming_app.kafka import OFFSETS_TOPIC
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets, is_denied
 from streaming_app.lag.committed import CommittedOffsets

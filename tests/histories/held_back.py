@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from tests.histories.history import (
     BEGINS,
+    BEHIND,
     DAY,
+    DOWN,
+    END,
+    FEW,
     HOUR,
     MINUTE,
+    STALLED,
+    STATE,
     STATIC,
     TRAFFIC,
+    UNSTABLE,
     Operations,
     crash_loop,
     do,
+    hang,
     incident,
     names,
     ordinary,
@@ -20,11 +28,6 @@ from tests.histories.history import (
     steady,
     stop,
 )
-
-_DOWN, _STALLED, _UNSTABLE, _BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
-_STATE = {"changelogs": ("log",)}
-_FEW = {"in": 2}
-_END = BEGINS + 90 * MINUTE
 
 
 def _windows(days: int, opens: tuple[float, ...], seconds: float) -> Operations:
@@ -35,14 +38,7 @@ def _windows(days: int, opens: tuple[float, ...], seconds: float) -> Operations:
 
 def _pauses(instance: str, at: float, every: float, seconds: float, times: int) -> Operations:
     """Let the threads of an instance stand still again and again, for less than its session."""
-    return [
-        one
-        for n in range(times)
-        for one in (
-            *do(at + n * every, "hang_processing", name=instance),
-            *do(at + n * every + seconds, "hang_processing", name=instance, hung=False),
-        )
-    ]
+    return [one for n in range(times) for one in hang([instance], at + n * every, seconds)]
 
 
 def _in_zone(apps: tuple[str, ...], zone: str) -> list[str]:
@@ -62,7 +58,7 @@ HELD_BACK_ORDINARY = (
         _windows(3, (8 * HOUR, 12 * HOUR, 17 * HOUR), 70 * MINUTE),
         do(8 * HOUR + TRAFFIC, "read", rate=0.5),
         hours=72,
-        topics=_FEW,
+        topics=FEW,
         watched_from=1.5 * DAY,
     ),
     ordinary(
@@ -79,7 +75,7 @@ HELD_BACK_ORDINARY = (
         start(["l0", "l1"], 30 * HOUR, group="loader"),
         do(30 * HOUR + 10, "read", group="loader", log_of="app", capacity=70.0),
         hours=37,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "The garbage collector lets each of four instances stand still for 40 s every three minutes",
@@ -113,7 +109,7 @@ HELD_BACK_ORDINARY = (
             for night in range(3)
         ),
         hours=52,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "A release while the coordinator moves between brokers whose clocks differ by up to three and a half minutes",
@@ -150,7 +146,7 @@ HELD_BACK_ORDINARY = (
 HELD_BACK_INCIDENTS = (
     incident(
         "A certificate expires on half of the hosts, and the other instances are too few for what comes",
-        _BEHIND,
+        BEHIND,
         steady(6),
         do(TRAFFIC, "read"),
         stop(names(3), BEGINS, every=20, action="crash"),
@@ -159,14 +155,14 @@ HELD_BACK_INCIDENTS = (
     ),
     incident(
         "A rebalance storm: each rebalance lets the liveness probe of the next of five pods fail",
-        f"{_UNSTABLE} {_DOWN}",
+        f"{UNSTABLE} {DOWN}",
         steady(5),
         do(TRAFFIC, "read"),
         *(stop([f"i{n % 5}"], BEGINS + n * 100) + start([f"i{n % 5}"], BEGINS + n * 100 + 40) for n in range(50)),
     ),
     incident(
         "A database is so slow that every batch takes longer than max.poll.interval.ms, in all instances",
-        f"{_STALLED} {_UNSTABLE} {_DOWN}",
+        f"{STALLED} {UNSTABLE} {DOWN}",
         steady(3),
         do(TRAFFIC, "read"),
         *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
@@ -179,7 +175,7 @@ HELD_BACK_INCIDENTS = (
     ),
     incident(
         "The application runs twice with the same static ids, and the two fence each other once a minute",
-        f"{_UNSTABLE} {_DOWN} {_STALLED}",
+        f"{UNSTABLE} {DOWN} {STALLED}",
         steady(2, **STATIC),
         do(TRAFFIC, "read"),
         *(start(names(2), BEGINS + n * 60, 10, host=f"10.0.{3 + n % 2}.1", **STATIC) for n in range(80)),
@@ -192,28 +188,28 @@ HELD_BACK_INCIDENTS = (
         do(DAY + 3 * HOUR, "change", keeps_seconds=6 * HOUR),
         hours=40,
         begins=DAY + 8.5 * HOUR,
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "A zone is out, with all instances of two applications and half of those of a third",
-        _DOWN,
+        DOWN,
         *(start(_in_zone((app,), "a"), group=app) for app in ("orders", "prices")),
-        start([*_in_zone(("users",), "a"), *_in_zone(("users",), "b")], group="users", **_STATE),
+        start([*_in_zone(("users",), "a"), *_in_zone(("users",), "b")], group="users", **STATE),
         *(do(TRAFFIC, "read", group=app) for app in ("orders", "prices", "users")),
         stop(_in_zone(("orders", "prices", "users"), "a"), BEGINS, action="kill"),
         topics={"in": 12, "log": 12},
     ),
     incident(
         "The disk of the state directory is full: both instances end after four minutes, and have processed nothing",
-        f"{_DOWN} {_STALLED} {_UNSTABLE}",
+        f"{DOWN} {STALLED} {UNSTABLE}",
         steady(2),
         do(TRAFFIC, "read"),
         *(do(BEGINS, "hang_processing", name=name) for name in names(2)),
-        *(crash_loop(name, BEGINS + n * 5, 240, _END, pauses=(30.0,) * 50) for n, name in enumerate(names(2))),
+        *(crash_loop(name, BEGINS + n * 5, 240, END, pauses=(30.0,) * 50) for n, name in enumerate(names(2))),
     ),
     incident(
         "A database becomes a little slower than what comes, which shows after hours",
-        _BEHIND,
+        BEHIND,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "change", capacity=9.0),
@@ -221,7 +217,7 @@ HELD_BACK_INCIDENTS = (
     ),
     incident(
         "All instances are stopped by mistake, as the coordinator moves to a broker with a clock three minutes behind",
-        _DOWN,
+        DOWN,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS - 5, "fail_over", clock=-180.0),
@@ -229,25 +225,25 @@ HELD_BACK_INCIDENTS = (
     ),
     incident(
         "A nightly job starts, and its threads hang before the first record",
-        _STALLED,
+        STALLED,
         _windows(3, (HOUR,), 1800),
         do(HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
         do(3 * DAY + HOUR - 60, "hang_processing", name="job"),
         start(["job"], 3 * DAY + HOUR),
         hours=24 * 3 + 4,
         begins=3 * DAY + HOUR,
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "A new rule of a firewall cuts all instances off, which go on and try to connect",
-        _DOWN,
+        DOWN,
         steady(4, threads=2),
         do(TRAFFIC, "read"),
         *(do(BEGINS + 40 + n, "expire", name=name) for n, name in enumerate(names(4))),
     ),
     incident(
         "The threads of a canary hang at its first record, next to four good instances",
-        _STALLED,
+        STALLED,
         steady(4),
         do(TRAFFIC, "read"),
         start(["canary"], BEGINS),

@@ -14,8 +14,14 @@ BEGINS = 2 * HOUR  # most histories: by then the application has run for a while
 TRAFFIC = 60.0  # when records begin to flow
 BACK_OFF = (10.0, 20.0, 40.0, 80.0, 160.0)  # CrashLoopBackOff of Kubernetes, then always 5 minutes
 _LONGEST_BACK_OFF = 300.0
+END = BEGINS + 90 * MINUTE
+DOWN, STALLED, UNSTABLE, BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
 STATIC = {"static": True}
 PROCESS = {"static": True, "keeps_process_id": True}  # a StatefulSet with volumes
+
+STATE = {"changelogs": ("log",)}
+TOPICS = {"in": 12, "log": 12}  # of applications with state
+FEW = {"in": 2}
 
 Operations = list[Operation]
 
@@ -57,6 +63,15 @@ def _in_order(operations: Iterable[Operations]) -> tuple[Operation, ...]:
 def do(at: float, action: str, **arguments: Any) -> Operations:
     """Return one operation."""
     return [Operation(at, action, arguments)]
+
+
+def hang(instances: Iterable[str], at: float, seconds: float) -> Operations:
+    """Let the threads of instances stand still for so long."""
+    return [
+        one
+        for name in instances
+        for one in (*do(at, "hang_processing", name=name), *do(at + seconds, "hang_processing", name=name, hung=False))
+    ]
 
 
 def names(number: int, prefix: str = "i") -> list[str]:

@@ -6,9 +6,12 @@ from tests.histories.held_back import HELD_BACK_INCIDENTS
 from tests.histories.history import (
     BEGINS,
     DAY,
+    DOWN,
+    END,
     HOUR,
-    MINUTE,
+    STALLED,
     STATIC,
+    UNSTABLE,
     copies,
     crash_loop,
     do,
@@ -26,9 +29,7 @@ from tests.histories.second_set import SECOND_INCIDENTS
 from tests.histories.twins import TWIN_INCIDENTS
 from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
-END = BEGINS + 90 * MINUTE
 STEADY_LOOP = (300.0,) * 100
-DOWN, STALLED, UNSTABLE = "GroupDown", "GroupStalled", "GroupUnstable"
 MANY_DESCRIPTIONS = "GroupsDescriptionsMissing"
 
 INCIDENTS = (

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from tests.histories.history import (
     BEGINS,
+    BEHIND,
     DAY,
     HOUR,
     MINUTE,
+    STALLED,
+    STATE,
     STATIC,
+    TOPICS,
     TRAFFIC,
     Operations,
     do,
@@ -19,10 +23,6 @@ from tests.histories.history import (
     steady,
     stop,
 )
-
-_STATE = {"changelogs": ("log",)}
-_TOPICS = {"in": 12, "log": 12}
-_STALLED, _BEHIND = "GroupStalled", "GroupBehind"
 
 
 def _nightly(nights: int, minutes: float, **instance: object) -> Operations:
@@ -66,17 +66,17 @@ LAG_ORDINARY = (
     ),
     ordinary(
         "Rolling restart of 6 instances that restore state for ten minutes",
-        steady(6, **_STATE),
+        steady(6, **STATE),
         do(TRAFFIC, "read", restore_seconds=600.0),
-        roll(names(6), BEGINS, 15 * MINUTE, 60, **_STATE),
-        topics=_TOPICS,
+        roll(names(6), BEGINS, 15 * MINUTE, 60, **STATE),
+        topics=TOPICS,
     ),
     ordinary(
         "Scale-out from 2 to 4 instances that restore state for twenty minutes",
-        steady(2, **_STATE),
+        steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=1200.0),
-        start(["i2", "i3"], BEGINS, **_STATE),
-        topics=_TOPICS,
+        start(["i2", "i3"], BEGINS, **STATE),
+        topics=TOPICS,
     ),
     ordinary("Scale-in from 6 to 2 instances", steady(6), do(TRAFFIC, "read"), stop(names(6)[2:], BEGINS, every=30)),
     ordinary(
@@ -162,35 +162,35 @@ LAG_ORDINARY = (
 LAG_INCIDENTS = (
     incident(
         "One partition has a record that is tried again and again",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "stick", partitions=[7]),
     ),
     incident(
         "The same offset of a partition is committed again and again",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "stick", partitions=[7], commits_again=True),
     ),
     incident(
         "The threads of one of three instances hang; its heartbeats go on",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "hang_processing", name="i1"),
     ),
     incident(
         "All instances wait for a database that is down",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read", transactional=True),
         *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
     ),
     incident(
         "One partition makes no progress, a rolling restart does not help, and the job is restarted",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "stick", partitions=[0]),
@@ -199,22 +199,22 @@ LAG_INCIDENTS = (
     ),
     incident(
         "The restore of an instance that took tasks over never ends",
-        _STALLED,
-        steady(2, **_STATE),
+        STALLED,
+        steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=DAY),
-        start(["i2"], BEGINS, **_STATE),
-        topics=_TOPICS,
+        start(["i2"], BEGINS, **STATE),
+        topics=TOPICS,
     ),
     incident(
         "More is produced than the application can process",
-        _BEHIND,
+        BEHIND,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "change", rate=80.0),
     ),
     incident(
         "After a burst the application is just as fast as the producers, and does not catch up",
-        _BEHIND,
+        BEHIND,
         steady(3),
         do(TRAFFIC, "read", capacity=10.0),
         do(BEGINS, "change", rate=40.0),
@@ -222,7 +222,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "The application is behind for long, and the job is restarted meanwhile",
-        _BEHIND,
+        BEHIND,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "change", rate=80.0),
@@ -230,7 +230,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "Retention deletes records that an application which hangs has not processed",
-        f"{_STALLED} GroupLosing",
+        f"{STALLED} GroupLosing",
         steady(3),
         do(TRAFFIC, "read"),
         *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
@@ -245,7 +245,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "An assignor leaves out the tasks of two partitions, from a rolling restart on",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "leave_out", partitions=[3, 7]),
@@ -253,7 +253,7 @@ LAG_INCIDENTS = (
     ),
     incident(
         "A topic is deleted and created again under an application that does not read the new one",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "recreate_topics"),

@@ -8,9 +8,12 @@ from __future__ import annotations
 from tests.histories.history import (
     BEGINS,
     DAY,
+    FEW,
     HOUR,
     MINUTE,
     PROCESS,
+    STATE,
+    TOPICS,
     TRAFFIC,
     Operations,
     blue_then_green,
@@ -24,10 +27,6 @@ from tests.histories.history import (
     steady,
     stop,
 )
-
-_STATE = {"changelogs": ("log",)}
-_TOPICS = {"in": 12, "log": 12}
-_FEW = {"in": 2}
 
 
 def _scaled_from_zero(at: float, seconds: float, starts_after: float, cooldown: float) -> Operations:
@@ -81,13 +80,13 @@ OPERATED_ORDINARY = (
     # Autoscalers. kedacore/keda#776: 0 to 1 on lag; the defaults are 30 s between polls, and 5 minutes to cool down.
     ordinary("An autoscaler from zero, four bursts a day: 60 s to start", _from_zero(4, 1.5 * HOUR, 60), hours=9),
     ordinary(
-        "An autoscaler from zero whose image takes four minutes to pull", _from_zero(2, 2 * HOUR, 240), topics=_FEW
+        "An autoscaler from zero whose image takes four minutes to pull", _from_zero(2, 2 * HOUR, 240), topics=FEW
     ),
     ordinary(
         "An autoscaler from zero, on a broker whose clock is ten minutes ahead",
         do(TRAFFIC - 30, "fail_over", clock=600.0),
         _from_zero(2, 2 * HOUR, 60),
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "An autoscaler that adds four instances every hour and takes them away after twenty minutes",
@@ -121,11 +120,11 @@ OPERATED_ORDINARY = (
     ),
     ordinary(
         "A release that starts six new pods at once and then ends the old ones, which restores for two minutes",
-        start(names(6, "old"), **_STATE),
+        start(names(6, "old"), **STATE),
         do(TRAFFIC, "read", restore_seconds=120.0),
-        start(names(6, "new"), BEGINS, **_STATE),
+        start(names(6, "new"), BEGINS, **STATE),
         stop(names(6, "old"), BEGINS + 40),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     ordinary(
         "Five releases of three pods in an afternoon",
@@ -139,7 +138,7 @@ OPERATED_ORDINARY = (
         do(TRAFFIC, "read", rate=1.0),
         *(roll(names(1), day * DAY + BEGINS, 0, 240) for day in range(2)),
         hours=30,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "A release with a migration of eight minutes, as the two before",
@@ -147,7 +146,7 @@ OPERATED_ORDINARY = (
         do(TRAFFIC, "read", rate=0.2),
         *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
         hours=12,
-        topics=_FEW,
+        topics=FEW,
         watched_from=8 * HOUR,
     ),
     ordinary(
@@ -256,22 +255,22 @@ OPERATED_ORDINARY = (
     # State
     ordinary(
         "A new instance restores for an hour and a half, and reports how far it is",
-        steady(2, **_STATE),
+        steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=90 * MINUTE),
-        start(["i2"], BEGINS, **_STATE),
+        start(["i2"], BEGINS, **STATE),
         *(
             do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 9_000_000 - n * 100_000}, has_standbys=False)
             for n in range(90)
         ),
         copies(BEGINS + 92 * MINUTE, BEGINS + 3 * HOUR, has_standbys=False),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     ordinary(
         "A release whose instances restore for twenty-five minutes each",
-        steady(3, **_STATE),
+        steady(3, **STATE),
         do(TRAFFIC, "read", restore_seconds=25 * MINUTE),
-        roll(names(3), BEGINS, 35 * MINUTE, 40, **_STATE),
-        topics=_TOPICS,
+        roll(names(3), BEGINS, 35 * MINUTE, 40, **STATE),
+        topics=TOPICS,
     ),
     ordinary(
         "A new application reads what was written in two hours, and catches up in half an hour",
@@ -309,7 +308,7 @@ OPERATED_ORDINARY = (
         "An application from 7 to 19 h, to which records come only then",
         _days(3, 7 * HOUR, 19 * HOUR, 2.0),
         hours=72,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "A batch in the night that takes 20, 60, 35 and 50 minutes, and begins a little earlier or later",
@@ -341,7 +340,7 @@ OPERATED_ORDINARY = (
             for n in range(10)
         ),
         hours=4,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "The topic gets a record every quarter of an hour",

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from tests.histories.history import (
     BEGINS,
+    BEHIND,
     DAY,
+    DOWN,
+    END,
     HOUR,
     MINUTE,
+    STALLED,
+    STATE,
     STATIC,
+    TOPICS,
     TRAFFIC,
+    UNSTABLE,
     blue_then_green,
     crash_loop,
     do,
@@ -24,10 +31,6 @@ from tests.histories.history import (
     stop,
 )
 
-_DOWN, _STALLED, _UNSTABLE, _BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
-_STATE = {"changelogs": ("log",)}
-_TOPICS = {"in": 12, "log": 12}
-_END = BEGINS + 90 * MINUTE
 _FLOOD = {"rules": {"StreamsGroupsFlood": {"groups": 50}}}
 _APPS = ("orders", "prices", "users")
 
@@ -35,22 +38,22 @@ POSTMORTEM_INCIDENTS = (
     # Full outages
     incident(
         "A record that cannot be deserialized ends every instance that gets its partition, again and again",
-        _DOWN,
+        DOWN,
         steady(3),
         do(TRAFFIC, "read"),
-        *(crash_loop(name, BEGINS + n * 30, 15, _END) for n, name in enumerate(names(3))),
+        *(crash_loop(name, BEGINS + n * 30, 15, END) for n, name in enumerate(names(3))),
     ),
     incident(
         "After a release every pod fails at its start, as the schema registry refuses it",
-        f"{_DOWN} {_UNSTABLE}",
+        f"{DOWN} {UNSTABLE}",
         steady(3),
         do(TRAFFIC, "read"),
-        *(crash_loop(name, BEGINS + n * 60, 8, _END) for n, name in enumerate(names(3))),
+        *(crash_loop(name, BEGINS + n * 60, 8, END) for n, name in enumerate(names(3))),
     ),
     # kedacore/keda#4098: while a broker was replaced the lag could not be read, and the application was scaled to zero
     incident(
         "An autoscaler scales to zero while records wait, as it cannot read the lag",
-        _DOWN,
+        DOWN,
         steady(4),
         do(TRAFFIC, "read"),
         do(BEGINS - 300, "change", rate=80.0),
@@ -58,7 +61,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "Records come to an application that is scaled to zero, and nothing starts it",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read"),
         do(HOUR, "change", rate=0.0),
@@ -67,50 +70,50 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "The rights of an application are taken away: all threads end with an exception",
-        _DOWN,
+        DOWN,
         steady(3, threads=4),
         do(TRAFFIC, "read"),
         stop(names(3), BEGINS, every=8, action="crash"),
     ),
     incident(
         "The only instance ends with an exception, and nothing starts it again",
-        _DOWN,
+        DOWN,
         steady(1),
         do(TRAFFIC, "read"),
         stop(names(1), BEGINS, action="crash"),
     ),
     incident(
         "The only instance fails at one record 20 s after each start, and Kubernetes waits for five minutes",
-        _DOWN,
+        DOWN,
         steady(1),
         do(TRAFFIC, "read"),
         do(BEGINS, "stick"),
-        crash_loop("i0", BEGINS, 20, _END, pauses=(300.0,) * 20),
+        crash_loop("i0", BEGINS, 20, END, pauses=(300.0,) * 20),
     ),
     incident(
         "The only instance is killed for its memory, and nothing starts it again",
-        _DOWN,
+        DOWN,
         steady(1, threads=2),
         do(TRAFFIC, "read"),
         stop(names(1), BEGINS, action="kill"),
     ),
     incident(
         "A certificate expires, and the instances of three applications end",
-        _DOWN,
+        DOWN,
         *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
         *(do(TRAFFIC, "read", group=app) for app in _APPS),
         *(stop([f"{app}-a", f"{app}-b"], BEGINS, every=20, action="crash") for app in _APPS),
     ),
     incident(
         "A host with four applications is lost",
-        _DOWN,
+        DOWN,
         *(start([app], group=app, host="10.0.0.7") for app in (*_APPS, "stock")),
         *(do(TRAFFIC, "read", group=app) for app in (*_APPS, "stock")),
         stop((*_APPS, "stock"), BEGINS, action="kill"),
     ),
     incident(
         "A broker is lost, and three applications that read its partitions end with it",
-        _DOWN,
+        DOWN,
         *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
         *(do(TRAFFIC, "read", group=app) for app in _APPS),
         *(do(BEGINS, "lose_leaders", partitions=[0, 3, 6, 9], seconds=DAY, group=app) for app in _APPS),
@@ -119,38 +122,38 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A StatefulSet is deleted: all static members go",
-        _DOWN,
+        DOWN,
         steady(4, **STATIC),
         do(TRAFFIC, "read"),
         stop(names(4), BEGINS),
     ),
     incident(
         "A release names a source topic that does not exist, and the old instances are gone",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read"),
         stop(names(2), BEGINS),
         do(BEGINS + 20, "delete"),
-        *(restarts(name, BEGINS + 40, _END, up=12, sources=("typo",)) for name in names(2)),
+        *(restarts(name, BEGINS + 40, END, up=12, sources=("typo",)) for name in names(2)),
     ),
     incident(
         "A tool that removes unused topics deletes a changelog",
-        _DOWN,
-        steady(3, **_STATE),
+        DOWN,
+        steady(3, **STATE),
         do(TRAFFIC, "read"),
         do(BEGINS, "set_topic", topic="log", partitions=None),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     incident(
         "A batch is killed in the middle of its night, with half of the day's records waiting",
-        _DOWN,
+        DOWN,
         start(["job"], HOUR),
         do(HOUR + TRAFFIC, "read", rate=30.0, capacity=40.0),
         stop(["job"], BEGINS, action="kill"),
     ),
     incident(
         "An application dies, and the clock of its broker is two hours ahead",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read"),
         do(HOUR, "fail_over", clock=2 * HOUR),
@@ -158,7 +161,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "An application dies and is deleted with Kafka's tools by somebody who tries to help",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read"),
         stop(names(2), BEGINS),
@@ -166,7 +169,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A release is rolled out to pods that never become ready, and the old ones are gone",
-        _DOWN,
+        DOWN,
         steady(4),
         do(TRAFFIC, "read"),
         stop(names(4), BEGINS, every=45),
@@ -174,7 +177,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "An application of two days dies with the job that watches, which is back after an hour",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read", rate=1.0),
         stop(names(2), BEGINS, action="kill"),
@@ -184,14 +187,14 @@ POSTMORTEM_INCIDENTS = (
     # softwaremill/klag-exporter#104: an open transaction pins the last stable offset, and nothing beyond it can be read
     incident(
         "A transaction that nobody ends holds two partitions",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read", transactional=True),
         do(BEGINS, "stick", partitions=[2, 8]),
     ),
     incident(
         "A transaction that nobody ends holds all partitions of the topic",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read", transactional=True),
         do(BEGINS, "stick"),
@@ -199,7 +202,7 @@ POSTMORTEM_INCIDENTS = (
     # apache/kafka#9700: with exactly-once each fenced producer closes its tasks, and all members join again
     incident(
         "With exactly-once, members are fenced every two minutes, and no transaction is committed",
-        f"{_STALLED} {_UNSTABLE} {_DOWN}",
+        f"{STALLED} {UNSTABLE} {DOWN}",
         steady(3),
         do(TRAFFIC, "read", transactional=True),
         *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
@@ -211,7 +214,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A record takes longer than max.poll.interval.ms: its member is removed every five minutes, and reads it again",
-        f"{_STALLED} {_UNSTABLE}",
+        f"{STALLED} {UNSTABLE}",
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "hang_processing", name="i0"),
@@ -222,14 +225,14 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "The threads of one of two instances with four threads wait for each other",
-        _STALLED,
+        STALLED,
         steady(2, threads=4),
         do(TRAFFIC, "read"),
         do(BEGINS, "hang_processing", name="i0"),
     ),
     incident(
         "The disks of the brokers are full: three applications cannot commit",
-        _STALLED,
+        STALLED,
         *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
         *(do(TRAFFIC, "read", group=app) for app in _APPS),
         *(do(BEGINS, "hang_processing", name=f"{app}-{one}", group=app) for app in _APPS for one in "ab"),
@@ -237,7 +240,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "After a restart of the coordinator no member gets a task",
-        _STALLED,
+        STALLED,
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "fail_over"),
@@ -246,7 +249,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "Green joins and processes nothing, and blue is stopped",
-        f"{_DOWN} {_STALLED}",
+        f"{DOWN} {STALLED}",
         blue_then_green(begins="committed"),
         *(do(BEGINS + 6, "hang_processing", name=name, group="green") for name in "cd"),
         stop(["a", "b"], BEGINS + 120),
@@ -254,43 +257,43 @@ POSTMORTEM_INCIDENTS = (
     # State
     incident(
         "An instance restores for half an hour, is killed for its memory, and begins again",
-        f"{_STALLED} {_UNSTABLE} {_DOWN}",
-        steady(1, **_STATE),
+        f"{STALLED} {UNSTABLE} {DOWN}",
+        steady(1, **STATE),
         do(TRAFFIC, "read", restore_seconds=1800.0),
         *(
-            stop([f"i{n}"], BEGINS + n * 1500, action="kill") + start([f"i{n + 1}"], BEGINS + n * 1500 + 30, **_STATE)
+            stop([f"i{n}"], BEGINS + n * 1500, action="kill") + start([f"i{n + 1}"], BEGINS + n * 1500 + 30, **STATE)
             for n in range(6)
         ),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     incident(
         "A restore takes three hours, and the topic keeps records for one",
-        f"GroupRestoring {_STALLED} GroupLosing",
-        steady(2, **_STATE),
+        f"GroupRestoring {STALLED} GroupLosing",
+        steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=3 * HOUR, keeps_seconds=HOUR),
-        start(["i2"], BEGINS, **_STATE),
+        start(["i2"], BEGINS, **STATE),
         *(
             do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 18_000_000 - n * 100_000}, has_standbys=False)
             for n in range(150)
         ),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     incident(
         "A restore makes no progress, as reports of the instance show",
-        f"{_STALLED} GroupRestoring",
-        steady(2, **_STATE),
+        f"{STALLED} GroupRestoring",
+        steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=DAY),
-        start(["i2"], BEGINS, **_STATE),
+        start(["i2"], BEGINS, **STATE),
         *(
             do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 9_000_000}, has_standbys=False)
             for n in range(150)
         ),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     # Too slow, and losses
     incident(
         "A release makes processing five times as slow",
-        _BEHIND,
+        BEHIND,
         steady(3),
         do(TRAFFIC, "read"),
         roll(names(3), BEGINS, 60, 25),
@@ -299,14 +302,14 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A slow application is overtaken by a retention of an hour",
-        f"{_BEHIND} GroupLosing",
+        f"{BEHIND} GroupLosing",
         steady(3),
         do(TRAFFIC, "read", keeps_seconds=HOUR),
         do(BEGINS, "change", rate=200.0),
     ),
     incident(
         "A warehouse is down for three hours, and the topic keeps records for one",
-        f"{_STALLED} GroupLosing",
+        f"{STALLED} GroupLosing",
         steady(2),
         do(TRAFFIC, "read", keeps_seconds=HOUR),
         *(do(BEGINS, "hang_processing", name=name) for name in names(2)),
@@ -315,7 +318,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "Offsets are reset to the beginning by mistake, and the application needs a day for what it has done before",
-        f"{_BEHIND} GroupOffsetsRewound",
+        f"{BEHIND} GroupOffsetsRewound",
         steady(3),
         do(TRAFFIC, "read", capacity=11.0),
         stop(names(3), BEGINS),
@@ -326,7 +329,7 @@ POSTMORTEM_INCIDENTS = (
     # Interrupted again and again
     incident(
         "A memory leak kills the only instance every eighteen minutes",
-        _UNSTABLE,
+        UNSTABLE,
         start(["i0"]),
         do(TRAFFIC, "read"),
         *(
@@ -336,22 +339,22 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A canary with a defect crashes next to six good pods",
-        _UNSTABLE,
+        UNSTABLE,
         steady(6),
         do(TRAFFIC, "read"),
         start(["canary"], BEGINS),
-        crash_loop("canary", BEGINS + 20, 20, _END),
+        crash_loop("canary", BEGINS + 20, 20, END),
     ),
     incident(
         "A bad version is rolled out to all six pods, each of which crashes after a minute",
-        f"{_UNSTABLE} {_DOWN}",
+        f"{UNSTABLE} {DOWN}",
         steady(6),
         do(TRAFFIC, "read"),
-        *(crash_loop(name, BEGINS + n * 60, 60, _END) for n, name in enumerate(names(6))),
+        *(crash_loop(name, BEGINS + n * 60, 60, END) for n, name in enumerate(names(6))),
     ),
     incident(
         "A switch drops packets: each of ten members is removed and joins again, one every twenty seconds",
-        f"{_UNSTABLE} {_DOWN}",
+        f"{UNSTABLE} {DOWN}",
         steady(10),
         do(TRAFFIC, "read"),
         *(
@@ -362,7 +365,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A node is out of order every half hour for eight minutes, and the only instance with it",
-        f"{_DOWN} {_UNSTABLE}",
+        f"{DOWN} {UNSTABLE}",
         steady(1),
         do(TRAFFIC, "read"),
         *(

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 from tests.histories.history import (
     BEGINS,
+    BEHIND,
     DAY,
+    DOWN,
+    END,
+    FEW,
     HOUR,
     MINUTE,
+    STALLED,
+    STATE,
     STATIC,
+    TOPICS,
     TRAFFIC,
+    UNSTABLE,
     Operations,
     blue_then_green,
     crash_loop,
@@ -24,12 +32,6 @@ from tests.histories.history import (
     steady,
     stop,
 )
-
-_DOWN, _STALLED, _UNSTABLE, _BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
-_STATE = {"changelogs": ("log",)}
-_TOPICS = {"in": 12, "log": 12}
-_FEW = {"in": 2}
-_END = BEGINS + 90 * MINUTE
 
 
 def _office_hours(days: int) -> Operations:
@@ -58,7 +60,7 @@ REPORTED_ORDINARY = (
         _office_hours(15),
         do(7 * HOUR + 60, "read", rate=0.2),
         hours=24 * 14.5,
-        topics=_FEW,
+        topics=FEW,
         watched_from=8 * DAY,
     ),
     # cruise-control: a rebalance of the cluster moves the leaders of all partitions, a few at a time
@@ -107,7 +109,7 @@ REPORTED_ORDINARY = (
         do(BEGINS, "change", rate=0.0),
         do(BEGINS + 60 * HOUR, "change", rate=5.0),
         hours=66,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "With exactly-once, one batch of records comes every two hours, and a release is between two of them",
@@ -116,16 +118,16 @@ REPORTED_ORDINARY = (
         *(do(n * 7200.0, "change", rate=20.0) + do(n * 7200.0 + 60, "change", rate=0.0) for n in range(1, 6)),
         replace_pods(names(2), names(2, "new"), 5 * HOUR, 60),
         hours=12,
-        topics=_FEW,
+        topics=FEW,
     ),
     # KIP-441: while warm-up copies catch up, tasks are assigned anew every ten minutes
     ordinary(
         "After a scale-out tasks move to the new instances in steps, ten minutes apart, for an hour",
-        steady(2, **_STATE),
+        steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=20.0),
-        *(start([f"x{n}"], BEGINS + n, **_STATE) for n in range(2)),
+        *(start([f"x{n}"], BEGINS + n, **STATE) for n in range(2)),
         *(do(BEGINS + n * 600, "rebalance_without_cause") for n in range(1, 7)),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     ordinary(
         "An application that commits every ten minutes is started, and released once a day",
@@ -133,7 +135,7 @@ REPORTED_ORDINARY = (
         do(TRAFFIC, "read", commit_interval=600.0),
         replace_pods(names(2), names(2, "new"), BEGINS, 60),
         hours=10,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "An application moves to another cluster: producers first, then it is drained and stopped for good",
@@ -142,7 +144,7 @@ REPORTED_ORDINARY = (
         do(BEGINS, "change", rate=0.0),
         stop(names(3), BEGINS + 10 * MINUTE, every=30),
         hours=24 * 9,
-        topics=_FEW,
+        topics=FEW,
     ),
 )
 
@@ -150,7 +152,7 @@ REPORTED_INCIDENTS = (
     # users@kafka.apache.org, "REPLACE_THREAD recovery in 4.x": the dead member stays for its session of 45 s
     incident(
         "A record that fails always: its thread is replaced again and again, each time after a session of 45 s",
-        f"{_STALLED} {_UNSTABLE} {_DOWN}",
+        f"{STALLED} {UNSTABLE} {DOWN}",
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "stick", partitions=[0, 3]),
@@ -159,15 +161,15 @@ REPORTED_INCIDENTS = (
     # KIP-572: after task.timeout.ms, five minutes, the thread ends; Kubernetes starts the pod again
     incident(
         "A sink is away: each instance gives up after five minutes without progress, and is started again",
-        f"{_STALLED} {_UNSTABLE} {_DOWN}",
+        f"{STALLED} {UNSTABLE} {DOWN}",
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "stick"),
-        *(crash_loop(name, BEGINS + 310 + n * 5, 310, _END, pauses=(10.0,) * 50) for n, name in enumerate(names(3))),
+        *(crash_loop(name, BEGINS + 310 + n * 5, 310, END, pauses=(10.0,) * 50) for n, name in enumerate(names(3))),
     ),
     incident(
         "A tool deletes the source topic and creates it again; the application ended, and nothing starts it",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read"),
         do(BEGINS, "set_topic", topic="in", partitions=None),
@@ -176,7 +178,7 @@ REPORTED_INCIDENTS = (
     ),
     incident(
         "Threads hang over a weekend without records, and nothing is processed on Monday",
-        _STALLED,
+        STALLED,
         steady(2),
         do(TRAFFIC, "read"),
         do(HOUR, "change", rate=0.0),
@@ -184,11 +186,11 @@ REPORTED_INCIDENTS = (
         do(60 * HOUR, "change", rate=10.0),
         hours=63,
         begins=60 * HOUR,
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "Each record waits half a minute for a service that times out",
-        f"{_BEHIND} {_STALLED}",
+        f"{BEHIND} {STALLED}",
         steady(3),
         do(TRAFFIC, "read"),
         do(BEGINS, "change", capacity=0.034),
@@ -208,7 +210,7 @@ REPORTED_INCIDENTS = (
     # KAFKA-10134 and others: the instance believes that it runs, and each of its rejoins is fenced
     incident(
         "The only instance is removed, and joins every twenty minutes for ten seconds without processing anything",
-        f"{_DOWN} {_UNSTABLE}",
+        f"{DOWN} {UNSTABLE}",
         steady(1),
         do(TRAFFIC, "read"),
         do(BEGINS, "hang_processing", name="i0"),
@@ -219,7 +221,7 @@ REPORTED_INCIDENTS = (
     ),
     incident(
         "The threads of an application end one after the other, one an hour, until none is left",
-        f"{_DOWN} {_UNSTABLE}",
+        f"{DOWN} {UNSTABLE}",
         steady(4, **STATIC),
         do(TRAFFIC, "read"),
         *(stop([f"i{n}"], BEGINS + n * HOUR, action="kill") for n in range(4)),
@@ -229,7 +231,7 @@ REPORTED_INCIDENTS = (
     # KIP-834: `pause()` by an operator of blue, who stops green and forgets to resume
     incident(
         "Blue is paused for green, green is given up and stopped, and nobody resumes blue",
-        f"{_STALLED} {_DOWN}",
+        f"{STALLED} {DOWN}",
         blue_then_green(begins="committed"),
         *(do(BEGINS + 60, "hang_processing", name=name, group="blue") for name in "ab"),
         stop(["c", "d"], BEGINS + 1800),
@@ -238,7 +240,7 @@ REPORTED_INCIDENTS = (
     # A principal's quota: consumer and producer of its applications are throttled, which nobody sees at the client
     incident(
         "A quota leaves each of three applications of one principal a third of what they need",
-        _BEHIND,
+        BEHIND,
         *(start([f"{app}-a", f"{app}-b"], group=app) for app in ("orders", "prices", "users")),
         *(do(TRAFFIC, "read", group=app) for app in ("orders", "prices", "users")),
         *(do(BEGINS, "change", capacity=3.0, group=app) for app in ("orders", "prices", "users")),

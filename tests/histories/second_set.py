@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from tests.histories.history import (
     BEGINS,
+    BEHIND,
     DAY,
+    DOWN,
+    FEW,
     HOUR,
     MINUTE,
+    STALLED,
+    STATE,
     STATIC,
+    TOPICS,
     TRAFFIC,
+    UNSTABLE,
     Operations,
     do,
+    hang,
     incident,
     names,
     ordinary,
@@ -20,26 +28,10 @@ from tests.histories.history import (
     stop,
 )
 
-_DOWN, _STALLED, _UNSTABLE, _BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
-_STATE = {"changelogs": ("log",)}
-_TOPICS = {"in": 12, "log": 12}
-_FEW = {"in": 2}
-
 
 def _records(at: float, seconds: float, rate: float) -> Operations:
     """Let records come for so long, to a topic that has none else."""
     return do(at, "change", rate=rate) + do(at + seconds, "change", rate=0.0)
-
-
-def _hang(instances: list[str], at: float, seconds: float) -> Operations:
-    return [
-        one
-        for name in instances
-        for one in (
-            *do(at, "hang_processing", name=name),
-            *do(at + seconds, "hang_processing", name=name, hung=False),
-        )
-    ]
 
 
 SECOND_ORDINARY = (
@@ -51,7 +43,7 @@ SECOND_ORDINARY = (
         *(_records(hour * HOUR, 60, 1 / 30) for hour in (7, 13, 21, 31)),
         roll(names(2), 10 * HOUR, 60, 30),
         hours=36,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "A load test sends fourteen times as much as usual for nine minutes",
@@ -62,20 +54,20 @@ SECOND_ORDINARY = (
     ),
     ordinary(
         "An autoscaler by CPU goes from two instances to six and back each hour, and tasks that move restore for 90 s",
-        steady(2, **_STATE),
+        steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=90.0),
         *(
-            start(names(4, "x"), BEGINS + n * HOUR, 20, **_STATE) + stop(names(4, "x"), BEGINS + n * HOUR + 1500, 20)
+            start(names(4, "x"), BEGINS + n * HOUR, 20, **STATE) + stop(names(4, "x"), BEGINS + n * HOUR + 1500, 20)
             for n in range(4)
         ),
         hours=8,
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     ordinary(
         "A backup locks the database for three and a half minutes, every half hour",
         steady(3),
         do(TRAFFIC, "read"),
-        *(_hang(names(3), BEGINS + n * 1800, 210) for n in range(6)),
+        *(hang(names(3), BEGINS + n * 1800, 210) for n in range(6)),
     ),
     ordinary(
         "The partitions of a topic are doubled in the middle of a release",
@@ -113,10 +105,10 @@ SECOND_ORDINARY = (
     ),
     ordinary(
         "Three instances with large state are released, 15 minutes apart, and each restores for eight minutes",
-        steady(3, **_STATE),
+        steady(3, **STATE),
         do(TRAFFIC, "read", restore_seconds=480.0),
-        roll(names(3), BEGINS, 900, 30, **_STATE),
-        topics=_TOPICS,
+        roll(names(3), BEGINS, 900, 30, **STATE),
+        topics=TOPICS,
     ),
     ordinary(
         "An exercise: brokers are stopped for twelve minutes, applications before that, and come back after them",
@@ -141,25 +133,25 @@ SECOND_ORDINARY = (
         do(TRAFFIC, "read", rate=1 / 600, transactional=True),
         *(stop(["i0"], hour * HOUR + 77) + start(["i0"], hour * HOUR + 137) for hour in range(4, 24, 4)),
         hours=28,
-        topics=_FEW,
+        topics=FEW,
     ),
 )
 
 SECOND_INCIDENTS = (
     incident(
         "After a restart one of three instances waits for the lock of its state directory, and processes nothing",
-        _STALLED,
-        steady(3, **_STATE),
+        STALLED,
+        steady(3, **STATE),
         do(TRAFFIC, "read"),
         stop(["i0"], BEGINS),
         do(BEGINS + 1, "hang_processing", name="i0"),
-        start(["i0"], BEGINS + 30, **_STATE),
-        topics=_TOPICS,
+        start(["i0"], BEGINS + 30, **STATE),
+        topics=TOPICS,
         begins=BEGINS + 30,
     ),
     incident(
         "A server with three queries is killed for its memory; records come to two of them",
-        _DOWN,
+        DOWN,
         *(start([f"server-{query}"], group=query, host="10.4.0.1", sources=(query,)) for query in ("q1", "q2", "q3")),
         do(TRAFFIC, "read", group="q1"),
         do(TRAFFIC, "read", group="q2"),
@@ -169,7 +161,7 @@ SECOND_INCIDENTS = (
     ),
     incident(
         "A tool that saves costs stops an application for good, to which a record comes every eight minutes",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read", rate=1 / 480),
         stop(names(2), BEGINS),
@@ -177,25 +169,25 @@ SECOND_INCIDENTS = (
     ),
     incident(
         "The garbage collector lets one of three instances stand still for seven of every ten minutes",
-        f"{_STALLED} {_UNSTABLE} {_BEHIND}",
+        f"{STALLED} {UNSTABLE} {BEHIND}",
         steady(3),
         do(TRAFFIC, "read"),
-        *(_hang(["i0"], BEGINS + n * 600, 420) for n in range(12)),
+        *(hang(["i0"], BEGINS + n * 600, 420) for n in range(12)),
     ),
     incident(
         "Restores take ten minutes, and an instance is restarted every eight: hardly a task is ever restored",
-        f"{_STALLED} {_UNSTABLE} {_DOWN} {_BEHIND}",
-        steady(2, **_STATE),
+        f"{STALLED} {UNSTABLE} {DOWN} {BEHIND}",
+        steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=600.0),
         *(
-            stop([f"i{n % 2}"], BEGINS + n * 480) + start([f"i{n % 2}"], BEGINS + n * 480 + 20, **_STATE)
+            stop([f"i{n % 2}"], BEGINS + n * 480) + start([f"i{n % 2}"], BEGINS + n * 480 + 20, **STATE)
             for n in range(16)
         ),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     incident(
         "A release goes to another cluster by mistake: three instances are stopped in order, and none comes",
-        _DOWN,
+        DOWN,
         steady(3),
         do(TRAFFIC, "read"),
         stop(names(3), BEGINS, 20),
@@ -203,7 +195,7 @@ SECOND_INCIDENTS = (
     ),
     incident(
         "An application had died two hours before the job that watches was installed",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read"),
         stop(names(2), BEGINS, action="kill"),
@@ -213,7 +205,7 @@ SECOND_INCIDENTS = (
     ),
     incident(
         "An autoscaler from zero stops its pod after 40 s, of which it needs 30 to start, every four minutes",
-        f"{_STALLED} {_UNSTABLE} {_DOWN} {_BEHIND}",
+        f"{STALLED} {UNSTABLE} {DOWN} {BEHIND}",
         steady(1),
         do(TRAFFIC, "read"),
         *(
@@ -226,19 +218,19 @@ SECOND_INCIDENTS = (
     ),
     incident(
         "A deadlock in a library lets six instances hang, one every ten minutes",
-        _STALLED,
+        STALLED,
         steady(6),
         do(TRAFFIC, "read"),
         *(do(BEGINS + n * 600, "hang_processing", name=f"i{n}") for n in range(6)),
     ),
     incident(
         "An application dies on Friday evening, its topic keeps records for a day, and somebody looks on Monday",
-        f"{_DOWN} GroupLosing",
+        f"{DOWN} GroupLosing",
         steady(2),
         do(TRAFFIC, "read", rate=1.0, keeps_seconds=DAY),
         stop(names(2), BEGINS, action="kill"),
         start(names(2), BEGINS + 60 * HOUR),
         hours=66,
-        topics=_FEW,
+        topics=FEW,
     ),
 )

@@ -7,6 +7,8 @@ from typing import Any
 from tests.histories.history import (
     BEGINS,
     DAY,
+    DOWN,
+    FEW,
     HOUR,
     MINUTE,
     TRAFFIC,
@@ -18,8 +20,6 @@ from tests.histories.history import (
     stop,
 )
 
-_DOWN = "GroupDown"
-_FEW = {"in": 2}
 _LEFT, _RIGHT = ["a", "b"], ["c", "d"]
 _LONG = 1.1 * DAY
 
@@ -74,14 +74,14 @@ TWIN_ORDINARY = (
         _green(BEGINS),
         stop(_LEFT, BEGINS + 2 * HOUR),
         hours=12,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "Blue and green take turns every 12 hours, and run together for an hour each time",
         _blue(rate=1.0),
         _swaps(52),
         hours=52,
-        topics=_FEW,
+        topics=FEW,
     ),
     ordinary(
         "A canary under another id runs for thirty hours, is declared as the successor, and the old one is stopped",
@@ -89,7 +89,7 @@ TWIN_ORDINARY = (
         _green(6 * HOUR),
         stop(_LEFT, 36 * HOUR),
         hours=42,
-        topics=_FEW,
+        topics=FEW,
         settings={"successors": {"blue": "green"}},
     ),
     ordinary(
@@ -106,47 +106,47 @@ TWIN_ORDINARY = (
 TWIN_INCIDENTS = (
     incident(
         "Two copies of an application have run side by side for more than a day, and one dies",
-        _DOWN,
+        DOWN,
         _twins(rate=1.0),
         stop(_LEFT, _LONG, action="kill"),
         hours=30,
         begins=_LONG,
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "Two copies of an application have run side by side for more than a day, and both die, one two minutes later",
-        _DOWN,
+        DOWN,
         _twins(rate=1.0),
         stop(_LEFT, _LONG, action="kill"),
         stop(_RIGHT, _LONG + 120, action="kill"),
         start(_RIGHT, _LONG + HOUR, group="right"),  # the other one is still down
         hours=30,
         begins=_LONG,
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "One of two copies is retired on purpose, which somebody says once they are paged",
-        _DOWN,
+        DOWN,
         _twins(rate=1.0),
         stop(_LEFT, _LONG),
         do(_LONG + 20 * MINUTE, "end_incidents", reason="retired"),
         hours=36,
         begins=_LONG,
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "A canary under another id runs for thirty hours, and the old one is stopped without a word to anybody",
-        _DOWN,
+        DOWN,
         _blue(rate=1.0),
         _green(6 * HOUR),
         stop(_LEFT, 36 * HOUR),
         hours=39,
         begins=36 * HOUR,
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "Two copies run in office hours only, and one dies on the fourth day",
-        _DOWN,
+        DOWN,
         _office_hours(4),
         do(8 * HOUR + TRAFFIC, "read", group="left", rate=1.0),
         do(8 * HOUR + TRAFFIC + 5, "read", group="right", log_of="left"),
@@ -155,11 +155,11 @@ TWIN_INCIDENTS = (
         stop(_LEFT, 3 * DAY + 11 * HOUR, action="kill"),
         hours=24 * 3 + 17,
         begins=3 * DAY + 11 * HOUR,
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "Two copies of two hours die with their host, one a little later; the other one is started again",
-        _DOWN,
+        DOWN,
         start(_LEFT, group="left", host="10.4.0.1"),
         start(_RIGHT, group="right", host="10.4.0.1"),
         do(TRAFFIC, "read", group="left"),
@@ -167,17 +167,17 @@ TWIN_INCIDENTS = (
         stop(_LEFT, BEGINS, action="kill"),
         stop(_RIGHT, BEGINS + 40, action="kill"),
         start(_RIGHT, BEGINS + HOUR, group="right", host="10.4.0.1"),
-        topics=_FEW,
+        topics=FEW,
     ),
     incident(
         "The successor that was declared dies together with the application that it is to take over",
-        _DOWN,
+        DOWN,
         _blue(),
         _green(BEGINS),
         stop(_LEFT, BEGINS + HOUR),
         stop(_RIGHT, BEGINS + HOUR + 60, action="kill"),
         begins=BEGINS + HOUR,
-        topics=_FEW,
+        topics=FEW,
         settings={"successors": {"blue": "green"}},
     ),
 )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from tests.histories.history import (
     BEGINS,
+    DOWN,
     HOUR,
     MINUTE,
+    STALLED,
+    TOPICS,
     TRAFFIC,
     Operations,
     blue_then_green,
@@ -18,9 +21,7 @@ from tests.histories.history import (
     stop,
 )
 
-_DOWN, _STALLED = "GroupDown", "GroupStalled"
 _OTHER = {"group": "audit", "sources": ("in",), "changelogs": ("log",)}
-_TOPICS = {"in": 12, "log": 12}
 
 
 def _killed_for_memory(every: float, times: int) -> Operations:
@@ -56,17 +57,17 @@ VERDICT_ORDINARY = (
 VERDICT_INCIDENTS = (
     incident(
         "All instances are lost while another application reads the same topics",
-        _DOWN,
+        DOWN,
         steady(3),
         do(TRAFFIC, "read"),
         start(["o0"], HOUR, **_OTHER),
         do(HOUR + 30, "read", group="audit", log_of="app"),
         stop(names(3), BEGINS, action="kill"),
-        topics=_TOPICS,
+        topics=TOPICS,
     ),
     incident(
         "All instances are lost, and the same application starts under another id at the end of the topics",
-        _DOWN,
+        DOWN,
         steady(3),
         do(TRAFFIC, "read"),
         stop(names(3), BEGINS),
@@ -75,7 +76,7 @@ VERDICT_INCIDENTS = (
     ),
     incident(
         "A source topic is deleted under an application that never committed; brokers clean its group up",
-        _DOWN,
+        DOWN,
         start(names(2), BEGINS - 90),
         do(BEGINS - 60, "read", rate=0.0),
         do(BEGINS, "set_topic", topic="in", partitions=None),
@@ -83,28 +84,28 @@ VERDICT_INCIDENTS = (
     ),
     incident(
         "An application fails at its first record, and never commits",
-        _STALLED,
+        STALLED,
         start(names(2), BEGINS),
         do(BEGINS + 30, "read", capacity=0.0),
         hours=3,
     ),
     incident(
         "Retention of half an hour overtakes an application whose threads hang",
-        f"{_STALLED} GroupLosing",
+        f"{STALLED} GroupLosing",
         steady(2),
         do(TRAFFIC, "read", keeps_seconds=1800.0),
         *(do(BEGINS, "hang_processing", name=name) for name in names(2)),
     ),
     incident(
         "An application is scaled to zero, and records come",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read"),
         stop(names(2), BEGINS),
     ),
     incident(
         "An application that ran for ten minutes dies with work waiting",
-        _DOWN,
+        DOWN,
         start(names(2), BEGINS - 600),
         do(BEGINS - 590, "read", rate=60.0),
         stop(names(2), BEGINS, action="kill"),
@@ -118,7 +119,7 @@ VERDICT_INCIDENTS = (
     ),
     incident(
         "All instances are lost, the job dies meanwhile, and the application comes back after two hours",
-        _DOWN,
+        DOWN,
         steady(2),
         do(TRAFFIC, "read"),
         stop(names(2), BEGINS, action="kill"),

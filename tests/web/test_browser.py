@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
 from tests.web import screenshots
 from tests.web.browser import view
@@ -220,6 +221,25 @@ def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:
         assert seen.page.evaluate("document.activeElement.id") == "timeline"
         seen.page.keyboard.press("Escape")
         expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_have_count(0)
+
+
+def test_the_chosen_instant_is_an_event_of_the_document(chromium: Browser, url: str) -> None:
+    at = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(minutes=700)
+    with view(chromium, url) as seen:
+        root = seen.page.locator("html")
+        seen.page.add_init_script(
+            "document.addEventListener('instant', ({detail}) => {"
+            " document.documentElement.setAttribute('instant', String(detail.time)); });"
+        )
+        seen.open(f"/group?{group_query(RICH, range='24h', at=url_time(at))}")
+        chosen = str(round(at.timestamp()) * 1000)
+        expect(root).to_have_attribute("instant", chosen)
+        seen.page.locator("#timeline").focus()
+        seen.page.keyboard.press("Shift+ArrowLeft")
+        expect(root).not_to_have_attribute("instant", chosen)
+        assert int(str(root.get_attribute("instant"))) < int(chosen)
+        seen.page.keyboard.press("Escape")
+        expect(root).to_have_attribute("instant", "null")
 
 
 def test_the_first_lane_says_the_verdict_since_when_and_why_by_pointer_and_by_keyboard(

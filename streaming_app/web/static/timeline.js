@@ -1,5 +1,8 @@
 // The timeline of a group: point at an instant, zoom by dragging, and the same by keyboard. The server draws it; what is
 // chosen here becomes part of the URL.
+//
+// `document` gets an event `instant` whenever another instant is chosen, and `detail.time` is it in milliseconds since
+// 1970, or null for now. `chosenInstant` returns the same, for who listens later than the page has begun.
 
 export const OWN_ATTRIBUTES = /^(?:role|tabindex|aria-.*)$/;
 
@@ -10,6 +13,19 @@ const SHORTEST = 10000; // milliseconds, as on the server
 
 let cursor = null;
 let pause = 0;
+let published = null;
+
+export function chosenInstant() {
+  return published;
+}
+
+// Instants are those of the URL, to the second.
+function publish(time) {
+  const chosen = time === null ? null : Math.round(time / 1000) * 1000;
+  if (chosen === published) return;
+  published = chosen;
+  document.dispatchEvent(new CustomEvent("instant", { detail: { time: chosen } }));
+}
 
 function write(time) {
   return new Date(Math.round(time / 1000) * 1000).toISOString().replace(/\.\d+Z$/, "Z");
@@ -153,6 +169,7 @@ class Timeline {
     cursor = time;
     const { selected } = this.stage.dataset;
     this.go(this.url(selected ? { range: selected } : this.window(), time), replace);
+    publish(time);
     this.describe();
   }
 
@@ -161,6 +178,7 @@ class Timeline {
     cursor = null;
     const { selected } = this.stage.dataset;
     this.go(this.url(selected ? { range: selected } : this.window(), null));
+    publish(null);
   }
 
   zoomBy(factor, center) {
@@ -225,4 +243,5 @@ export function startTimeline(go) {
   if (!stage) return;
   if (!timelines.has(stage)) timelines.set(stage, new Timeline(stage, go));
   timelines.get(stage).describe();
+  publish(timelines.get(stage).at);
 }

@@ -115,7 +115,7 @@ class AlertService(Service):
         self._config, self._sources, self._store, self._on_evaluated = config, sources, store, on_evaluated
         self._fence = fence
         self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
-        self._checked_coverage = False
+        self._checked_coverage, self._evaluated = False, True
         sinks = list(sinks)
         sinks_of = config.engine.notify_policy.sinks_of
         outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff), sinks_of)
@@ -150,8 +150,9 @@ class AlertService(Service):
         if time.monotonic() < self._evaluate_at:
             self._save()
             return
-        self._evaluate_at = time.monotonic() + self._config.interval
+        self._evaluate_at, self._evaluated = time.monotonic() + self._config.interval, False
         self._try(self._evaluate, lambda: self._on_evaluated(self._dispatcher.status()))
+        self._evaluated = True
 
     def pause(self, seconds: float) -> float:
         """Return the seconds until the next evaluation; the result of a notification wakes the service before that."""
@@ -163,8 +164,8 @@ class AlertService(Service):
         return f"alerts: {text}; trying again"
 
     def succeeded(self) -> None:
-        """Note that a tick has succeeded; while rows wait for the table, nothing has."""
-        if not any(self._engine.unsaved):
+        """Note that a tick has succeeded: nothing has while the last evaluation failed, or rows wait for the table."""
+        if self._evaluated and not any(self._engine.unsaved):
             super().succeeded()
 
     def finish(self, send_seconds: float) -> None:

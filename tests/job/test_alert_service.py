@@ -292,6 +292,21 @@ def test_evaluation_continues_after_groups_could_not_be_read(harness: Harness) -
     assert harness.lines == ["alerts: No space left on device; trying again"]
 
 
+def test_an_evaluation_that_fails_again_and_again_is_reported_once_though_results_of_sinks_are_stored_in_between(
+    harness: Harness,
+) -> None:
+    harness.sink.down = True
+    harness.groups.snapshots = {"g": failed_group()}
+    assert wait_until(lambda: harness.service.sinks()[0].failed > 0)
+    harness.groups.broken = True
+    assert wait_until(lambda: harness.service.health.failures > 0)
+    since = harness.service.health.failing_since
+    failed = harness.service.sinks()[0].failed
+    assert wait_until(lambda: harness.service.health.failures > 5 and harness.service.sinks()[0].failed > failed + 5)
+    assert harness.lines.count("alerts: No space left on device; trying again") == 1
+    assert harness.service.health.failing_since == since
+
+
 def test_a_notification_due_to_a_sink_that_was_removed_is_dropped(harness: Harness) -> None:
     harness.sink.down = True
     harness.groups.snapshots = {"g": failed_group()}

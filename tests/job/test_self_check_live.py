@@ -121,8 +121,9 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
             counts = self_check_metrics(job)
             assert counts["streams_groups_self_check_repaired_groups_total"] == 3
             assert counts["streams_groups_self_check_failures_total"] == 0
-            found = next(line for line in job.lines if line.startswith("self-check: the tables differ"))
-            assert "in 3 groups: ghost (group), orders (group), payments" in found
+            found = " ".join(line for line in job.lines if line.startswith("self-check: the tables differ"))
+            for one in ("ghost (group)", "orders (group)", "payments"):  # a pass may see a part of them
+                assert one in found
 
             members[0].leave()
             settle(members[1:])

@@ -359,7 +359,9 @@ def test_without_javascript_an_instant_is_shown_by_a_form(chromium: Browser, url
         seen.page.get_by_text("Health over time (5 verdicts)").click()
         verdicts = seen.page.get_by_role("region", name="Verdicts").inner_text()
         assert verdicts.index("Restoring") < verdicts.index("14,000 offsets wait") < verdicts.index("Unknown")
-        seen.page.get_by_label("Instant, UTC").fill("887m")
+        down = re.search(r"(\S+ \S+Z)\s+Down\b", verdicts)
+        assert down, verdicts
+        seen.page.get_by_label("Instant, UTC").fill(down[1])
         seen.page.get_by_role("button", name="Show").click()
         assert "no members since the deployment" in seen.page.inner_text("#instant")
         seen.page.get_by_label("Instant, UTC").fill("700m")

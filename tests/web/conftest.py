@@ -21,7 +21,7 @@ from tests.web.sample import write_sample
 
 @pytest.fixture(scope="session")
 def sample_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample warehouse: do not write to it. The last tests of a run see it half an hour old, so none sees it new."""
+    """The sample warehouse: do not write to it. The last tests of a run see it half an hour old; none sees it new."""
     then = datetime.now(timezone.utc) - timedelta(minutes=12)
     return write_sample(tmp_path_factory.mktemp("page") / "warehouse", then)
 

@@ -32,6 +32,8 @@ class Read(NamedTuple):
     lag_seconds: float | None = None
     """How long ago the oldest record that waits was written."""
     is_lower_bound: bool = False
+    rate: float | None = None
+    """Records a second that the group reads from it; None if it is not known."""
 
 
 class Write(NamedTuple):
@@ -88,6 +90,19 @@ class Pipelines:
         for group_id, after in self._next.items():
             for one in after:
                 found[one].add(group_id)
+        return found
+
+    @cached_property
+    def depths(self) -> Mapping[str, int]:
+        """Hops on the shortest way from a group that waits for none, by group id; none of mere circles."""
+        found = {one: 0 for one in self.group_ids if not self._previous.get(one)}
+        waiting = deque(found)
+        while waiting:
+            group_id = waiting.popleft()
+            for one in self._next.get(group_id, ()):
+                if one not in found:
+                    found[one] = found[group_id] + 1
+                    waiting.append(one)
         return found
 
     @property

@@ -20,8 +20,9 @@ from streaming_app.groups.description_graph import NODE_KINDS, parts_of
 from streaming_app.groups.topology_description import AVAILABLE
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.security import security_settings
+from streaming_app.web.picture import Graph, Lag, Node
 from streaming_app.web.source import utc_now
-from streaming_app.web.topology_map import Graph, Node
+from streaming_app.web.topology_map import Condition
 from streaming_app.web.words import short_name
 
 # --- A description as StreamsGroupDescribe returns it -----------------------------------------------------------------
@@ -95,19 +96,29 @@ def node_rows(description: Fields) -> list[NodeRow]:
     return rows
 
 
-def description_graph(described: Described, changelogs: Iterable[str] = ()) -> Graph:
-    """Return the picture of the processors, stores and topics. `changelogs` are the names of changelog topics."""
-    graph = Graph("processors")
+def description_graph(
+    described: Described,
+    changelogs: Iterable[str] = (),
+    conditions: Mapping[str, Condition] | None = None,
+    lag: Mapping[str, Lag] | None = None,
+) -> Graph:
+    """Return the picture of the processors, stores and topics, with a box for each subtopology.
+
+    `changelogs` are the names of changelog topics, `conditions` how subtopologies are, and `lag` is by topic.
+    """
+    graph = Graph("processors", draws_boxes=True)
     if described.description is None:
         graph.problem = described.text
         return graph
     known = set(changelogs)
     for part, nodes in parts_of(described.description):
-        cluster = f"c{len(graph.clusters)}"
-        graph.clusters.append((cluster, f"Subtopology {short_name(part, _TITLE)}" if part else "Global store"))
-        by_name = {node["name"]: _add_node(graph, cluster, node) for node in nodes}
+        condition = (conditions or {}).get(part or "")
+        shown = {"lines": condition.lines, "tone": condition.tone} if condition else {}
+        title = f"Subtopology {short_name(part, _TITLE)}" if part else "Global store"
+        box = graph.add_box(part or f"global store {len(graph.boxes)}", title, **shown)
+        by_name = {node["name"]: _add_node(graph, box.id, node) for node in nodes}
         for node in nodes:
-            _connect(graph, node, by_name, cluster, described.group_id, known)
+            _connect(graph, node, by_name, box.id, described.group_id, known, lag or {})
     if any(node.kind == "sink" and not _written(node) for node in graph.nodes):
         graph.notes.append("A sink without a topic chooses the topic for each record.")
     if not graph.nodes:
@@ -121,9 +132,9 @@ def _row(part: str, node: Fields, predecessors: Sequence[str]) -> NodeRow:
     return NodeRow(part, node["name"], kind, topics, node["stores"] or (), predecessors, node["successors"] or ())
 
 
-def _add_node(graph: Graph, cluster: str, node: Fields) -> Node:
+def _add_node(graph: Graph, box_id: str, node: Fields) -> Node:
     kind = NODE_KINDS.get(node["node_type"], "processor")
-    box = graph.add(kind, node["name"], short_name(node["name"], _TITLE), cluster=cluster, lines=[kind])
+    box = graph.add(kind, node["name"], short_name(node["name"], _TITLE), box=box_id, lines=[kind])
     box.facts = [("Kind", kind), ("Name", short_name(node["name"], 250))]
     box.facts += [("Reads", short_name(topic, 250)) for topic in node["source_topics"] or ()]
     box.facts += [("Writes", short_name(node["sink_topic"], 250))] if node["sink_topic"] else []
@@ -132,15 +143,21 @@ def _add_node(graph: Graph, cluster: str, node: Fields) -> Node:
 
 
 def _connect(  # noqa: PLR0913, PLR0917 - what a node is connected to
-    graph: Graph, node: Fields, by_name: Mapping[str, Node], cluster: str, group_id: str, changelogs: set[str]
+    graph: Graph,
+    node: Fields,
+    by_name: Mapping[str, Node],
+    box_id: str,
+    group_id: str,
+    changelogs: set[str],
+    lag: Mapping[str, Lag],
 ) -> None:
     box = by_name[node["name"]]
     for name in node["source_topics"] or ():
-        graph.connect(_topic(graph, name, group_id), box)
+        graph.connect(_topic(graph, name, group_id, lag), box)
     if node["sink_topic"]:
-        graph.connect(box, _topic(graph, node["sink_topic"], group_id))
+        graph.connect(box, _topic(graph, node["sink_topic"], group_id, lag))
     for name in node["stores"] or ():
-        store = graph.add("store", name, short_name(name, _TITLE), cluster=cluster, lines=["store"], internal=True)
+        store = graph.add("store", name, short_name(name, _TITLE), box=box_id, lines=["store"], internal=True)
         changelog = f"{group_id}-{name}-changelog"
         logged = short_name(changelog, 250) if changelog in changelogs else "none in the log under its usual name"
         store.facts = [("Kind", "store"), ("Name", short_name(name, 250)), ("Changelog", logged)]
@@ -150,13 +167,16 @@ def _connect(  # noqa: PLR0913, PLR0917 - what a node is connected to
             graph.connect(box, by_name[name])
 
 
-def _topic(graph: Graph, name: str, group_id: str) -> Node:
+def _topic(graph: Graph, name: str, group_id: str, lag: Mapping[str, Lag]) -> Node:
     prefix = f"{group_id}-"
     is_internal = name.startswith(prefix) and name.endswith(("-repartition", "-changelog"))
     shown = f"…{name.removeprefix(prefix)}" if is_internal else name
     kind = "repartition" if name.endswith("-repartition") and is_internal else "topic"
-    node = graph.add(kind, name, short_name(shown, _TITLE), lines=["repartition topic" if is_internal else "topic"])
-    node.facts = [("Kind", node.lines[0]), ("Name", short_name(name, 250))]
+    word = "repartition topic" if is_internal else "topic"
+    node = graph.add(kind, name, short_name(shown, _TITLE), lines=[f"lag {lag[name].text}" if name in lag else word])
+    node.facts = [("Kind", word), ("Name", short_name(name, 250))]
+    if name in lag:
+        node.facts.append(("Lag", lag[name].text))
     return node
 
 

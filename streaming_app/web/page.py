@@ -9,14 +9,13 @@ import asyncio
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -43,13 +42,14 @@ from streaming_app.web.descriptions import (
 from streaming_app.web.group_page import alerts_by_rule, group_view, hosts_of, other_group_view
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import STREAMS, GroupSummary, Query, overview
+from streaming_app.web.picture import Graph
 from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
 from streaming_app.web.render import Renderer
 from streaming_app.web.server import HttpServer, Limits, ResponseThreads
 from streaming_app.web.snapshot import Row, Snapshot
 from streaming_app.web.source import SnapshotSource, utc_now
 from streaming_app.web.timeline import strip
-from streaming_app.web.topology_map import Graph, topology_map
+from streaming_app.web.topology_map import conditions_of, lag_by_topic, topology_map
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_query
 
@@ -210,42 +210,32 @@ class Page:
         view = other_group_view(group, window, snapshot.alerts, lag, chart, members)
         return self._html("other_group.html", snapshot, now, view=view, group=group)
 
-    def _pipelines(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
-        opened = request.query_params.getlist("open")
-        view = pipelines_view(snapshot.pipelines(), _by_id(snapshot), opened)
+    def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
+        view = pipelines_view(snapshot.pipelines(), _by_id(snapshot))
         return self._html("pipelines.html", snapshot, now, view=view)
 
-    def _pipelines_graph(self, request: Request, snapshot: Snapshot) -> Graph:
-        opened, cluster = request.query_params.getlist("open"), request.query_params.get("cluster")
-
-        def family_url(name: str) -> str:
-            chosen = [("cluster", cluster)] if cluster else []
-            chosen += [("open", one) for one in (*opened, name)]
-            return f"pipelines?{urlencode(chosen, errors='surrogatepass')}"
-
-        def group_url(group_id: str) -> str:
-            return f"group?{group_query(group_id, cluster=cluster)}"
-
-        return pipelines_graph(snapshot.pipelines(), _by_id(snapshot), opened, group_url, family_url)
-
     def _graph(self, request: Request, snapshot: Snapshot, _: datetime) -> Response:
-        if request.query_params.get("of") == "pipelines":
-            return JSONResponse(self._pipelines_graph(request, snapshot).to_json())
+        parameters = request.query_params
+        is_open = _opened_boxes(parameters.get("open"))
+        if parameters.get("of") == "pipelines":
+            group_url = partial(_group_url, parameters.get("cluster"))
+            graph = pipelines_graph(snapshot.pipelines(), _by_id(snapshot), group_url, is_open)
+            return JSONResponse(graph.to_json())
         row = self._row(request, snapshot)
-        if request.query_params.get("level") == "processors":
-            graph = self._processors(row, snapshot)
+        lag = snapshot.lag_rows(row["group_id"])
+        if parameters.get("level") == "processors":
+            graph = self._processors(row, snapshot, lag)
         else:
-            lag = snapshot.lag_rows(row["group_id"])
-            topics = snapshot.topics(row)
-            graph = topology_map(row["group_id"], row["subtopologies"] or (), hosts_of(row), lag, topics)
-        return JSONResponse(graph.to_json())
+            graph = topology_map(row["group_id"], row["subtopologies"] or (), hosts_of(row), lag, snapshot.topics(row))
+        return JSONResponse(graph.folded(is_open).to_json())
 
-    def _processors(self, row: Row, snapshot: Snapshot) -> Graph:
+    def _processors(self, row: Row, snapshot: Snapshot, lag: Sequence[Row]) -> Graph:
         described = self._described(row, snapshot)
         if described is None:
             return Graph("processors", problem="The broker has not been asked for the description yet.")
-        changelogs = [one["name"] for part in row["subtopologies"] or () for one in part["state_changelog_topics"]]
-        return description_graph(described, changelogs)
+        parts, by_topic = row["subtopologies"] or (), lag_by_topic(lag)
+        changelogs = [one["name"] for part in parts for one in part["state_changelog_topics"]]
+        return description_graph(described, changelogs, conditions_of(parts, hosts_of(row), by_topic), by_topic)
 
     def _has_broker(self, snapshot: Snapshot) -> bool:
         return self._descriptions is not None and snapshot.cluster == self._source.cluster
@@ -393,6 +383,21 @@ def _bounds(window: Window) -> tuple[datetime | None, datetime | None]:
 def _lag_bounds(window: Window) -> tuple[datetime, datetime]:
     begin, end = _bounds(window)
     return begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+def _group_url(cluster: str | None, group_id: str) -> str:
+    return f"group?{group_query(group_id, cluster=cluster)}"
+
+
+def _opened_boxes(text: str | None) -> Callable[[str], bool]:
+    """Return which boxes of a picture are open: `*` are all, else those of a JSON list. Raises HTTPException."""
+    if text == "*":
+        return lambda _: True
+    try:
+        names = frozenset(json.loads(text or "[]"))
+    except (ValueError, TypeError, RecursionError):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "`open` is a JSON list of the names of boxes") from None
+    return names.__contains__
 
 
 def _by_id(snapshot: Snapshot) -> dict[str, GroupSummary]:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES, format_tasks
 from streaming_app.text import count, duration, utc, utc_iso
-from streaming_app.web import overview, pipeline_map, timeline, window, words
+from streaming_app.web import overview, picture, pipeline_map, timeline, window, words
 from streaming_app.web.group_page import SHOWN_LAG, SHOWN_MEMBERS
 from streaming_app.web.snapshot import MAX_EVENTS
 
@@ -58,7 +58,7 @@ class Renderer:
             "SHOWN_TOPICS": pipeline_map.SHOWN_TOPICS,
             "SHOWN_GROUPS": pipeline_map.SHOWN_GROUPS,
             "lag_text": pipeline_map.lag_text,
-            "rate_text": pipeline_map.rate_text,
+            "rate_text": picture.rate_text,
             "ASCENDING": overview.ASCENDING,
             "RANGES": window.RANGES,
             "TYPES": TYPES,

@@ -83,12 +83,18 @@ def description_meaning(status: str | None) -> Meaning:
 
 
 def short_name(name: str, limit: int = _MAX_SHOWN) -> str:
-    """Return a name on one line, visible, and with its middle left out if it is long; names that differ stay apart."""
+    """Return a name on one line, visible, in `limit` characters, 24 or more: longer ones without their middle.
+
+    Names that differ stay apart.
+    """
     shown = escape(name[: 2 * limit] + name[-limit:] if len(name) > 3 * limit else name)
     if len(shown) <= limit and len(name) <= limit:
         return shown or "(empty name)"
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-    return f"{shown[: limit - _TAIL]}…{shown[-_TAIL:]} ({len(name):,} characters, {digest})"
+    end = f" ({len(name):,} characters, {digest})" if limit >= _MAX_SHOWN else f" ({digest})"
+    room = limit - len(end) - 1
+    tail = min(_TAIL, room // 2)
+    return f"{shown[: room - tail]}…{shown[-tail:]}{end}"
 
 
 def group_key(group_id: str) -> str:

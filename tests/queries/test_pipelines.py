@@ -69,6 +69,15 @@ def test_every_group_in_trouble_is_a_root_or_after_one(edges: set[tuple[str, str
         assert set(one.behind) == troubled.intersection(one.downstream)
 
 
+def test_hops_are_counted_from_the_groups_that_wait_for_none() -> None:
+    line = chain("a", "b", "c")
+    shorter = Pipelines((*line.reads, Read("c", "to-b")), line.writes)
+    assert line.depths == {"a": 0, "b": 1, "c": 2}
+    assert shorter.depths == {"a": 0, "b": 1, "c": 1}
+    circle = Pipelines((Read("a", "x"), Read("b", "y")), (Write("a", "y"), Write("b", "x")))
+    assert circle.depths == {}
+
+
 def test_internal_topics_are_left_out_unless_another_group_reads_them() -> None:
     topology = {
         "group_id": "g",

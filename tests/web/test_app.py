@@ -122,7 +122,7 @@ def test_the_pipelines_say_where_trouble_begins_and_who_reads_and_writes_what(cl
     assert edges["card-payments", "fraud-detection"] == "88,412 · 36 min"
     assert edges["fraud-detection", "orders"] == ""
     node = next(one for one in graph["nodes"] if one["name"] == "fraud-detection")
-    assert (node["kind"], node["tone"], node["lines"]) == ("group", "bad", ["Down"])
+    assert (node["kind"], node["tone"], node["lines"]) == ("group", "bad", ["Down · hop 1"])
     assert client.get(f"/{node['href']}").status_code == 200
 
 

@@ -42,7 +42,7 @@ def test_a_description_is_fetched_and_drawn_once_it_is_stored(
     kinds = [(node.kind, node.name) for node in graph.nodes]
     assert ("topic", source) in kinds
     assert ("repartition", repartition) in kinds  # one topic between the two subtopologies
-    assert len(graph.clusters) == 2
+    assert len(graph.boxes) == 2
     (store,) = (node for node in graph.nodes if node.kind == "store")
     assert store.name == f"{group_id}-counts"
     member.leave()

@@ -15,8 +15,8 @@ from playwright.sync_api import expect
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
 from tests.web import screenshots
-from tests.web.browser import view
-from tests.web.sample import HOSTILE, RICH, beat, group, part, replace_group, write_sample
+from tests.web.browser import View, view
+from tests.web.sample import HOSTILE, RICH, beat, group, part, replace_group, task, write_sample
 from tests.web.sample_others import CONSUMER, OTHER_CLUSTER
 
 if TYPE_CHECKING:
@@ -332,25 +332,120 @@ def test_a_page_is_grey_while_the_job_is_silent(
         expect(main).to_have_css("filter", "none", timeout=20_000)
 
 
-def test_a_large_topology_opens_where_something_is(
-    chromium: Browser, serve_page: Callable[..., str], tmp_path: Path
-) -> None:
-    """One subtopology in the middle of the left side feeds 30, and each of these three."""
-    warehouse = write_sample(tmp_path / "w", datetime.now(timezone.utc), hostile=False)
+def _wide() -> list[dict[str, object]]:
+    """Return a subtopology that feeds 30, and each of these three."""
     parts = [part("0", sources=["orders"], writes=[f"a-{n}" for n in range(30)])]
     for n in range(30):
         parts.append(part(f"a{n}", repartition=[f"a-{n}"], writes=[f"b-{n}-{m}" for m in range(3)]))
         parts += [part(f"b{n}{m}", repartition=[f"b-{n}-{m}"]) for m in range(3)]
-    replace_group(warehouse, group("wide", "Stable", datetime.now(timezone.utc), 5, subtopologies=parts))
-    with view(chromium, serve_page(warehouse)) as seen:
-        seen.open("/group?id=wide")
+    return parts
+
+
+def _deep(subtopologies: int = 33) -> list[dict[str, object]]:
+    """Return a chain of subtopologies, with about twelve nodes each."""
+    return [
+        part(
+            str(number),
+            [f"in-{number}-{other}" for other in range(9)],
+            [f"r-{number - 1}"] if number else [],
+            [f"r-{number}"],
+            [f"deep-s-{number}-changelog"],
+        )
+        for number in range(subtopologies)
+    ]
+
+
+@pytest.fixture(scope="module")
+def large_url(serve_page: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a warehouse with two large topologies; in `deep` a task is processed by nobody."""
+    warehouse, now = tmp_path_factory.mktemp("large") / "warehouse", datetime.now(timezone.utc)
+    trouble = [task("m-0", "7_0"), task("m-0", "7_1", "standby")]
+    write_sample(warehouse, now, hostile=False)
+    replace_group(warehouse, group("wide", "Stable", now, 5, subtopologies=_wide()))
+    replace_group(warehouse, group("deep", "Stable", now, 5, subtopologies=_deep(), assignments=trouble))
+    return serve_page(warehouse)
+
+
+_IN_SIGHT = """
+() => {
+  const stage = document.querySelector("#picture svg").getBoundingClientRect();
+  return [...document.querySelectorAll("#picture .node")].filter((node) => {
+    const box = node.getBoundingClientRect();
+    const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+    return x >= stage.left && x <= stage.right && y >= stage.top && y <= stage.bottom;
+  }).map((node) => node.textContent);
+}
+"""
+
+
+def _nodes_in_sight(seen: View) -> list[str]:
+    """Return the texts of the nodes whose middle is within the picture's stage."""
+    texts: list[str] = seen.page.evaluate(_IN_SIGHT)
+    return texts
+
+
+@pytest.mark.parametrize("width", [360, 1360])
+def test_a_large_topology_opens_where_something_is(chromium: Browser, large_url: str, width: int) -> None:
+    with view(chromium, large_url, viewport={"width": width, "height": 860}) as seen:
+        for group_id in ("wide", "deep"):
+            for opened in ("", "#open=*"):
+                seen.open("/alerts")
+                seen.open(f"/group?id={group_id}{opened}")
+                seen.wait_for_picture()
+                assert _nodes_in_sight(seen), (group_id, opened)
+
+
+def test_four_hundred_nodes_are_boxes_that_open_and_close_by_click_and_by_keyboard(
+    chromium: Browser, large_url: str
+) -> None:
+    with view(chromium, large_url) as seen:
+        seen.open("/group?id=deep")
         seen.wait_for_picture()
-        stage = seen.page.locator("#picture svg").bounding_box()
-        first = seen.page.locator("#picture .node", has_text="orders").first.bounding_box()
-        assert stage
-        assert first
-        assert stage["x"] <= first["x"] < stage["x"] + stage["width"]
-        assert stage["y"] <= first["y"] < stage["y"] + stage["height"]
+        nodes, picture = seen.page.locator("#picture .node"), seen.page.locator("#picture")
+        expect(nodes).to_have_count(33)
+        closed = picture.locator(".node.k-folded", has_text="Subtopology 7")
+        assert "12 nodes 1 active · 1 copy 1 processed by nobody" in " ".join((closed.text_content() or "").split())
+        assert "t-warning" in (closed.get_attribute("class") or "")
+        assert _nodes_in_sight(seen)[0]
+        seen.page.get_by_label("Find in the picture").fill("in-7-3")  # which is in a box
+        expect(picture.locator(".node.match")).to_have_count(1)
+        seen.page.get_by_label("Find in the picture").fill("")
+        closed.click()
+        expect(nodes).to_have_count(33 - 1 + 1 + 12)  # its title takes the place of the box
+        title = picture.locator(".node.k-frame")
+        assert title.get_attribute("aria-expanded") == "true"
+        assert seen.page.evaluate("document.activeElement.classList.contains('k-frame')")
+        assert "Subtopology 7" in " ".join(_nodes_in_sight(seen))
+        assert seen.axe() == []
+        address = seen.page.url
+        seen.page.keyboard.press("Enter")
+        expect(nodes).to_have_count(33)
+        assert seen.page.evaluate("document.activeElement.classList.contains('k-folded')")
+        seen.page.keyboard.press("Enter")
+        expect(nodes).to_have_count(45)
+        seen.page.keyboard.press("ArrowRight")
+        assert seen.page.evaluate("document.activeElement.getAttribute('aria-expanded')") is None
+        title.click()
+        expect(nodes).to_have_count(33)
+        seen.page.goto("about:blank")
+        seen.page.goto(address)
+        expect(nodes).to_have_count(45)
+        seen.page.get_by_role("button", name="Open all").click()
+        expect(nodes).to_have_count(33 * 13, timeout=15_000)
+        stage = seen.page.locator(".picture-stage")
+        expect(stage).to_have_attribute("data-layout-milliseconds", re.compile("[0-9]+"))
+        seen.page.get_by_role("button", name="Close all").click()
+        expect(nodes).to_have_count(33)
+        assert seen.axe() == []
+
+
+def test_without_javascript_the_table_has_the_facts_of_a_large_topology(chromium: Browser, large_url: str) -> None:
+    with view(chromium, large_url, java_script_enabled=False) as seen:
+        seen.open("/group?id=deep")
+        text = seen.page.inner_text("#topology")
+        for number in range(33):
+            for fact in (f"in-{number}-8", f"r-{number}", f"deep-s-{number}-changelog"):
+                assert fact in text
 
 
 def test_without_javascript_an_instant_is_shown_by_a_form(chromium: Browser, url: str) -> None:

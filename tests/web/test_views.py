@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.routes import Route, Routes
@@ -18,13 +21,15 @@ from streaming_app.regex import compiled
 from streaming_app.web.descriptions import described_of, description_graph, node_rows
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
+from streaming_app.web.picture import FOLDED_ABOVE, MAX_NODES, Graph, Lag
 from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
 from streaming_app.web.task_matrix import TaskLag, instant_view, task_matrix, task_order, with_copies
 from streaming_app.web.timeline import Events, judgements, strip, timeline
-from streaming_app.web.topology_map import MAX_NODES, Graph, topology_map
+from streaming_app.web.topology_map import topology_map
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_key, group_query, short_name
 from tests.odd_group_ids import ODD
+from tests.rows import task_row
 from tests.web.sample import group, member, part, rich_group, task
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
@@ -449,7 +454,7 @@ def test_the_map_connects_subtopologies_by_their_topics() -> None:
     row = rich_group(NOW)
     graph = topology_map(row["group_id"], row["subtopologies"], hosts_of(row), [])
     title = {node.id: node.title for node in graph.nodes}
-    edges = {(title[start], title[end], kind) for start, end, kind, _ in graph.edges}
+    edges = {(title[start], title[end], kind) for start, end, kind, *_ in graph.edges}
     assert {
         ("orders", "Subtopology 0", "flow"),
         ("Subtopology 0", "…by-customer-repartition", "flow"),
@@ -458,8 +463,8 @@ def test_the_map_connects_subtopologies_by_their_topics() -> None:
         ("audit-.*", "Subtopology 3", "flow"),
     } <= edges
     box = next(node for node in graph.nodes if node.title == "Subtopology 1")
-    assert box.lines == ["3 active · 4 copies", "1 on the move"]
-    assert box.tone == "busy"
+    assert box.lines == ["3 active · 4 copies", "1 processed by nobody"]
+    assert box.tone == "warning"
 
 
 def test_a_source_that_is_its_own_changelog_is_one_topic() -> None:
@@ -509,10 +514,10 @@ def test_a_description_is_drawn_by_subtopology() -> None:
     described = described_of(response, "app", NOW)
     graph = description_graph(described, ["app-s-changelog"])
     assert described.topology_epoch == 4
-    assert [title for _, title in graph.clusters] == ["Subtopology 0", "Global store"]
-    kinds = [(node.kind, node.name, node.cluster) for node in graph.nodes]
-    assert ("store", "s", "c0") in kinds
-    assert ("source", "src", "c1") in kinds
+    assert [box.title for box in graph.boxes] == ["Subtopology 0", "Global store"]
+    kinds = [(node.kind, node.name, node.box) for node in graph.nodes]
+    assert ("store", "s", "b0") in kinds
+    assert ("source", "src", "b1") in kinds
     assert ("topic", "in", None) in kinds
     assert any("chooses the topic" in note for note in graph.notes)
     assert described.description is not None
@@ -549,18 +554,92 @@ def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
     found = Pipelines(tuple(reads), tuple(writes))
 
     def graph(*opened: str) -> Graph:
-        return pipelines_graph(found, {}, opened, lambda one: f"group?{one}", lambda one: f"open?{one}")
+        return pipelines_graph(found, {}, lambda one: f"group?{one}", lambda name: name in opened)
 
     closed = graph()
     named = {node.id: node.name for node in closed.nodes}
     assert set(named.values()) == {"orders", "billing", "audit", "to-billing-00", "billing-out"}
-    edges = {(named[start], named[end]): text for start, end, _, text in closed.edges}
+    edges = {(named[one.start], named[one.end]): one.text for one in closed.edges}
     assert edges["to-billing-00", "billing"] == "5 · 2 s"
     assert edges["billing-out", "audit"] == "lag not known"
-    opened = {node.name: node for node in graph("billing").nodes}
-    assert opened["orders"].href == "open?orders"
-    assert opened["billing-07"].href == "group?billing-07"
-    assert "to-orders-02" not in opened
-    view = pipelines_view(found, {}, [])
-    assert view.families == ["billing", "orders"]
+    boxes = {node.name: node for node in closed.nodes if node.kind == "folded"}
+    assert boxes["orders"].lines == ["40 groups", "none in trouble", "lag not known"]
+    assert {"orders-07", "to-orders-02"} <= set(boxes["orders"].holds)
+    opened = graph("billing")
+    nodes = {node.name: node for node in opened.nodes}
+    assert nodes["orders"].kind == "folded"
+    assert nodes["billing-07"].href == "group?billing-07"
+    assert [(box.name, box.is_open) for box in opened.boxes] == [("billing", True)]
+    assert nodes["billing-07"].box == opened.boxes[0].id
+    assert "to-orders-02" not in nodes
+    view = pipelines_view(found, {})
     assert (len(found.group_ids), view.all_topics) == (81, 81)
+
+
+def large_topology(subtopologies: int) -> list[dict[str, object]]:
+    """Return a chain of subtopologies of twelve nodes each: itself, nine sources, repartition and changelog topics."""
+    parts = []
+    for number in range(subtopologies):
+        sources = [f"in-{number}-{other}" for other in range(9)]
+        repartition = [f"r-{number - 1}"] if number else []
+        parts.append(part(str(number), sources, repartition, [f"r-{number}"], [f"s-{number}-changelog"]))
+    return parts
+
+
+def test_a_large_topology_is_a_box_for_each_subtopology_with_its_lag_and_its_trouble() -> None:
+    held = {"current": True, "target": True, "client_host": "h"}
+    tasks = [task_row("m", "7_0", **held), task_row("m", "7_1", "standby", **held)]
+    tasks.append(task_row("m", "8_0", **{**held, "target": False}))
+    lag = [
+        {"topic": "in-7-3", "lag": 1_200, "lag_seconds": 75.0, "is_unknown": False},
+        {"topic": "r-6", "lag": None, "lag_seconds": None, "is_unknown": True},
+    ]
+    graph = topology_map("g", large_topology(34), tasks, lag)
+    assert len(graph.nodes) > 400
+    folded = graph.folded(lambda _: False)
+    boxes = {node.name: node for node in folded.nodes}
+    assert len(boxes) == 34
+    assert boxes["7"].lines == ["12 nodes", "1 active · 1 copy", "1 processed by nobody", "lag ≥ 1,200 · 1 min 15 s"]
+    assert boxes["8"].lines == ["12 nodes", "1 active", "1 on the move"]
+    assert (boxes["7"].tone, boxes["8"].tone, boxes["9"].tone) == ("warning", "busy", "")
+    assert len(folded.edges) == 33  # along the repartition topics
+    opened = graph.folded(lambda name: name == "7")
+    assert sum(node.kind != "folded" for node in opened.nodes) == 12
+    assert {node.box for node in opened.nodes if node.kind != "folded"} == {opened.boxes[0].id}
+    assert opened.layout_key not in {graph.layout_key, folded.layout_key}
+    assert len(graph.folded(lambda _: True).nodes) == len(graph.nodes)
+
+
+@given(st.sets(st.integers(0, 9)), st.lists(st.tuples(st.integers(0, 79), st.integers(0, 79)), max_size=200))
+def test_a_folded_picture_has_each_node_once_and_each_edge_between_what_is_drawn(
+    opened: set[int], edges: list[tuple[int, int]]
+) -> None:
+    graph = Graph("map")
+    boxes = [graph.add_box(str(number), "b") for number in range(10)]
+    nodes = [graph.add("topic", f"t{n}", "t", box=boxes[n % 10].id if n % 7 else None) for n in range(80)]
+    for start, end in edges:
+        if start != end:
+            graph.connect(nodes[start], nodes[end], lag=Lag(1))
+    folded = graph.folded(lambda name: int(name) in opened)
+    shown = [name for node in folded.nodes for name in (node.holds if node.kind == "folded" else [node.name])]
+    assert sorted(shown) == sorted(node.name for node in nodes)
+    assert [node.id for node in folded.nodes] == [f"n{number}" for number in range(len(folded.nodes))]
+    place = {name: node.id for node in folded.nodes for name in (node.holds if node.kind == "folded" else [node.name])}
+    expected = Counter((place[f"t{start}"], place[f"t{end}"]) for start, end in edges if start != end)
+    assert {(one.start, one.end): one.lag for one in folded.edges} == {
+        key: Lag(many) for key, many in expected.items() if key[0] != key[1]
+    }
+
+
+def test_a_small_picture_is_not_folded() -> None:
+    graph = Graph("map")
+    box = graph.add_box("0", "Subtopology 0")
+    for number in range(FOLDED_ABOVE):
+        graph.add("topic", f"t{number}", "t", box=box.id)
+    assert graph.folded(lambda _: False) is graph
+
+
+@given(st.text(), st.integers(24, 200))
+def test_a_short_name_is_never_longer_than_its_limit(name: str, limit: int) -> None:
+    for one in (name, name * 50):
+        assert len(short_name(one, limit)) <= limit

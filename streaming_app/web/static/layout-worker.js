@@ -4,7 +4,7 @@ import { instance } from "./vendor/viz.js";
 const POINTS = 72; // an inch; one point is one unit of the picture
 const ready = instance();
 
-function dot({ nodes, edges, clusters, direction, gap }) {
+function dot({ nodes, edges, boxes, direction, gap }) {
   const lines = [
     "digraph {",
     `graph [rankdir=${direction === "TB" ? "TB" : "LR"} nodesep=0.28 ranksep=${gap} pad=0.1]`,
@@ -12,12 +12,13 @@ function dot({ nodes, edges, clusters, direction, gap }) {
     "edge [arrowhead=none]",
   ];
   const line = ({ id, width, height }) => `${id} [width=${width / POINTS} height=${height / POINTS}]`;
-  for (const cluster of clusters) {
-    lines.push(`subgraph cluster_${cluster.id} { margin=14 label=" " fontsize=14`);
-    for (const node of nodes) if (node.cluster === cluster.id) lines.push(line(node));
+  for (const box of boxes) {
+    const room = `width="${box.width}" height="${box.height}"`; // for the title
+    lines.push(`subgraph cluster_${box.id} { margin=14 labeljust=l label=<<table border="0" ${room}><tr><td></td></tr></table>>`);
+    for (const node of nodes) if (node.box === box.id) lines.push(line(node));
     lines.push("}");
   }
-  for (const node of nodes) if (!node.cluster) lines.push(line(node));
+  for (const node of nodes) if (!node.box) lines.push(line(node));
   for (const [from, to] of edges) lines.push(`${from} -> ${to}`);
   lines.push("}");
   return lines.join("\n");
@@ -29,13 +30,13 @@ function positions(result, edges) {
   const [, , width, height] = numbers(result.bb);
   const flip = ([x, y]) => [x, height - y];
   const nodes = {};
-  const clusters = {};
+  const boxes = {};
   const names = [];
   for (const one of result.objects ?? []) {
     names[one._gvid] = one.name;
     if (one.name.startsWith("cluster_")) {
       const [left, bottom, right, top] = numbers(one.bb);
-      clusters[one.name.slice(8)] = { x: left, y: height - top, width: right - left, height: top - bottom };
+      boxes[one.name.slice(8)] = { x: left, y: height - top, width: right - left, height: top - bottom };
     } else if (one.pos) nodes[one.name] = flip(numbers(one.pos));
   }
   const paths = new Map();
@@ -43,15 +44,14 @@ function positions(result, edges) {
     const points = edge.pos.replace(/^[se],\S+ /, "").replace(/^[se],\S+ /, "").split(" ").map(numbers).map(flip);
     paths.set(`${names[edge.tail]} ${names[edge.head]}`, points);
   }
-  return { width, height, nodes, clusters, edges: edges.map(([from, to]) => paths.get(`${from} ${to}`) ?? []) };
+  return { width, height, nodes, boxes, edges: edges.map(([from, to]) => paths.get(`${from} ${to}`) ?? []) };
 }
 
 onmessage = async ({ data }) => {
   try {
     const viz = await ready;
-    const started = performance.now();
     const result = positions(viz.renderJSON(dot(data)), data.edges);
-    postMessage({ job: data.job, result, milliseconds: performance.now() - started });
+    postMessage({ job: data.job, result });
   } catch (error) {
     postMessage({ job: data.job, error: String(error) });
   }

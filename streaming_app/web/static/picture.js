@@ -1,4 +1,5 @@
-// Draws the picture of a topology: layout in a worker, own SVG, keyboard and pointer, and a link that reopens the view.
+// Draws a picture: layout in a worker, own SVG, keyboard and pointer, boxes that open and close, and a link that reopens
+// the view.
 // Names become text nodes and attributes only.
 
 import { workerUrl } from "./workers.js";
@@ -32,8 +33,26 @@ function textWidth(text, font) {
   return canvas.measureText(text).width;
 }
 
+const isBox = (node) => node.kind === "folded" || node.kind === "frame"; // Enter and a click open or close it
+const titleOf = (node) => (isBox(node) ? `${node.kind === "folded" ? "+" : "−"} ${node.title}` : node.title);
+
+function openedFrom(text) {
+  if (text === "*") return text;
+  try {
+    const names = JSON.parse(text);
+    return Array.isArray(names) ? names.filter((name) => typeof name === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+// The title of an open box, which is drawn as a node.
+function frameOf(box) {
+  return { ...box, kind: box.is_open ? "frame" : "label", lines: [] };
+}
+
 function sizeOf(node) {
-  const widths = [textWidth(node.title, "600 12.5px"), ...node.lines.map((line) => textWidth(line, "11.5px"))];
+  const widths = [textWidth(titleOf(node), "600 12.5px"), ...node.lines.map((line) => textWidth(line, "11.5px"))];
   return {
     width: Math.ceil(Math.max(70, ...widths)) + 2 * PADDING,
     height: LINE * (1 + node.lines.length) + PADDING + (node.kind === "store" ? 8 : 0),
@@ -60,6 +79,7 @@ export class Picture {
   #view = { x: 0, y: 0, k: 1 };
   #state;
   #updates = Promise.resolve();
+  #toggled = null; // the name of the box that was opened or closed, until that is drawn
 
   constructor(host) {
     this.#host = host;
@@ -70,6 +90,7 @@ export class Picture {
       node: saved.get("node"),
       find: saved.get("find") ?? "",
       view: saved.get("view"),
+      open: openedFrom(saved.get("open")), // names of boxes, or * for all
     };
     this.#build();
   }
@@ -88,7 +109,8 @@ export class Picture {
     if (!described) this.#state.level = "map";
     let graph;
     try {
-      const response = await fetch(`${host.dataset.graph}&level=${this.#state.level}`);
+      const response = await fetch(`${host.dataset.graph}&level=${this.#state.level}${this.#openQuery()}`);
+      if (!response.ok) throw new Error(response.statusText);
       graph = await response.json();
     } catch {
       if (!this.#graph) this.#say("The picture could not be loaded.");
@@ -96,6 +118,9 @@ export class Picture {
     }
     this.#graph = graph;
     this.internalButton.hidden = !graph.nodes.some((node) => node.internal);
+    const closed = graph.nodes.some((node) => node.kind === "folded");
+    this.boxesButton.hidden = !closed && !graph.boxes.some((box) => box.is_open);
+    this.boxesButton.textContent = closed ? "Open all" : "Close all";
     if (graph.problem) {
       this.#layoutKey = null;
       this.#say(graph.problem);
@@ -115,31 +140,64 @@ export class Picture {
       const first = this.#layoutKey === null;
       this.#layoutKey = key;
       this.#draw(shown);
-      if (!(first && this.#restoreView())) {
+      const toggled = this.#toggled && [...this.#elements].find(([, { node }]) => isBox(node) && node.name === this.#toggled);
+      if (toggled) {
+        this.#fit();
+        this.#select(toggled[0]);
+        this.#focus(toggled[0]);
+      } else if (!(first && this.#restoreView())) {
         this.#fit();
         this.#reveal(this.#opening(shown));
       }
     } else this.#relabel(shown);
+    this.#toggled = null;
     this.#highlight();
   }
 
-  #shown() {
-    const { nodes, edges, clusters } = this.#graph;
-    if (this.#state.internal) return { nodes, edges, clusters };
-    const kept = nodes.filter((node) => !node.internal);
-    const ids = new Set(kept.map((node) => node.id));
-    return { nodes: kept, edges: edges.filter(([from, to]) => ids.has(from) && ids.has(to)), clusters };
+  #openQuery() {
+    const { open } = this.#state;
+    return open.length ? `&open=${encodeURIComponent(open === "*" ? open : JSON.stringify(open))}` : "";
   }
 
-  #layOut({ nodes, edges, clusters }) {
+  #open(open, name = null) {
+    this.#state.open = open;
+    this.#state.node = name;
+    this.#state.view = null;
+    this.#toggled = name;
+    this.#save(false);
+    this.update(this.#host);
+  }
+
+  #toggle({ kind, name }) {
+    const { open } = this.#state;
+    const names = open === "*" ? this.#graph.boxes.map((box) => box.name) : open;
+    this.#open(kind === "folded" ? [...names, name] : names.filter((other) => other !== name), name);
+  }
+
+  // Enter or a click.
+  #activate(id) {
+    const node = id && this.#elements.get(id).node;
+    if (node && isBox(node)) this.#toggle(node);
+    else this.#select(id === this.selected ? null : id);
+  }
+
+  #shown() {
+    const { nodes, edges, boxes } = this.#graph;
+    if (this.#state.internal) return { nodes, edges, boxes };
+    const kept = nodes.filter((node) => !node.internal);
+    const ids = new Set(kept.map((node) => node.id));
+    return { nodes: kept, edges: edges.filter(([from, to]) => ids.has(from) && ids.has(to)), boxes };
+  }
+
+  #layOut({ nodes, edges, boxes }) {
     if (!this.#worker) {
       this.#worker = new Worker(workerUrl("layout-worker.js"), { type: "module" });
       this.#worker.onmessage = ({ data }) => {
-        const { resolve, reject } = this.#waiting.get(data.job);
+        const { resolve, reject, sent } = this.#waiting.get(data.job);
         this.#waiting.delete(data.job);
         if (data.error) reject(new Error(data.error));
         else {
-          this.stage.dataset.layoutMilliseconds = Math.round(data.milliseconds);
+          this.stage.dataset.layoutMilliseconds = Math.round(performance.now() - sent);
           resolve(data.result);
         }
       };
@@ -149,17 +207,17 @@ export class Picture {
       };
     }
     const job = (this.#job += 1);
-    this.sizes = new Map(nodes.map((node) => [node.id, sizeOf(node)]));
+    this.sizes = new Map([...nodes, ...boxes.map(frameOf)].map((node) => [node.id, sizeOf(node)]));
     const message = {
       job,
-      nodes: nodes.map((node) => ({ id: node.id, cluster: node.cluster, ...this.sizes.get(node.id) })),
+      nodes: nodes.map((node) => ({ id: node.id, box: node.box, ...this.sizes.get(node.id) })),
       edges: edges.map(([from, to]) => [from, to]),
-      clusters: clusters.map(([id]) => ({ id })),
+      boxes: boxes.map(({ id }) => ({ id, ...this.sizes.get(id) })),
       direction: this.#host.clientWidth < 600 ? "TB" : "LR",
       gap: this.#graph.level === "pipelines" ? 1.5 : 0.55, // inches; there the edges have texts
     };
     return new Promise((resolve, reject) => {
-      this.#waiting.set(job, { resolve, reject });
+      this.#waiting.set(job, { resolve, reject, sent: performance.now() });
       this.#worker.postMessage(message);
     });
   }
@@ -192,13 +250,16 @@ export class Picture {
       this.#save();
       this.update(this.#host);
     });
+    this.boxesButton = button("Open all", "Open or close all boxes", () =>
+      this.#open(this.#graph.nodes.some((node) => node.kind === "folded") ? "*" : []));
+    this.boxesButton.hidden = true;
     const zoom = element("span", { class: "group" });
     zoom.append(
       button("−", "Zoom out (-)", () => this.#zoom(1 / 1.3)),
       button("+", "Zoom in (+)", () => this.#zoom(1.3)),
       button("Fit", "Show all (0)", () => this.#fit(true)),
     );
-    bar.append(this.levels, this.find, this.internalButton, zoom, button("Download SVG", "Save the picture", () => this.#download()));
+    bar.append(this.levels, this.find, this.internalButton, this.boxesButton, zoom, button("Download SVG", "Save the picture", () => this.#download()));
     this.stage = element("div", { class: "picture-stage" });
     this.facts = element("dl", { class: "picture-facts", "aria-live": "polite" });
     this.notes = element("ul", { class: "picture-notes" });
@@ -220,20 +281,23 @@ export class Picture {
     this.internalButton.setAttribute("aria-pressed", this.#state.internal);
   }
 
-  #draw({ nodes, edges, clusters }) {
+  #draw({ nodes, edges, boxes }) {
     const { width, height } = this.#layout;
-    this.svg = draw("svg", { role: "group", "aria-label": `${this.#host.dataset.label ?? "Topology"}: ${nodes.length} boxes. Arrow keys follow the arrows, Enter selects.` });
+    this.svg = draw("svg", { role: "group", "aria-label": `${this.#host.dataset.label ?? "Topology"}: ${nodes.length} nodes. Arrow keys follow the arrows, Enter selects, and opens and closes boxes.` });
     const marker = draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
     marker.append(draw("path", { class: "arrow", d: "M0 0 8 4 0 8Z" }));
     const definitions = draw("defs");
     definitions.append(marker);
     this.scene = draw("g");
-    for (const [id, title] of clusters) {
-      const box = this.#layout.clusters[id];
-      if (!box) continue;
-      this.scene.append(draw("rect", { class: "cluster-box", x: box.x, y: box.y, width: box.width, height: box.height, rx: 6 }));
-      this.scene.append(draw("text", { class: "cluster-title", x: box.x + 10, y: box.y + 17 }, title));
-    }
+    const frames = boxes.filter(({ id }) => this.#layout.boxes[id]).map((box) => {
+      const { x, y, width: boxWidth, height: boxHeight } = this.#layout.boxes[box.id];
+      this.scene.append(draw("rect", { class: `box ${box.tone ? `t-${box.tone}` : ""}`, x, y, width: boxWidth, height: boxHeight, rx: 6 }));
+      const frame = frameOf(box);
+      const { width: own, height: ownHeight } = this.sizes.get(box.id);
+      if (box.is_open) this.#layout.nodes[box.id] = [x + 4 + own / 2, y + 4 + ownHeight / 2];
+      else this.scene.append(draw("text", { class: "box-title", x: x + 10, y: y + 17 }, box.title));
+      return frame;
+    }).filter(isBox);
     this.edges = edges.map(([from, to, kind, text], index) => {
       const points = this.#layout.edges[index];
       const [first, ...rest] = points;
@@ -245,7 +309,7 @@ export class Picture {
       return { from, to, path, label };
     });
     this.#elements.clear();
-    for (const node of nodes) this.#drawNode(node);
+    for (const node of [...frames, ...nodes]) this.#drawNode(node);
     this.scene.append(...this.edges.map(({ label }) => label));
     this.svg.append(definitions, this.scene);
     const stageWidth = this.#host.clientWidth || 900;
@@ -255,7 +319,7 @@ export class Picture {
     this.#listen();
     this.#press();
     this.notes.replaceChildren(...this.#graph.notes.map((note) => element("li", {}, note)));
-    const selected = nodes.find((node) => node.name === this.#state.node) ?? null;
+    const selected = [...nodes, ...frames].find((node) => node.name === this.#state.node) ?? null;
     if (selected) this.#select(selected.id, false);
     else this.facts.replaceChildren();
     this.#setTabStop(selected?.id ?? nodes[0]?.id);
@@ -269,11 +333,13 @@ export class Picture {
       const d = `M0 7 C0 -2 ${width} -2 ${width} 7 V${height - 7} C${width} ${height + 2} 0 ${height + 2} 0 ${height - 7} Z M0 7 C0 16 ${width} 16 ${width} 7`;
       group.append(draw("path", { d }));
     } else {
+      if (node.kind === "folded") group.append(draw("rect", { class: "behind", x: 4, y: 4, width, height, rx: 4 }));
       const rounded = ["topic", "unwritten", "pattern", "repartition", "changelog"].includes(node.kind);
       group.append(draw("rect", { width, height, rx: rounded ? height / 2.4 : 4 }));
     }
     const offset = node.kind === "store" ? 10 : 0;
-    const texts = [node.title, ...node.lines].map((_, index) =>
+    if (isBox(node)) group.setAttribute("aria-expanded", node.kind === "frame");
+    const texts = [titleOf(node), ...node.lines].map((_, index) =>
       draw("text", { class: index ? "line" : "title", x: width / 2, y: PADDING / 2 + 12 + index * LINE + offset, "text-anchor": "middle" }));
     group.append(...texts);
     this.scene.append(group);
@@ -285,7 +351,7 @@ export class Picture {
     const entry = this.#elements.get(node.id);
     if (!entry) return;
     entry.node = node;
-    [node.title, ...node.lines].forEach((text, index) => {
+    [titleOf(node), ...node.lines].forEach((text, index) => {
       const spoken = `${text} `; // a blank between the lines in the name of the button
       if (entry.texts[index] && entry.texts[index].textContent !== spoken) entry.texts[index].textContent = spoken;
     });
@@ -293,8 +359,8 @@ export class Picture {
     entry.group.setAttribute("class", entry.base);
   }
 
-  #relabel({ nodes, edges }) {
-    for (const node of nodes) this.#label(node);
+  #relabel({ nodes, edges, boxes }) {
+    for (const node of [...nodes, ...boxes.map(frameOf)]) this.#label(node);
     edges.forEach(([, , , text], index) => {
       const { label } = this.edges[index];
       if (label.textContent !== text) label.textContent = text;
@@ -327,16 +393,17 @@ export class Picture {
     if (text) {
       kept = new Set();
       for (const [id, { node }] of this.#elements) {
-        if (`${node.name} ${node.title}`.toLowerCase().includes(text)) kept.add(id);
+        const names = [node.name, node.title, ...(node.holds ?? [])];
+        if (names.some((name) => name.toLowerCase().includes(text))) kept.add(id);
       }
-    } else if (this.selected) kept = new Set([...this.#reach(this.selected, 1), ...this.#reach(this.selected, -1)]);
+    } else if (this.selected && this.#elements.get(this.selected)?.node.kind !== "frame") kept = new Set([...this.#reach(this.selected, 1), ...this.#reach(this.selected, -1)]);
     for (const [id, { group, base }] of this.#elements) {
       const classes = [base];
       if (kept && !kept.has(id)) classes.push("dim");
       if (text && kept.has(id)) classes.push("match");
       if (id === this.selected) classes.push("selected");
       group.setAttribute("class", classes.join(" "));
-      group.setAttribute("aria-pressed", id === this.selected);
+      if (!group.hasAttribute("aria-expanded")) group.setAttribute("aria-pressed", id === this.selected);
     }
     for (const { from, to, path, label } of this.edges) {
       const isDim = Boolean(kept) && !(kept.has(from) && kept.has(to));
@@ -383,8 +450,10 @@ export class Picture {
 
   #neighbour(id, key) {
     const ids = (from, to) => this.edges.filter((edge) => edge[from] === id).map((edge) => edge[to]);
-    if (key === "ArrowRight") return ids("from", "to")[0];
-    if (key === "ArrowLeft") return ids("to", "from")[0];
+    const { node } = this.#elements.get(id);
+    const inside = () => [...this.#elements].find(([, one]) => node.kind === "frame" && one.node.box === id)?.[0];
+    if (key === "ArrowRight") return ids("from", "to")[0] ?? inside();
+    if (key === "ArrowLeft") return ids("to", "from")[0] ?? (this.#elements.has(node.box) ? node.box : undefined);
     const [x, y] = this.#layout.nodes[id];
     const sign = key === "ArrowDown" ? 1 : -1;
     let best;
@@ -416,8 +485,8 @@ export class Picture {
     const end = (event) => {
       if (from && !from.moved && event.type === "pointerup") {
         const id = event.target.closest?.(".node")?.dataset.id ?? null;
-        this.#select(id === this.selected ? null : id);
         if (id) this.#setTabStop(id);
+        this.#activate(id);
       } else if (from?.moved) this.#save();
       from = null;
     };
@@ -432,7 +501,7 @@ export class Picture {
     this.svg.addEventListener("keydown", (event) => {
       const id = event.target.closest?.(".node")?.dataset.id;
       if (event.key.startsWith("Arrow") && id) this.#focus(this.#neighbour(id, event.key));
-      else if ((event.key === "Enter" || event.key === " ") && id) this.#select(id === this.selected ? null : id);
+      else if ((event.key === "Enter" || event.key === " ") && id) this.#activate(id);
       else if (event.key === "Escape") this.#select(null);
       else if (event.key === "+" || event.key === "=") this.#zoom(1.3);
       else if (event.key === "-") this.#zoom(1 / 1.3);
@@ -493,6 +562,7 @@ export class Picture {
 
   #setLevel(level) {
     this.#state.level = level;
+    this.#state.open = [];
     this.#select(null);
     this.#state.view = null;
     this.#layoutKey = null;
@@ -501,12 +571,13 @@ export class Picture {
   }
 
   #save(view = true) {
-    const { level, internal, node, find } = this.#state;
+    const { level, internal, node, find, open } = this.#state;
     const values = new URLSearchParams();
     if (this.#host.hasAttribute("data-described")) values.set("level", level);
     if (!internal) values.set("internal", "0");
     if (node && node.length < 300) values.set("node", node);
     if (find) values.set("find", find);
+    if (open.length) values.set("open", open === "*" ? open : JSON.stringify(open));
     if (view) values.set("view", [this.#view.x, this.#view.y, this.#view.k].map((one) => one.toFixed(2)).join(","));
     history.replaceState(history.state, "", `${location.pathname}${location.search}#${values}`);
   }

@@ -78,23 +78,29 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
 
     Where `routes` of the configuration name teams, a column has the one that owns the group.
     """
-    from streaming_app.queries import groups, health  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
 
     if verdicts is not None and (states is not None or types is not None):
         raise click.UsageError("--health goes without --state and --type.")
     wanted = [state for state in (states or "").split(",") if state.strip()]
+    if verdicts is not None:
+        from streaming_app.queries import health  # noqa: PLC0415 - nor without --health, nor those below
+
+        chosen = health.parse_verdicts(verdicts)
     reader = open_cluster(warehouse, cluster)
     if types is not None:
         echo_rows(groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted))
         return
-    chosen = health.parse_verdicts(verdicts or "")
     rows = groups.list_groups(reader, cluster, wanted)
-    shown = rows if states is not None else [{"GROUP": row["GROUP"]} for row in rows]
-    if verdicts is None:
-        listed = health.with_health(reader, cluster, shown)
+    if verdicts is not None:
+        listed = health.list_by_health(reader, cluster, rows, chosen)
+    elif states is None:
+        listed = [{"GROUP": row["GROUP"], "HEALTH": row["HEALTH"]} for row in rows]
     else:
-        listed = health.list_by_health(reader, cluster, shown, chosen)
-    echo_rows(health.with_teams(listed, _routes(routes)))
+        listed = rows
+    if routes and (routes_of := _routes(routes)).have_teams:
+        listed = [row | {"TEAM": routes_of.team_of(row["GROUP"])} for row in listed]
+    echo_rows(listed)
     if states is not None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 

@@ -158,7 +158,7 @@ class DescriptionsService(Poller):
         """Look from time to time which groups were deleted without their descriptions."""
         if self._left_read_at and now - self._left_read_at < _RETRIED:
             return
-        rows = WarehouseReader(self._warehouse, only="groups").rows(
+        rows = WarehouseReader(self._warehouse).rows(
             f"SELECT group_id, deleted_at FROM groups WHERE {self._table.own_rows} AND state = {quote(DEAD)} "  # noqa: S608 - quoted
             f"AND stored_description_epoch <> {NONE} AND deleted_at IS NOT NULL "
             f"ORDER BY deleted_at DESC, group_id LIMIT {_MOST_LEFT}"
@@ -186,7 +186,7 @@ class DescriptionsService(Poller):
 
     def _rows(self, columns: str, condition: str) -> list[dict[str, Any]]:
         query = f"SELECT {columns} FROM {NAME} WHERE {self._table.own_rows} AND {condition}"  # noqa: S608 - quoted
-        return WarehouseReader(self._warehouse, only=NAME).rows(query)
+        return WarehouseReader(self._warehouse).rows(query)
 
 
 def _stored_at(group: GroupSnapshot) -> datetime | None:

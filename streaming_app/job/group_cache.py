@@ -200,7 +200,7 @@ class GroupCache:
 
     def _read(self, known: Mapping[str, GroupSnapshot]) -> Iterator[GroupSnapshot]:
         """Read from the tables the groups that are not Dead or are in `known`."""
-        warehouse, mine = WarehouseReader(self._warehouse, only="groups"), f"cluster = {quote(self._cluster)}"
+        warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
         rows = with_plain_types(warehouse.query(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}"))  # noqa: S608 - our own names
         wanted = pc.or_(pc.invert(_is_in(rows["state"], (DEAD,))), _is_in(rows["group_id"], known))
         states = ", ".join(map(quote, REBALANCING))
@@ -216,7 +216,7 @@ class GroupCache:
         )
         kinds = ", ".join(map(quote, history.KINDS))
         empty = quote(history.EMPTY)
-        rows = WarehouseReader(self._warehouse, only="group_events").query(
+        rows = WarehouseReader(self._warehouse).query(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
             f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "
             f"(at >= TIMESTAMP {empty_since} AND (kind IN ('not_ready_reason', 'deployment') OR (kind = 'state' AND "

@@ -323,7 +323,7 @@ def _read_all_at(health: Health) -> datetime | None:
 
 def _restore_quarantine_count(config: JobConfig, health: Health) -> None:
     """Restore the number of records that were quarantined in the 24 hours before the job started."""
-    (row,) = WarehouseReader(config.warehouse, only="quarantine").rows(
+    (row,) = WarehouseReader(config.warehouse).rows(
         f"SELECT count(*) AS n, max(timestamp) AS at FROM quarantine WHERE cluster = {quote(config.cluster)} "  # noqa: S608 - quoted
         "AND void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
     )

@@ -100,7 +100,7 @@ class SetAsideGroups(Service):
         )
 
     def _rows(self) -> list[dict[str, Any]]:
-        return WarehouseReader(self._warehouse, only="groups").rows(
+        return WarehouseReader(self._warehouse).rows(
             "SELECT group_id, set_aside_release FROM groups "  # noqa: S608 - quoted
             f"WHERE cluster = {quote(self._cluster)} AND set_aside_reason IS NOT NULL"
         )

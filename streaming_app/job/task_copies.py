@@ -247,7 +247,7 @@ class GroupRows:
         """Return the rows of these groups by id. Raises WarehouseError when the table cannot be read."""
         if not group_ids:
             return {}
-        reader = WarehouseReader(self._warehouse, only="groups")
+        reader = WarehouseReader(self._warehouse)
         found: dict[str, Mapping[str, Any]] = {}
         for start in range(0, len(group_ids), _GROUPS_PER_QUERY):
             names = ", ".join(map(quote, group_ids[start : start + _GROUPS_PER_QUERY]))

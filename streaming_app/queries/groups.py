@@ -27,6 +27,7 @@ Row = dict[str, Any]
 _OF_CLASSIC = ("PreparingRebalance", "CompletingRebalance")
 """The states that only classic groups have."""
 _NONE = "-"
+_NO_VERDICT = "Unknown"  # health.verdict.UNKNOWN, which `list` does not load
 
 
 def parse_state(text: str, states: Iterable[str] = STATES) -> str:
@@ -42,16 +43,18 @@ def parse_state(text: str, states: Iterable[str] = STATES) -> str:
 
 
 def list_groups(warehouse: WarehouseReader, cluster: str, states: Iterable[str] = ()) -> list[Row]:
-    """Return GROUP and STATE of every group that is not deleted; with `states`, of the groups in one of them.
+    """Return GROUP, STATE and HEALTH, the verdict, of every group that is not deleted, or that is in one of `states`.
 
     Deleted groups are returned only for the state Dead. Raises WarehouseError for an unknown state.
     """
     wanted = {parse_state(state) for state in states}
-    condition = f"state IN ({', '.join(map(quote, sorted(wanted)))})" if wanted else "deleted_at IS NULL"
+    condition = f"g.state IN ({', '.join(map(quote, sorted(wanted)))})" if wanted else "g.deleted_at IS NULL"
     rows = warehouse.rows(
-        f"SELECT group_id, state FROM groups WHERE cluster = {quote(cluster)} AND {condition} ORDER BY group_id"
+        "SELECT g.group_id, g.state, h.verdict FROM groups g "
+        "LEFT JOIN group_health h ON h.cluster = g.cluster AND h.group_id = g.group_id "
+        f"WHERE g.cluster = {quote(cluster)} AND {condition} ORDER BY g.group_id"
     )
-    return [{"GROUP": row["group_id"], "STATE": row["state"]} for row in rows]
+    return [{"GROUP": row["group_id"], "STATE": row["state"], "HEALTH": row["verdict"] or _NO_VERDICT} for row in rows]
 
 
 TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Share")}

@@ -43,31 +43,18 @@ def read_verdicts(
     return {row.group_id: row for row in read_health(reader, where)}
 
 
-def with_health(reader: WarehouseReader, cluster: str, groups: Iterable[Row]) -> list[Row]:
-    """Return the rows of `list` with HEALTH, the verdict on each group."""
-    known = read_verdicts(reader, cluster)
-    return [row | {"HEALTH": _verdict(known.get(row["GROUP"]))} for row in groups]
-
-
 def list_by_health(reader: WarehouseReader, cluster: str, groups: Iterable[Row], wanted: Collection[str]) -> list[Row]:
-    """Return these rows, and those of deleted groups with a verdict, with HEALTH and SINCE; if any are `wanted`, these.
+    """Return these groups, and deleted ones with a verdict, with HEALTH and SINCE; if any verdicts are `wanted`, these.
 
     A group that was deleted while it was Down has a verdict until its incident ends.
     """
     known = read_verdicts(reader, cluster)
-    listed = {row["GROUP"]: row for row in groups}
-    names = sorted(listed.keys() | known.keys())
-    rows = ((listed.get(name, {"GROUP": name}), known.get(name)) for name in names)
+    rows = ((name, known.get(name)) for name in sorted({row["GROUP"] for row in groups} | known.keys()))
     return [
-        row | {"HEALTH": _verdict(health), "SINCE": health.verdict.since if health else None}
-        for row, health in rows
+        {"GROUP": name, "HEALTH": _verdict(health), "SINCE": health.verdict.since if health else None}
+        for name, health in rows
         if not wanted or _verdict(health) in wanted
     ]
-
-
-def with_teams(rows: Iterable[Row], routes: Routes) -> list[Row]:
-    """Return the rows of `list` with TEAM, who owns each group; as they are if no route names a team."""
-    return [row | {"TEAM": routes.team_of(row["GROUP"])} if routes.have_teams else row for row in rows]
 
 
 def _verdict(row: HealthRow | None) -> str:

@@ -37,7 +37,7 @@ class AlertsTable:
     def alerts(self) -> list[Alert]:
         """Return the open and the recently resolved alerts. Raises WarehouseError when the table cannot be read."""
         recent = f"(resolved_at IS NULL OR resolved_at > now() - INTERVAL '{_DAYS} days')"
-        return read_alerts(WarehouseReader(self._warehouse, only="alerts"), f"{self._table.own_rows} AND {recent}")
+        return read_alerts(WarehouseReader(self._warehouse), f"{self._table.own_rows} AND {recent}")
 
     def save(self, alerts: Iterable[Alert], removed: Iterable[Alert] = ()) -> None:
         """Insert or update the rows of these alerts, and delete those of `removed`, in one commit.

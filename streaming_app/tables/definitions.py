@@ -140,9 +140,14 @@ def history_tables() -> tuple[Table, ...]:
 
 
 @cache
+def names() -> frozenset[str]:
+    """Return the names of all definitions: tables, views, and structs that are only nested."""
+    return frozenset(file.name.removesuffix(".toml") for file in schemas("tables").iterdir())
+
+
+@cache
 def _all() -> tuple[Table, ...]:
-    names = (file.name.removesuffix(".toml") for file in schemas("tables").iterdir())
-    return tuple(sorted((table(name) for name in names), key=lambda one: (one.order, one.name)))
+    return tuple(sorted(map(table, names()), key=lambda one: (one.order, one.name)))
 
 
 def read_sql(definition: Table, stored: str) -> str:

@@ -51,14 +51,12 @@ class HealthTables:
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the stored verdicts by group. Raises WarehouseError."""
-        return {
-            row.group_id: row.verdict for row in read_health(WarehouseReader(self._warehouse, only=HEALTH), self._own())
-        }
+        return {row.group_id: row.verdict for row in read_health(WarehouseReader(self._warehouse), self._own())}
 
     def incidents(self, now: datetime) -> list[Incident]:
         """Return the incidents that are open, or ended lately. Raises WarehouseError."""
         lately = f"ended_at IS NULL OR ended_at > '{(now - REMEMBERED).isoformat()}'"
-        return read_incidents(WarehouseReader(self._warehouse, only=INCIDENTS), f"{self._own()} AND ({lately})")
+        return read_incidents(WarehouseReader(self._warehouse), f"{self._own()} AND ({lately})")
 
     def save_verdicts(
         self, verdicts: Mapping[str, Verdict], gone: Collection[str], incident_of: Mapping[str, str], now: datetime

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -12,45 +14,48 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.errors import WarehouseError
-from streaming_app.tables.arrow import to_arrow, to_python
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, read_sql, table, tables, view_sql, views
+from streaming_app.tables.arrow import to_arrow, to_rows
+from streaming_app.tables.definitions import (
+    FORMAT_PROPERTY,
+    WAREHOUSE_FORMAT,
+    Table,
+    names,
+    read_sql,
+    table,
+    tables,
+    view_sql,
+)
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
 _FIRST_TABLE = "groups"  # every release has it
+_WORDS = re.compile(r"\w+")  # of a query: one too many costs a look at a table
+_READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # of our own definitions
 
 
 class WarehouseReader:
-    """The tables and views of a warehouse, each at the version that was the newest when it was opened."""
+    """The tables and views of a warehouse, each at the version that was the newest when a query first named it."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str | None = None, *, only: str | None = None) -> None:
-        """Open every table, with the rows of one cluster or of all; or `only` this one, and no view.
-
-        Raises WarehouseError if there is no warehouse, or it has another format.
-        """
-        location = Location.of(warehouse)
-        self._builder = QueryBuilder()
-        selected = {}
-        own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
-        wanted = tables() if only is None else [table(only)]
-        for definition in sorted(wanted, key=lambda one: bool(one.computed)):
-            is_selected = bool(own or definition.computed)
-            name = f"{definition.name}_of_all_clusters" if is_selected else definition.name
-            self._builder.register(name, open_table(location / definition.name))
-            if is_selected:
-                selected[definition.name] = f"SELECT * FROM ({read_sql(definition, name)}) AS one{own}"  # noqa: S608 - quoted
-        try:
-            own_views = {} if only else {view.name: view_sql(view, "unnest") for view in views()}
-            for name, query in (selected | own_views).items():
-                self._builder.execute(f"CREATE VIEW {name} AS {query}").read_all()
-        except Exception:  # noqa: BLE001 - as in `query`
-            raise WarehouseError(_created_by_older_release(location, "columns")) from None
+    def __init__(self, warehouse: Location | Path, cluster: str | None = None) -> None:
+        """Prepare to read the rows of one cluster or of all. Nothing is opened before a query names it."""
+        self._location = Location.of(warehouse)
+        self._own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
+        self._builder, self._known = QueryBuilder(), set[str]()
+        self._opening = threading.Lock()
 
     def query(self, sql: str) -> pa.Table:
-        """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails."""
+        """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
+
+        Raises it, too, if there is no warehouse, or it has another format.
+        """
+        with self._opening:
+            for name in _named(_WORDS, sql) or {_FIRST_TABLE}:
+                self._open(name)
         try:
             return to_arrow(self._builder.execute(sql).read_all())
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
+            if any(self._lacks_columns(one) for one in tables() if one.name in self._known):
+                raise WarehouseError(_created_by_older_release(self._location, "columns")) from None
             raise WarehouseError(f"The query failed: {describe_error(error)}") from None
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
@@ -60,13 +65,43 @@ class WarehouseReader:
     def columns_and_rows(self, sql: str) -> tuple[list[str], list[dict[str, Any]]]:
         """Return the column names, and the rows as dicts. Of two columns with one name the last is kept."""
         result = self.query(sql)
-        types = {field.name: field.type for field in result.schema}
-        rows = result.to_pylist()
-        for name, arrow_type in types.items():
-            if pa.types.is_nested(arrow_type):
-                for row in rows:
-                    row[name] = to_python(row[name], arrow_type)
-        return list(types), rows
+        return list(dict.fromkeys(result.column_names)), to_rows(result)
+
+    def _open(self, name: str) -> None:
+        """Let queries read the table or view of this name, and what it reads itself."""
+        if name in self._known:
+            return
+        definition = table(name)
+        if definition.is_view:
+            self._create_view(name, view_sql(definition, "unnest"))
+        elif self._own or definition.computed:
+            stored = f"{name}_of_all_clusters"
+            self._register(stored, name)
+            self._create_view(name, f"SELECT * FROM ({read_sql(definition, stored)}) AS one{self._own}")  # noqa: S608 - quoted
+        else:
+            self._register(name, name)
+        self._known.add(name)
+
+    def _register(self, stored: str, name: str) -> None:
+        if stored not in self._known:
+            self._builder.register(stored, open_table(self._location / name))
+            self._known.add(stored)
+
+    def _create_view(self, name: str, query: str) -> None:
+        for read in _named(_READ, query):
+            self._open(read)
+        try:
+            self._builder.execute(f"CREATE VIEW {name} AS {query}").read_all()
+        except Exception:  # noqa: BLE001 - as in `query`
+            raise WarehouseError(_created_by_older_release(self._location, "columns")) from None
+
+    def _lacks_columns(self, definition: Table) -> bool:
+        stored = {field.name for field in open_table(self._location / definition.name).schema().fields}
+        return not stored.issuperset(definition.names)
+
+
+def _named(pattern: re.Pattern[str], sql: str) -> set[str]:
+    return {name for name in names() & set(pattern.findall(sql)) if not table(name).nested}
 
 
 def query_table(location: Location, sql: str) -> pa.Table:

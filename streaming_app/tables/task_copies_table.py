@@ -29,7 +29,7 @@ class TaskCopiesTable:
 
     def read(self) -> list[TaskCopy]:
         """Return the rows as they are stored. Raises WarehouseError when the table cannot be read."""
-        return _read(WarehouseReader(self._warehouse, only="task_copies"), self._table.own_rows)
+        return _read(WarehouseReader(self._warehouse), self._table.own_rows)
 
     def replace(self, copies: Sequence[TaskCopy]) -> None:
         """Replace all rows by these. Raises OSError when the table cannot be written."""

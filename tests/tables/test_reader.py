@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.errors import WarehouseError
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables import reader as reader_module
+from streaming_app.tables.definitions import tables, views
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, open_table, quote
 from tests.hostile import HOSTILE
 from tests.warehouses import make_warehouse
 
@@ -26,3 +34,47 @@ def test_any_text_is_one_literal_of_a_query(reader: WarehouseReader, text: str) 
 def test_a_query_that_fails_is_one_line(reader: WarehouseReader, sql: str) -> None:
     with pytest.raises(WarehouseError, match=r"^The query failed: [^\n]+$"):
         reader.rows(sql)
+
+
+def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def count(location: Location) -> DeltaTable:
+        opened.append(location.name)
+        return open_table(location)
+
+    monkeypatch.setattr(reader_module, "open_table", count)
+    reader = WarehouseReader(make_warehouse(tmp_path), "default")
+    assert opened == []
+    reader.rows("SELECT 1 AS one")
+    assert opened == ["groups"]
+    reader.rows("SELECT * FROM groups g JOIN alerts ON true")
+    assert opened == ["groups", "alerts"]
+    reader.rows("SELECT count(*) FROM group_lag")
+    assert sorted(opened[2:]) == ["inputs", "lag"]
+
+
+def test_every_table_and_view_can_be_the_first_that_a_query_names(tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    for one in (*tables(), *views()):
+        for cluster in (None, "default"):
+            found = WarehouseReader(warehouse, cluster).query(f"SELECT * FROM {one.name}")
+            assert set(one.names) <= set(found.column_names)
+
+
+def test_threads_may_ask_one_reader(tmp_path: Path) -> None:
+    reader = WarehouseReader(make_warehouse(tmp_path))
+    queries = [f"SELECT count(*) AS n FROM {one.name}" for one in (*tables(), *views())] * 3
+    with ThreadPoolExecutor(8) as pool:
+        assert all(rows == [{"n": 0}] for rows in pool.map(reader.rows, queries))
+
+
+def test_times_are_read_without_pandas_also_those_that_no_log_has(reader: WarehouseReader) -> None:
+    rows = reader.rows(
+        "SELECT arrow_cast('1969-07-20T20:17:40Z', 'Timestamp(Microsecond, Some(\"UTC\"))') AS before, "
+        "arrow_cast(NULL, 'Timestamp(Microsecond, Some(\"UTC\"))') AS never, "
+        "arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))') AS beyond"
+    )
+    assert rows == [{"before": datetime(1969, 7, 20, 20, 17, 40, tzinfo=timezone.utc), "never": None, "beyond": None}]

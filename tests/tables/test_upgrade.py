@@ -53,8 +53,11 @@ def test_tables_of_an_older_release_get_the_missing_columns(
         older = [as_of_older_release(definition) for definition in tables() if definition.name != "topologies"]
         before.setattr(table_creation, "tables", lambda: tuple(older))
         SparkWriter(spark, str(tmp_path), "default").prepare()
-    with pytest.raises(WarehouseError, match="created by an older release"):
-        WarehouseReader(tmp_path)
+    with pytest.raises(WarehouseError, match="created by an older release and lacks columns"):
+        WarehouseReader(tmp_path).rows("SELECT not_ready_reason FROM groups")
+    with pytest.raises(WarehouseError, match="created by an older release and lacks columns"):
+        WarehouseReader(tmp_path).rows("SELECT joined_at FROM members")
+    assert WarehouseReader(tmp_path).rows("SELECT group_id FROM groups") == []
     spark.sql(
         f"INSERT INTO delta.`{tmp_path}/groups` (cluster, group_id, state, last_offset, members) "
         "VALUES ('default', 'old', 'Stable', 1, array())"
@@ -70,12 +73,12 @@ def test_tables_of_an_older_release_get_the_missing_columns(
 def test_a_warehouse_that_lacks_a_table_of_this_release_is_one_of_an_older_release(tmp_path: Path) -> None:
     shutil.rmtree(make_warehouse(tmp_path) / "topologies")
     with pytest.raises(WarehouseError, match=r"created by an older release and lacks the table topologies: start the"):
-        WarehouseReader(tmp_path)
+        WarehouseReader(tmp_path).rows("SELECT * FROM topologies")
 
 
 def test_no_warehouse_at_all_is_not_taken_for_one_of_an_older_release(tmp_path: Path) -> None:
     with pytest.raises(WarehouseError, match=r"No streams-groups warehouse at .* run `streams-groups run"):
-        WarehouseReader(tmp_path)
+        WarehouseReader(tmp_path).rows("SELECT 1 AS one")
 
 
 def test_tables_of_a_newer_release_are_rejected_and_the_column_is_named(

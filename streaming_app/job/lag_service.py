@@ -201,7 +201,7 @@ class LagService(Service):
         result = self._pass.run(self._admin)
         if self.stopping.is_set():
             return
-        self._groups = group_lags(result.rows, result.groups, self._groups, result.at)
+        self._groups = group_lags(result.rows, self._groups, result.at)
         self._work = observe_work(result.rows, result.groups, self._work, result.at, self._settings.allowed_for)
         self._result = result
         self._report_gaps(result)

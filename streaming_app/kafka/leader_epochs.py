@@ -28,7 +28,6 @@ _PATIENCE_SECONDS = 30.0  # for elections: a broker that died is fenced after it
 _PAUSE_SECONDS = 0.2
 _ANSWER_MS = 5_000
 _MIN_VERSION = 2  # of OffsetForLeaderEpoch: the first with the epoch that the caller knows
-UNDEFINED = -1
 
 
 class Leader(NamedTuple):

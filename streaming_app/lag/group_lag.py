@@ -18,27 +18,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow, TopicPartition
-from streaming_app.lag.status import BEHIND, CATCHING_UP, LOST, RECREATED, REWOUND, STALLED, STOPPED, UNKNOWN, UNOWNED
+from streaming_app.lag.model import LagRow, TopicPartition
+from streaming_app.lag.status import BEHIND, CATCHING_UP, REWOUND, UNKNOWN
 
 SLOW = "SLOW"
 """Partitions that are BEHIND, or CATCHING_UP so slowly that it takes more than six hours, for two minutes at least."""
-NO_PROGRESS = "NO_PROGRESS"
-"""Partitions that are STOPPED or STALLED."""
 
 _SLOW_CATCH_UP = 6 * 3600.0  # a lag that neither rises nor falls seems to fall so slowly every other time
 _SLOW_SECONDS = 120.0
 _CATCHES_UP_SECONDS = 180.0  # in a row, until that is believed
-_KIND_OF = {
-    BEHIND: SLOW,
-    CATCHING_UP: SLOW,
-    STOPPED: NO_PROGRESS,
-    STALLED: NO_PROGRESS,
-    UNOWNED: UNOWNED,
-    REWOUND: REWOUND,
-    LOST: LOST,
-    RECREATED: RECREATED,
-}
+_KIND_OF = {BEHIND: SLOW, CATCHING_UP: SLOW, REWOUND: REWOUND}
 _NAMED = 20
 
 
@@ -54,7 +43,6 @@ class WrongPartitions:
     lag: int
     lag_seconds: float | None
     """Of the one with the oldest lag; None if that of none is known."""
-    lost_offsets: int
 
 
 class SlowSince(NamedTuple):
@@ -71,18 +59,13 @@ class GroupLag:
 
     group_id: str
     wrong: Mapping[str, WrongPartitions] = field(default_factory=dict)
-    """By what is wrong: SLOW, NO_PROGRESS, or a status."""
+    """By what is wrong: SLOW or REWOUND."""
     is_held: bool = False
     """The group rebalances."""
     settled_at: float = 0.0
     """When the first pass after the last rebalance was; 0 if there was none since something has been wrong."""
     has_tasks: bool = False
     """Tasks are known of streams groups with a topology only."""
-    has_owners: bool = False
-    """At least one task is active at a member."""
-    may_restore_since: float | None = None
-    """Since when all tasks without progress may restore their state: they are stateful, and have committed nothing
-    since the last rebalance. By the broker's clock; None if one of them does not restore."""
     catches_up: bool = False
     """All partitions that are SLOW catch up fast enough just now."""
     slow: Mapping[TopicPartition, SlowSince] = field(default_factory=dict)
@@ -94,12 +77,10 @@ class GroupLag:
 _NOTHING = GroupLag("")
 
 
-def group_lags(
-    rows: Iterable[LagRow], groups: Mapping[str, GroupTasks], before: Mapping[str, GroupLag], now: float
-) -> dict[str, GroupLag]:
+def group_lags(rows: Iterable[LagRow], before: Mapping[str, GroupLag], now: float) -> dict[str, GroupLag]:
     """Return what is wrong with each group with which something is; `before` is the result for the pass before."""
     wrong: defaultdict[str, defaultdict[str, list[LagRow]]] = defaultdict(lambda: defaultdict(list))
-    held, tasks, owners = set(), set(), set()
+    held, tasks = set(), set()
     unknown: defaultdict[str, set[TopicPartition]] = defaultdict(set)
     for row in rows:
         group_id, kind = row.group_id, _KIND_OF.get(row.status)
@@ -111,8 +92,6 @@ def group_lags(
             held.add(group_id)
         if row.task_id is not None:
             tasks.add(group_id)
-            if row.member_id is not None:
-                owners.add(group_id)
     found: dict[str, GroupLag] = {}
     for group_id in wrong.keys() | unknown.keys():
         kinds, own_unknown = wrong[group_id], frozenset(unknown[group_id])
@@ -125,8 +104,6 @@ def group_lags(
             is_held,
             now if earlier.is_held and not is_held else earlier.settled_at,
             group_id in tasks,
-            group_id in owners,
-            _may_restore_since(kinds.get(NO_PROGRESS, ()), groups.get(group_id, NO_TASKS)),
             all(slow[_key(row)].catches_up_since is not None for row in kinds[SLOW]),
             {key: earlier.slow[key] for key in own_unknown if key in earlier.slow} | slow,
             own_unknown,
@@ -148,17 +125,6 @@ def _slow_since(row: LagRow, before: GroupLag, now: float) -> SlowSince:
     return SlowSince(now if now - since >= _CATCHES_UP_SECONDS else known.at, since)
 
 
-def _may_restore_since(rows: Sequence[LagRow], tasks: GroupTasks) -> float | None:
-    since = tasks.stable_since
-    if since is None or not rows:
-        return None
-    is_restore = all(
-        row.subtopology_id in tasks.stateful and row.committed_at is not None and row.committed_at <= since
-        for row in rows
-    )
-    return since if is_restore else None
-
-
 def _summary(rows: list[LagRow], slow: Mapping[TopicPartition, SlowSince], now: float) -> WrongPartitions:
     return WrongPartitions(
         min(_since(row, slow, now) for row in rows),
@@ -166,7 +132,6 @@ def _summary(rows: list[LagRow], slow: Mapping[TopicPartition, SlowSince], now: 
         tuple(sorted(rows, key=_key)[:_NAMED]),
         sum(row.lag or 0 for row in rows),
         max((row.lag_seconds for row in rows if row.lag_seconds is not None), default=None),
-        sum(row.lost_offsets or 0 for row in rows),
     )
 
 

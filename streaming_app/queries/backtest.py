@@ -222,7 +222,7 @@ class _Lag:
         tasks = {name: groups[name].tasks(now, topics) for name in {key[0] for key in self._commits} if name in groups}
         at = now.timestamp()
         rows = self._tracker.observe(self._commits, self._ends, tasks, at)
-        self.groups = group_lags(rows, tasks, self.groups, at)
+        self.groups = group_lags(rows, self.groups, at)
         self.work = observe_work(rows, tasks, self.work, at, self._allowed_lag)
 
 

@@ -115,7 +115,7 @@ def uncopied() -> Any:
 
 def lag(status: str, **fields: Any) -> Any:
     one = row(status=status, status_since=OLD.timestamp(), lost_offsets=700, **fields)
-    return group_lags([one], {}, {}, START.timestamp())
+    return group_lags([one], {}, START.timestamp())
 
 
 def lost(group_id: str = "payments") -> Any:

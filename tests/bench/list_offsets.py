@@ -117,7 +117,7 @@ def run_pure(groups_count: int = 100) -> None:
 def _measure_alerts(rows: list[LagRow], now: float) -> None:
     """Print the processor time for what is wrong, once a pass, and for the rules, every five seconds."""
     began = time.process_time()
-    known = group_lags(rows, {}, {}, now)
+    known = group_lags(rows, {}, now)
     summed = time.process_time() - began
     context = EvaluationContext(datetime.fromtimestamp(now, timezone.utc), lag=known)
     settings = AlertSettings().rule_settings_of()

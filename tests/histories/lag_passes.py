@@ -53,7 +53,7 @@ class LagPasses:
         tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
         now = START.timestamp() + at
         self._rows = self._tracker.observe(commits, ends, tasks, now)
-        self.groups = group_lags(self._rows, tasks, self.groups or {}, now)
+        self.groups = group_lags(self._rows, self.groups or {}, now)
         self.work = observe_work(self._rows, tasks, self.work, now)
 
     def next_at(self) -> float | None:

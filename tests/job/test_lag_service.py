@@ -254,10 +254,10 @@ def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
 
 def test_what_is_wrong_with_groups_is_known_as_long_as_passes_succeed(passes: Passes) -> None:
     assert passes.service.groups() is None
-    passes.run([row(status="STOPPED", status_since=passes.now)])
+    passes.run([row(status="REWOUND", status_since=passes.now)])
     known = passes.service.groups()
     assert known is not None
-    assert [one.wrong.keys() for one in known.values()] == [{"NO_PROGRESS"}]
+    assert [one.wrong.keys() for one in known.values()] == [{"REWOUND"}]
     passes.fail(KafkaConnectionError())
     passes.now += 100
     assert passes.service.groups() == known

@@ -18,8 +18,7 @@ from tests.alerts.healthy_group import healthy_group
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=300)
 HEALTHY = healthy_group(LONG_AGO)
-EMPTY, MISSING = "StreamsGroupEmpty", "StreamsGroupDescriptionMissing"
-STORM, UNAVAILABLE = "StreamsGroupRebalanceStorm", "StreamsGroupUnavailable"
+MISSING = "StreamsGroupDescriptionMissing"
 MANY = AlertKey("StreamsGroupsDescriptionsMissing", None)
 
 
@@ -37,32 +36,6 @@ def evaluate_groups(
     survey = survey_cluster(groups)
     full = EvaluationContext(now, histories or {}, survey, **{"descriptions_since": LONG_AGO, **context})
     return evaluate(groups, None, full, rule_settings_of)
-
-
-# Empty
-
-
-def nights(number: int, minutes: float) -> list[tuple[datetime, str, str]]:
-    """A job that starts at 3:00 and runs for so long, until the one of today."""
-    starts = [NOW.replace(minute=0) - timedelta(days=day) for day in range(number, -1, -1)]
-    runs = ((begin, begin + timedelta(minutes=minutes)) for begin in starts)
-    return [
-        one for begin, end in runs for one in ((begin, "Empty", "Stable"), (end, "Stable", "Empty")) if one[0] < NOW
-    ]
-
-
-def successor(name: str, **age: float) -> GroupSnapshot:
-    return replace(HEALTHY, group_id=name, first_seen_at=ago(**age))
-
-
-# Unavailable, and what it hides
-
-
-def found_rules(history: GroupHistory) -> set[str]:
-    return {key.rule for key in evaluate_groups(HEALTHY, histories={HEALTHY.group_id: history})}
-
-
-# Descriptions
 
 
 def undescribed(name: str = "old", **fields: Any) -> GroupSnapshot:

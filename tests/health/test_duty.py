@@ -15,7 +15,6 @@ from tests.health.health_harness import group, waiting
 
 OFFICE = TimeInterval(times=[(480, 1080)], weekdays=[(1, 5)], location=ZoneInfo("Europe/Berlin"))  # 07:00 to 17:00 UTC
 MONDAY = datetime(2026, 11, 23, tzinfo=timezone.utc)
-PATIENCE = timedelta(minutes=5)
 
 
 def at(text: str, days: int = 0) -> datetime:

@@ -128,9 +128,6 @@ class Harness:
         """Return the newest alert of the table."""
         return self.stored()[-1]
 
-    def deliveries_sent(self) -> list[bool]:
-        return [delivery.sent_at is not None for alert in self.stored() for delivery in alert.deliveries]
-
     def stored(self) -> list[Alert]:
         return AlertsTable(self.path, "default").alerts()
 

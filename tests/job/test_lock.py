@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from streaming_app.errors import JobError
 from streaming_app.job.lock import hold_job_lock, state_directory
 from streaming_app.tables.location import Location
 
-LATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
 STORE = Location.of("s3a://bucket/warehouse")
 
 

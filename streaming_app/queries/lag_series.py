@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _LASTS, _PAUSE = SAMPLE_LASTS // _MICROSECOND, timedelta(minutes=2) // _MICROSECOND
 _SAMPLES = f"""
-SELECT topic, partition, CAST(observed_at AS BIGINT) AS at, lag_seconds, observed_at,
+SELECT topic, partition, CAST(observed_at AS BIGINT) AS at, lag_seconds, lag_seconds_is_lower_bound, observed_at,
   status <> '{LEFT_OVER}' AS is_read,
   CASE WHEN status = '{LEFT_OVER}' THEN NULL
     WHEN lag IS NULL AND committed_offset IS NULL AND log_end_offset = log_start_offset THEN 0 ELSE lag END AS lag,
@@ -35,8 +35,8 @@ _NEWEST = f"""
 SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY topic, partition ORDER BY at DESC) AS number
   FROM ({_SAMPLES}) AS samples) AS ranked WHERE number = 1
 """  # noqa: S608 - as above
-_SUMS = """
-WITH samples AS ({before} UNION ALL {within}),
+_SPANS = """
+samples AS ({before} UNION ALL {within}),
 followed AS (SELECT *, lead(at) OVER (PARTITION BY topic, partition ORDER BY at) AS next FROM samples),
 ended AS (
   SELECT f.*, CASE WHEN next IS NOT NULL OR now.topic IS NOT NULL THEN next ELSE at + {lasts} END AS gone,
@@ -46,9 +46,12 @@ ended AS (
     SELECT topic, partition, CAST(known_until AS BIGINT) AS known_until FROM lag WHERE {where}) AS now
     ON now.topic = f.topic AND now.partition = f.partition),
 spans AS (
-  SELECT greatest(at, {begin}) AS at, lag, is_read, gone,
-    CASE WHEN lag IS NULL THEN NULL WHEN gone <= holds OR lasts THEN gone ELSE holds END AS until
-  FROM ended),
+  SELECT topic, partition, at AS since, greatest(at, {begin}) AS at, lag, lag_seconds, lag_seconds_is_lower_bound,
+    is_read, gone, CASE WHEN lag IS NULL THEN NULL WHEN gone <= holds OR lasts THEN gone ELSE holds END AS until
+  FROM ended)
+"""
+_SUMS = """
+WITH {spans},
 changes AS (
   SELECT at, lag, CASE WHEN lag IS NULL THEN 0 ELSE 1 END AS known, CASE WHEN is_read THEN 1 ELSE 0 END AS all_of
   FROM spans
@@ -89,25 +92,9 @@ def lag_series(  # noqa: PLR0913 - a group of a cluster, a time, and how closely
 
     Raises WarehouseError.
     """
-    names = "topic, partition, at, lag, is_read, lasts"
-    where = f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}"
-    # What has a later sample is not gone.
-    begins, ends = time_literal(begin), time_literal(end + SAMPLE_LASTS)
-    before = _NEWEST.format(where=f"{where} AND observed_at <= {begins}")
-    within = _SAMPLES.format(where=f"{where} AND observed_at > {begins} AND observed_at < {ends}")
-    first, last = ((one - _EPOCH) // _MICROSECOND for one in (begin, end))
-    rows = reader.rows(
-        _SUMS.format(
-            before=f"SELECT {names} FROM ({before}) AS newest",  # noqa: S608 - quoted
-            within=f"SELECT {names} FROM ({within}) AS newer",  # noqa: S608 - quoted
-            where=where,
-            lasts=_LASTS,
-            pause=_PAUSE,
-            begin=first,
-            end=last,
-            width=repr((last - first) / bins),
-        )
-    )
+    first, last = microseconds(begin), microseconds(end)
+    spans = spans_sql(cluster, group_id, begin, end)
+    rows = reader.rows(_SUMS.format(spans=spans, begin=first, end=last, width=repr((last - first) / bins)))
     changed, length, found = {row["bin"]: row for row in rows}, (end - begin) / bins, list[LagBin]()
     for number in range(bins if rows else 0):
         at = begin + number * length
@@ -115,12 +102,39 @@ def lag_series(  # noqa: PLR0913 - a group of a cluster, a time, and how closely
     return found
 
 
+def spans_sql(cluster: str, group_id: str, begin: datetime, end: datetime) -> str:
+    """Return the common table expressions of which `spans` has for how long each sample holds, in microseconds.
+
+    `at` is `since`, when it was taken, or `begin`. The lag is known up to `until`, and if that is null and `lag` is
+    not, it still is; up to `gone` the partition is there, and if that is null, it still is.
+    """
+    names = "topic, partition, at, lag, lag_seconds, lag_seconds_is_lower_bound, is_read, lasts"
+    where = f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}"
+    # What has a later sample is not gone.
+    begins, ends = time_literal(begin), time_literal(end + SAMPLE_LASTS)
+    before = _NEWEST.format(where=f"{where} AND observed_at <= {begins}")
+    within = _SAMPLES.format(where=f"{where} AND observed_at > {begins} AND observed_at < {ends}")
+    return _SPANS.format(
+        before=f"SELECT {names} FROM ({before}) AS newest",  # noqa: S608 - quoted
+        within=f"SELECT {names} FROM ({within}) AS newer",  # noqa: S608 - quoted
+        where=where,
+        lasts=_LASTS,
+        pause=_PAUSE,
+        begin=microseconds(begin),
+    )
+
+
+def microseconds(time: datetime) -> int:
+    """Return a time as the queries of this module compare it."""
+    return (time - _EPOCH) // _MICROSECOND
+
+
 def _bin(before: LagBin | None, row: Mapping[str, Any] | None, begin: datetime, end: datetime) -> LagBin:
     """Return a bin from what changed in it, and the one before, whose end lasts until the first change."""
     lag, unknown = (before.lag, before.unknown_at_end) if before else (None, 0)
     if row is None:
         return LagBin(begin, end, lag, lag, lag, unknown, unknown)
-    if row["first"] <= (begin - _EPOCH) // _MICROSECOND:
+    if row["first"] <= microseconds(begin):
         lag, unknown = None, 0
     known = [one for one in (lag, row["least"], row["most"]) if one is not None]
     return LagBin(

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from streaming_app.queries.lag_chart import lag_chart
-from streaming_app.queries.lag_series import SAMPLE_LASTS, LagBin, lag_at, lag_series
+from streaming_app.queries.lag_series import LagBin, lag_at, lag_series
 from streaming_app.tables.reader import WarehouseReader
-from tests.warehouses import append, make_warehouse, replace_rows
-
-BEGIN = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
-END = BEGIN + timedelta(hours=4)
-Row = dict[str, Any]
-
-
-def sample(minutes: float, partition: int = 0, lag: int | None = 0, **columns: Any) -> Row:
-    at = BEGIN + timedelta(minutes=minutes)
-    offsets = {"committed_offset": 0, "log_start_offset": 0, "log_end_offset": 1_000_000}
-    common = {"group_id": "payments", "topic": "in", "partition": partition, "status": "OK"}
-    return {**common, **offsets, "lag": lag, "observed_at": at, **columns}
-
-
-def fill(path: Path, samples: Iterable[Row], gone: Iterable[int] = (), known_until: datetime = END) -> WarehouseReader:
-    """Make a warehouse; `lag` has a row of each partition that has samples, but for those that are `gone`."""
-    samples = list(samples)
-    append(make_warehouse(path), "lag_history", *samples)
-    kept = sorted({one["partition"] for one in samples} - set(gone))
-    replace_rows(path, "lag", *(sample(0, number, leader=1) for number in kept))
-    inputs = ({"input": "commits"}, {"input": "log_ends", "broker": 1})
-    replace_rows(path, "inputs", *({**one, "known_until": known_until} for one in inputs))
-    return WarehouseReader(path)
+from tests.queries.lag_rows import BEGIN, END, Row, fill, random_samples, rows_at, sample
 
 
 def series(reader: WarehouseReader, bins: int = 24) -> list[LagBin]:
@@ -44,45 +20,9 @@ def series(reader: WarehouseReader, bins: int = 24) -> list[LagBin]:
 
 def truth(samples: list[Row], gone: set[int], at: datetime) -> tuple[int | None, int]:
     """Return the sum over the partitions of which the lag was known at a time, and the number of the others."""
-    known, unknown = list[int](), 0
-    for partition in {one["partition"] for one in samples}:
-        newest = max(
-            (one for one in samples if one["partition"] == partition and one["observed_at"] <= at),
-            key=lambda one: one["observed_at"],
-            default=None,
-        )
-        if newest is None or newest["status"] == "LEFT_OVER":
-            continue
-        is_old = newest["log_start_offset"] is None and newest["lag"] is not None
-        is_last = not any(
-            one["partition"] == partition and one["observed_at"] > newest["observed_at"] for one in samples
-        )
-        expired = newest["observed_at"] + SAMPLE_LASTS <= at and not is_old
-        if is_last and partition in gone and newest["observed_at"] + SAMPLE_LASTS <= at:
-            continue
-        if newest["lag"] is None or expired:
-            unknown += 1
-        else:
-            known.append(newest["lag"])
-    return sum(known) if known else None, unknown
-
-
-def random_samples(random: Random) -> list[Row]:
-    samples: list[Row] = []
-    for partition in range(random.randint(1, 5)):
-        minutes = random.uniform(-300, 60)
-        while minutes < 250 and random.random() < 0.98:
-            samples.append(
-                sample(
-                    round(minutes, 3),
-                    partition,
-                    random.choice([None, random.randrange(1_000)]),
-                    status=random.choice(["OK", "OK", "BEHIND", "LEFT_OVER"]),
-                    log_start_offset=random.choice([0, 0, 0, None]),
-                )
-            )
-            minutes += random.choice([0.5, 3, 30, 59, 130])
-    return samples
+    rows = list(rows_at(samples, gone, at))
+    known = [row["lag"] for row, is_known in rows if is_known]
+    return sum(known) if known else None, len(rows) - len(known)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from streaming_app.alerts.health_rules import RULES_BY_VERDICT
@@ -91,6 +91,24 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
         f"{format_duration(round((row['at'] - datetime.fromisoformat(row['old'])).total_seconds()))}: {row['new']}."
         for row in rows
     }
+
+
+_CHANGES = (DEPLOYMENT, "topology", "config_changed", "log_truncated", "member_left", "member_joined", "created")
+_DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
+
+
+def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: datetime) -> list[Row]:
+    """Return the last changes of a group up to a time, which may have caused what began then, the newest first.
+
+    A deployment is noted when it has ended, so those that ended a quarter of an hour later count, too.
+    """
+    kinds = ", ".join(map(quote, _CHANGES))
+    return reader.rows(
+        'SELECT at, kind, member_id, client_host, "old", "new", cause FROM group_events e '  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} AND void IS NOT TRUE AND kind IN ({kinds}) "
+        f"AND (at <= {time_literal(time)} OR (kind = '{DEPLOYMENT}' AND at <= {time_literal(time + _DEPLOYS)})) "
+        f"ORDER BY at DESC, e.offset DESC LIMIT {_NAMED_CHANGES}"
+    )
 
 
 def verdicts_since(

@@ -107,6 +107,80 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
     return events
 
 
+MAX_ASSIGNMENTS = 5_000
+"""Of a group in a time, which `read_assignments` returns."""
+
+
+def read_assignments(
+    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime
+) -> list[Event] | None:
+    """Return the events that say who had which task from `begin` to `end`, the oldest first, and those before.
+
+    None if there are more than `MAX_ASSIGNMENTS`. Raises WarehouseError.
+    """
+    kinds = ", ".join(map(quote, (_ASSIGNMENT, _LEFT, _DELETED)))
+    own = (
+        f"FROM group_events e WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "
+        f"AND void IS NOT TRUE AND kind IN ({kinds})"
+    )
+    columns = f'{_COLUMNS}, e."offset" AS number'
+    newest = 'row_number() OVER (PARTITION BY member_id ORDER BY at DESC, e."offset" DESC, kind) AS newest'
+    events = reader.rows(
+        f"SELECT {columns}, 1 AS newest {own} AND at >= {time_literal(begin)} AND at <= {time_literal(end)} "  # noqa: S608 - quoted
+        f"UNION ALL SELECT * FROM (SELECT {columns}, {newest} {own} AND at < {time_literal(begin)}) AS before "
+        f"WHERE newest = 1 ORDER BY at, number, kind LIMIT {MAX_ASSIGNMENTS + 1}"
+    )
+    return events if len(events) <= MAX_ASSIGNMENTS else None
+
+
+@dataclass
+class Owned:
+    """Who had a task as active, as far as the events say."""
+
+    member_id: str | None = None
+    """The last one."""
+    since: datetime | None = None
+    """When that one got it."""
+    unowned: list[tuple[datetime, datetime | None]] = field(default_factory=list)
+    """The times in which nobody had it, after somebody did; the end of the last one is None if it lasts."""
+
+
+def owned_tasks(events: Iterable[Event]) -> dict[str, Owned]:
+    """Return by task id who had it, from events as `read_assignments` returns them."""
+    held: dict[str, set[str]] = {}
+    owners: dict[str, set[str]] = {}
+    found: dict[str, Owned] = {}
+    for event in events:
+        member_id, at = event["member_id"], event["at"]
+        if event["kind"] == _DELETED:
+            members, tasks = list(held), set[str]()
+        else:
+            is_new = event["kind"] == _ASSIGNMENT
+            members = [member_id]
+            tasks = (
+                {f"{one}_{n}" for role, one, n in parse_tasks(event["new"]) if role == "active"} if is_new else set()
+            )
+        for member in members:
+            before = held.get(member, set())
+            held[member] = tasks
+            for task in tasks - before:
+                _begin_owning(owners.setdefault(task, set()), found.setdefault(task, Owned()), member, at)
+            for task in before - tasks:
+                owners[task].discard(member)
+                if not owners[task]:
+                    found[task].unowned.append((at, None))
+    return found
+
+
+def _begin_owning(owners: set[str], owned: Owned, member: str, at: datetime) -> None:
+    if not owners and owned.unowned:
+        begin, _ = owned.unowned.pop()
+        if begin < at:
+            owned.unowned.append((begin, at))
+    owners.add(member)
+    owned.member_id, owned.since = member, at
+
+
 def group_at(events: Sequence[Event], time: datetime) -> GroupAt:
     """Return the group at a time. Raises WarehouseError if no event is that old."""
     group = GroupAt()

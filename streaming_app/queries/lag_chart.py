@@ -1,4 +1,4 @@
-"""The lag over time as shapes of an SVG, for the page and the report of an incident. Pure.
+"""The lag, the time behind and the rates over time as shapes of an SVG, for the page and the reports. Pure.
 
 The line is the sum at the end of each bin, the band behind it from the least to the most within the bin. Where the lag
 of no partition was known there is a gap, and a bar where that of some was not: there the line is a lower bound.
@@ -6,12 +6,14 @@ of no partition was known there is a gap, and a bar where that of some was not: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
+from streaming_app.queries.behind_series import Behind
 from streaming_app.queries.lag_series import LagBin
+from streaming_app.queries.rate_series import Rate
 
 WIDTH = HEIGHT = 1000
 
@@ -49,6 +51,48 @@ def lag_chart(bins: Sequence[LagBin]) -> LagChart | None:
     )
 
 
+def behind_chart(series: Mapping[int, Behind], bins: int, begin: datetime, end: datetime) -> LagChart | None:
+    """Return the chart of how far behind a group was, in seconds; None if that was never known."""
+    length, found = (end - begin) / bins, list[LagBin]()
+    for number in range(bins):
+        one, at = series.get(number), begin + number * length
+        unknown = int(one.is_lower_bound) if one else 0
+        if one is None or one.most is None:
+            found.append(LagBin(at, at + length, None, None, None, unknown, unknown))
+        else:
+            at_end = None if one.at_end is None else round(one.at_end)
+            found.append(LagBin(at, at + length, at_end, round(one.least), round(one.most), unknown, unknown))
+    return lag_chart(found)
+
+
+@dataclass(frozen=True)
+class RateChart:
+    """Points as those of `LagChart`."""
+
+    produced: Sequence[str]
+    committed: Sequence[str]
+    unknown: Sequence[tuple[float, float]]
+    """x and width of where the rates of some partitions, or of all, were not known."""
+    most: float
+    newest: Rate | None
+    """Of the last part of which it is known."""
+
+
+def rate_chart(series: Mapping[int, Rate], bins: int) -> RateChart | None:
+    """Return the chart of the rates; None if they were never known."""
+    most = max((max(one.produced, one.committed) for one in series.values()), default=None)
+    if most is None:
+        return None
+    runs = list(_runs([number in series for number in range(bins)]))
+    is_unknown = [number in series and series[number].is_partial for number in range(bins)]
+
+    def lines(name: str) -> list[str]:
+        return [_points(run, [getattr(series[number], name) for number in run], most, bins) for run in runs]
+
+    unknown = [(_place(run.start, bins), _place(len(run), bins)) for run in _runs(is_unknown)]
+    return RateChart(lines("produced"), lines("committed"), unknown, most, series[max(series)])
+
+
 def _runs(flags: Sequence[bool]) -> Iterator[range]:
     """Yield the positions of flags that are set one after the other."""
     for is_set, those in groupby(range(len(flags)), key=flags.__getitem__):
@@ -69,15 +113,23 @@ def _band(bins: Sequence[LagBin], run: range, most: int) -> str:
 
 
 def _steps(bins: Sequence[LagBin], run: range, values: Sequence[int | None], most: int) -> str:
+    return _points(run, values, most, len(bins))
+
+
+def _points(run: range, values: Sequence[float | None], most: float, bins: int) -> str:
     """Return two points for each run of equal values."""
     points, position = list[str](), run.start
     for value, those in groupby(values):
         end = position + len(list(those))
-        y = f"{HEIGHT - HEIGHT * (value or 0) / max(1, most):.0f}"
-        points += [f"{_x(position, bins):g},{y}", f"{_x(end, bins):g},{y}"]
+        y = f"{HEIGHT - HEIGHT * (value or 0) / max(1e-9, most):.0f}"
+        points += [f"{_place(position, bins):g},{y}", f"{_place(end, bins):g},{y}"]
         position = end
     return " ".join(points)
 
 
 def _x(position: int, bins: Sequence[LagBin]) -> float:
-    return round(WIDTH * position / len(bins), 1)
+    return _place(position, len(bins))
+
+
+def _place(position: int, bins: int) -> float:
+    return round(WIDTH * position / bins, 1)

@@ -11,14 +11,20 @@ from typing import Any
 from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
-from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.groups.task_copies import ACTIVE, TaskCopy, format_task
 from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
+from streaming_app.lag.status import LEFT_OVER
+from streaming_app.lag.status import OK as IN_TIME
+from streaming_app.notify.silences import Silence
+from streaming_app.queries.behind_series import BehindSeries
 from streaming_app.queries.facts import GroupFacts
-from streaming_app.queries.history import GroupAt
-from streaming_app.queries.lag_chart import LagChart
+from streaming_app.queries.history import GroupAt, Owned
+from streaming_app.queries.lag_chart import LagChart, RateChart, behind_chart, rate_chart
+from streaming_app.queries.rate_series import Rate
 from streaming_app.queries.topics import BY_PATTERN, Served, Topic, served
 from streaming_app.queries.topology_diff import TopologyDiff
+from streaming_app.text import duration
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
 from streaming_app.web.overview import GroupSummary, severity_rank
 from streaming_app.web.task_matrix import (
@@ -41,6 +47,7 @@ from streaming_app.web.timeline import (
     ticks,
     timeline,
 )
+from streaming_app.web.tracks import Lane, Tracks, lanes, tracks
 from streaming_app.web.window import Window
 from streaming_app.web.words import Meaning, description_meaning, state_text
 
@@ -104,6 +111,44 @@ class MemberRow:
 
 
 @dataclass(frozen=True)
+class History:
+    """What the tables hold of a group in a window, besides its events and verdicts."""
+
+    times: tuple[datetime, datetime]
+    """What the series are of: a range up to now begins and ends at a whole minute."""
+    lag_chart: LagChart | None = None
+    behind: BehindSeries | None = None
+    rates: Mapping[int, Rate] = field(default_factory=dict)
+    rate_bins: int = 1
+    owned: Mapping[str, Owned] | None = None
+    """None: the events of assignments are too many."""
+    alerts: Sequence[Alert] = ()
+    silences: Sequence[Silence] = ()
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The shapes of the series, and where they are in the window: x and width."""
+
+    x: float
+    width: float
+    lag: LagChart | None
+    behind: LagChart | None
+    rates: RateChart | None
+
+
+@dataclass(frozen=True)
+class BehindTask:
+    """A task, or a partition of a group without tasks, that does not keep up."""
+
+    name: str
+    status: str
+    seconds: float | None
+    lag: int | None
+    host: str | None
+
+
+@dataclass(frozen=True)
 class GroupView:
     """Everything about one group."""
 
@@ -128,7 +173,15 @@ class GroupView:
     diff: TopologyDiff | None
     lag: Sequence[Row]
     lag_partitions: int
-    lag_chart: LagChart | None
+    charts: Chart
+    tracks: Tracks
+    lanes: Sequence[Lane]
+    too_many_assignments: bool
+    """So many that it is not known who had which task when."""
+    behind: Sequence[BehindTask] = ()
+    """The tasks that do not keep up, the furthest behind first."""
+    changes: Sequence[EventRow] = ()
+    """The last changes before what the verdict says began, the newest first."""
     facts: GroupFacts = field(default_factory=GroupFacts)
     sizes: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """How many partitions a topic has, as `Topic.text` does, by subtopology and topic."""
@@ -148,7 +201,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     listed: tuple[Sequence[Row], int],
     alerts: Iterable[Alert],
     lag: Sequence[Row],
-    lag_chart: LagChart | None,
+    history: History,
     then: Then | None,
     described: Described | None,
     diff: TopologyDiff | None,
@@ -157,15 +210,29 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     topics: Sequence[Topic] = (),
     health: tuple[Sequence[Row], Verdict | None] = ((), None),
     incidents: Iterable[Incident] = (),
+    changes: Sequence[Row] = (),
 ) -> GroupView:
     """Return the page of a row of `groups`.
 
-    `events`, `listed` and `lag_chart` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
+    `events`, `listed` and `history` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
     those tables. `health` are the verdicts of the window, the oldest first, and the one of now.
     """
     newest, found = listed
     judged = judgements(*health)
     task_of = tasks_by_partition(lag)
+    copies = list(copies)
+    line = timeline(row, events, window, judged, incidents)
+    charts = _charts(history, window)
+    more = tracks(
+        window,
+        series=history.behind,
+        owned=history.owned or {},
+        alerts=history.alerts,
+        silences=history.silences,
+        events=events.drawn,
+        copies=copies,
+        series_window=history.times,
+    )
     return GroupView(
         row=row,
         state=state_text(row["state"]),
@@ -174,7 +241,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
         matrix=task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag)),
         members=list(_members(row, topics))[:SHOWN_MEMBERS],
-        timeline=timeline(row, events, window, judged, incidents),
+        timeline=line,
         instant=instant_view(then[0], window.at, row["assignments"] or (), then[1], task_of)
         if then and window.at
         else None,
@@ -185,13 +252,65 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         diff=diff if diff and diff.changes else None,
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
-        lag_chart=lag_chart,
+        charts=charts,
+        tracks=more,
+        lanes=lanes(more, _labels(line, charts)),
+        too_many_assignments=history.owned is None,
+        behind=behind_tasks(lag, row),
+        changes=[EventRow(event["at"], event_text(event), event["member_id"], event["kind"]) for event in changes],
         facts=facts or GroupFacts(),
         sizes={(one.subtopology_id, one.name): one.text for one in topics if one.text},
         by_pattern=_by_pattern(topics),
         judged=judged[: -SHOWN_VERDICTS - 1 : -1],
         judged_then=next((one for one in reversed(judged) if window.until and one.at <= window.until), None),
     )
+
+
+def _charts(history: History, window: Window) -> Chart:
+    behind, length = history.behind, window.end - window.begin
+    return Chart(
+        x=round(1_000 * ((history.times[0] - window.begin) / length), 2),
+        width=round(1_000 * ((history.times[1] - history.times[0]) / length), 2),
+        lag=history.lag_chart,
+        behind=behind_chart(behind.group, behind.bins, *history.times) if behind else None,
+        rates=rate_chart(history.rates, history.rate_bins),
+    )
+
+
+def _labels(line: Timeline, charts: Chart) -> dict[str, str | None]:
+    """Return what each lane is called; None for what is not known at all."""
+    behind, rates, lag = charts.behind, charts.rates, charts.lag
+    return {
+        "health": "Health",
+        "alerts": "Alerts",
+        "behind": f"Behind ≤ {duration(behind.most)}" if behind else None,
+        "rates": f"Records/s ≤ {rates.most:,.0f}" if rates else None,
+        "tasks": "Tasks",
+        "restores": "Restores",
+        "members": f"Members ≤ {line.most_members:,}",
+        "assignments": "Assignments",
+        "changes": "Deployments",
+        "state": "State",
+        "lag": f"Lag ≤ {lag.most:,}" if lag else None,
+        "description": "Description",
+    }
+
+
+def behind_tasks(lag: Iterable[Row], row: Row) -> list[BehindTask]:
+    """Return the tasks of which a partition does not keep up, by rows of `lag`, the furthest behind first."""
+    owners = {
+        format_task((task["subtopology_id"], task["partition"])): task["member_id"]
+        for task in row["assignments"] or ()
+        if task["role"] == ACTIVE and task["current"]
+    }
+    hosts = {member["member_id"]: (member["client_host"] or "").removeprefix("/") for member in row["members"] or ()}
+    found: dict[str, BehindTask] = {}
+    late = [one for one in lag if one["status"] not in {IN_TIME, LEFT_OVER}]
+    for one in sorted(late, key=lambda one: (-(one["lag_seconds"] or 0), -(one["lag"] or 0))):
+        name = one["task_id"] or f"{one['topic']}-{one['partition']}"
+        host = hosts.get(owners.get(name, ""))
+        found.setdefault(name, BehindTask(name, one["status"], one["lag_seconds"], one["lag"], host or None))
+    return list(found.values())
 
 
 def _by_pattern(topics: Iterable[Topic]) -> dict[str, list[str]]:
@@ -212,7 +331,7 @@ class OtherGroupView:
     ticks: Sequence[Tick]
     lag: Sequence[Row]
     lag_partitions: int
-    lag_chart: LagChart | None
+    charts: Chart
     members: Sequence[Row]
     """By the titles of `describe --members`, at most `SHOWN_MEMBERS`."""
 
@@ -222,7 +341,7 @@ def other_group_view(  # noqa: PLR0913, PLR0917 - what is known about a group
     window: Window,
     alerts: Iterable[Alert],
     lag: Sequence[Row],
-    lag_chart: LagChart | None,
+    history: History,
     members: Sequence[Row],
 ) -> OtherGroupView:
     """Return the page of a group that is not a streams group; the arguments are as those of `group_view`."""
@@ -233,7 +352,7 @@ def other_group_view(  # noqa: PLR0913, PLR0917 - what is known about a group
         ticks=ticks(window.begin, window.end),
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),
-        lag_chart=lag_chart,
+        charts=_charts(history, window),
         members=members[:SHOWN_MEMBERS],
     )
 

@@ -11,7 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +27,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError
+from streaming_app.queries.behind_series import BINS
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import escape
@@ -39,7 +40,7 @@ from streaming_app.web.descriptions import (
     broker_descriptions,
     description_graph,
 )
-from streaming_app.web.group_page import alerts_by_rule, group_view, hosts_of, other_group_view
+from streaming_app.web.group_page import History, alerts_by_rule, group_view, hosts_of, other_group_view
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import STREAMS, GroupSummary, Query, overview
 from streaming_app.web.picture import Graph
@@ -50,6 +51,7 @@ from streaming_app.web.snapshot import Row, Snapshot
 from streaming_app.web.source import SnapshotSource, utc_now
 from streaming_app.web.timeline import strip
 from streaming_app.web.topology_map import conditions_of, lag_by_topic, topology_map
+from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_query
 
@@ -191,7 +193,7 @@ class Page:
             listed=snapshot.listed_events(group_id, *((None, None) if window.selected else (begin, end))),
             alerts=snapshot.alerts,
             lag=snapshot.lag_rows(group_id),
-            lag_chart=snapshot.lag_chart(group_id, *_lag_bounds(window)),
+            history=self._history(group_id, window, snapshot),
             then=(then, snapshot.lag_at(group_id, window.until)) if then and window.until else None,
             described=self._described(row, snapshot),
             diff=snapshot.topology_diff(group_id),
@@ -200,14 +202,33 @@ class Page:
             topics=snapshot.topics(row),
             health=(snapshot.health_history(group_id, begin, end), summary.health if summary else None),
             incidents=snapshot.incidents(group_id, begin, end),
+            changes=snapshot.changes_before(group_id, _began(summary, row)),
         )
         return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
 
+    @staticmethod
+    def _history(group_id: str, window: Window, snapshot: Snapshot) -> History:
+        times = _lag_bounds(window)
+        owned = snapshot.owned_tasks(group_id, *times)
+        unowned = sorted(name for name, one in (owned or {}).items() if one.unowned)[:ALL_TASKS]
+        tasks = ALL_TASKS if window.all_tasks else SHOWN_TASKS
+        return History(
+            times=times,
+            lag_chart=snapshot.lag_chart(group_id, *times),
+            behind=snapshot.behind_series(group_id, *times, tasks, frozenset(unowned)),
+            rates=snapshot.rate_series(group_id, *times),
+            rate_bins=BINS,
+            owned=owned,
+            alerts=snapshot.alerts_of(group_id, *times),
+            silences=snapshot.silences_of(group_id),
+        )
+
     def _other_group(self, group: GroupSummary, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         window = parse_window(request.query_params, {"updated_at": group.updated_at}, now)
-        chart = snapshot.lag_chart(group.group_id, *_lag_bounds(window))
+        times = _lag_bounds(window)
+        history = History(times, lag_chart=snapshot.lag_chart(group.group_id, *times))
         lag, members = snapshot.lag_rows(group.group_id), snapshot.other_members(group.group_id)
-        view = other_group_view(group, window, snapshot.alerts, lag, chart, members)
+        view = other_group_view(group, window, snapshot.alerts, lag, history, members)
         return self._html("other_group.html", snapshot, now, view=view, group=group)
 
     def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
@@ -398,6 +419,12 @@ def _opened_boxes(text: str | None) -> Callable[[str], bool]:
     except (ValueError, TypeError, RecursionError):
         raise HTTPException(HTTPStatus.BAD_REQUEST, "`open` is a JSON list of the names of boxes") from None
     return names.__contains__
+
+
+def _began(summary: GroupSummary | None, row: Row) -> datetime:
+    """Return since when the verdict holds; without one, when the group last changed."""
+    known = summary.health.since if summary and summary.health else row["state_since"] or row["updated_at"]
+    return known or datetime.now(timezone.utc)
 
 
 def _by_id(snapshot: Snapshot) -> dict[str, GroupSummary]:

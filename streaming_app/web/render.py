@@ -13,7 +13,7 @@ from markupsafe import Markup
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES, format_tasks
 from streaming_app.text import count, duration, utc, utc_iso
-from streaming_app.web import overview, picture, pipeline_map, timeline, window, words
+from streaming_app.web import overview, picture, pipeline_map, timeline, tracks, window, words
 from streaming_app.web.group_page import SHOWN_LAG, SHOWN_MEMBERS
 from streaming_app.web.snapshot import MAX_EVENTS
 
@@ -67,6 +67,7 @@ class Renderer:
             "label_text": words.label_text,
             "labels_of": labels.of,
             "MAX_EVENTS": MAX_EVENTS,
+            "HEAT_HEIGHT": tracks.HEAT_HEIGHT,
             "SHOWN_MEMBERS": SHOWN_MEMBERS,
             "SHOWN_LAG": SHOWN_LAG,
             "inputs": inputs,

@@ -18,14 +18,17 @@ from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.incidents import Incident
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
+from streaming_app.notify.silences import Silence
+from streaming_app.queries.behind_series import BehindSeries, behind_series
 from streaming_app.queries.facts import GroupFacts, read_group_facts
 from streaming_app.queries.groups import other_members, search_groups
-from streaming_app.queries.health import quiet_since, read_verdicts, verdicts_since
-from streaming_app.queries.history import GroupAt, group_at, read_events
+from streaming_app.queries.health import changes_before, quiet_since, read_verdicts, verdicts_since
+from streaming_app.queries.history import GroupAt, Owned, group_at, owned_tasks, read_assignments, read_events
 from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.lag_chart import LagChart, lag_chart
 from streaming_app.queries.lag_series import lag_at, lag_series
 from streaming_app.queries.pipelines import Pipelines, read_pipelines
+from streaming_app.queries.rate_series import Rate, rate_series
 from streaming_app.queries.topics import Topic, read_topics
 from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
 from streaming_app.queries.warehouse import find_clusters, find_staleness
@@ -108,6 +111,8 @@ class Snapshot:
     groups: tuple[GroupSummary, ...] = ()
     alerts: tuple[Alert, ...] = ()
     """Those that are pending or firing, of groups, the cluster and the job."""
+    silences: tuple[Silence, ...] = ()
+    """Those that were added by command, and have ended in the last 30 days or not yet."""
     has_lag: bool = False
     """The tables hold the lag of any group: the job may ask for the ends of the logs."""
     reader: WarehouseReader | None = None
@@ -245,6 +250,56 @@ class Snapshot:
             return None
         key = f"lag from {time_literal(begin)} to {time_literal(end)}"
         return self._kept((key, group_id), lambda: lag_chart(lag_series(reader, self.cluster, group_id, begin, end)))
+
+    def behind_series(
+        self, group_id: str, begin: datetime, end: datetime, tasks: int, with_tasks: frozenset[str]
+    ) -> BehindSeries | None:
+        """Return how far behind a group and its tasks were, as `queries` does. Raises WarehouseError."""
+        reader = self.reader
+        if reader is None:
+            return None
+        key = f"behind from {time_literal(begin)} to {time_literal(end)} of {tasks} and {sorted(with_tasks)}"
+        more: dict[str, Any] = {"tasks": tasks, "with_tasks": with_tasks}
+        return self._kept((key, group_id), lambda: behind_series(reader, self.cluster, group_id, begin, end, **more))
+
+    def rate_series(self, group_id: str, begin: datetime, end: datetime) -> Mapping[int, Rate]:
+        """Return what was produced and committed, as `queries` does. Raises WarehouseError."""
+        reader = self.reader
+        if reader is None:
+            return {}
+        key = f"rates from {time_literal(begin)} to {time_literal(end)}"
+        return self._kept((key, group_id), lambda: rate_series(reader, self.cluster, group_id, begin, end))
+
+    def owned_tasks(self, group_id: str, begin: datetime, end: datetime) -> Mapping[str, Owned] | None:
+        """Return who had which task, as `queries` does; None if there are too many events. Raises WarehouseError."""
+        reader = self.reader
+
+        def find() -> Mapping[str, Owned] | None:
+            events = read_assignments(reader, self.cluster, group_id, begin, end) if reader else []
+            return None if events is None else owned_tasks(events)
+
+        return self._kept((f"owned from {time_literal(begin)} to {time_literal(end)}", group_id), find)
+
+    def alerts_of(self, group_id: str, begin: datetime, end: datetime) -> list[Alert]:
+        """Return the alerts of a group that were open in this time. Raises WarehouseError."""
+        reader = self.reader
+        where = (
+            f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)} AND pending_since <= {time_literal(end)} "
+            f"AND (resolved_at IS NULL OR resolved_at >= {time_literal(begin)})"
+        )
+        return self._kept((f"alerts {where}", group_id), lambda: read_alerts(reader, where) if reader else [])
+
+    def silences_of(self, group_id: str) -> list[Silence]:
+        """Return the silences of alerts of a group."""
+        return [one for one in self.silences if one.group.matches(group_id)]
+
+    def changes_before(self, group_id: str, time: datetime) -> list[Row]:
+        """Return what changed in a group before a time, as `queries` does. Raises WarehouseError."""
+        reader = self.reader
+        key = f"changes before {time_literal(time)}"
+        return self._kept(
+            (key, group_id), lambda: list[Row](changes_before(reader, self.cluster, group_id, time)) if reader else []
+        )
 
     def lag_at(self, group_id: str, at: datetime) -> list[Row]:
         """Return the lag of each partition at a time, as `queries.lag_series` does. Raises WarehouseError."""

@@ -42,15 +42,18 @@ _STEPS = (
 )
 _MARKS = {
     "assignment_epoch": "assignment",
+    "member_joined": "joined",
+    "member_left": "left",
     "topology": "topology",
     "topology_epoch": "topology",
     "deployment": "topology",
     "config_changed": "topology",
+    "log_truncated": "topology",
     "unsolicited_push": "push",
     "created": "topology",
     "deleted": "topology",
 }
-DRAWN_KINDS = ("state", "description_status", "member_joined", "member_left", *_MARKS)
+DRAWN_KINDS = ("state", "description_status", *_MARKS)
 """The kinds of events that it shows."""
 SETTLED = frozenset({"Stable", "Empty", "Dead"})
 """States that last; they are drawn lighter than the others."""
@@ -104,7 +107,7 @@ class Mark:
 
     x: float
     kind: str
-    """`assignment`, `topology` or `push`."""
+    """`assignment`, `joined`, `left`, `topology` or `push`."""
     text: str
     cause: str = ""
     """Of an assignment: a key of `CAUSE_KINDS`."""
@@ -176,7 +179,7 @@ def timeline(
         key=lambda event: event["at"],
     )
     known_from = known[0]["at"] if events.is_cut and known else None
-    scale = _Scale(window.begin, window.end)
+    scale = Scale(window.begin, window.end)
     lanes = _Lanes(group, known, {} if events.is_cut else events.before, known_from, window, scale)
     members = list(_members(group, known, known_from, events.joined_after, scale))
     return Timeline(
@@ -217,17 +220,17 @@ def judgements(rows: Iterable[Row], current: Verdict | None) -> list[Judged]:
 
 def strip(verdicts: Sequence[tuple[datetime, str]], begin: datetime, end: datetime) -> list[Span]:
     """Return the verdicts of a time, each from its time on, as spans; nothing for a time of which none is known."""
-    scale = _Scale(begin, end)
+    scale = Scale(begin, end)
     changes = [one for place, one in enumerate(verdicts) if not place or one[1] != verdicts[place - 1][1]]
     texts = (f"{verdict} from {utc(max(at, begin))}" for at, verdict in changes)
     return list(_lasting([(*one, text) for one, text in zip(changes, texts, strict=True)], scale))
 
 
-def _health(judged: Sequence[Judged], scale: _Scale) -> Iterable[Span]:
+def _health(judged: Sequence[Judged], scale: Scale) -> Iterable[Span]:
     return _lasting([(one.at, one.verdict, one.text) for one in judged], scale)
 
 
-def _lasting(values: Sequence[tuple[datetime, str, str]], scale: _Scale) -> Iterable[Span]:
+def _lasting(values: Sequence[tuple[datetime, str, str]], scale: Scale) -> Iterable[Span]:
     """Yield values with their texts, each from its time until that of the next one, the last one up to the end."""
     ends = [at for at, _, _ in values[1:]] + [scale.end]
     for (begin, value, text), end in zip(values, ends, strict=False):
@@ -235,7 +238,7 @@ def _lasting(values: Sequence[tuple[datetime, str, str]], scale: _Scale) -> Iter
             yield from scale.span(begin, end, value, text)
 
 
-def _incidents(incidents: Iterable[Incident], scale: _Scale) -> Iterable[Span]:
+def _incidents(incidents: Iterable[Incident], scale: Scale) -> Iterable[Span]:
     for one in incidents:
         ended = f", ended {utc(one.ended_at)} ({one.ended_by})" if one.ended_at else ", open"
         text = f"{one.severity} incident {one.incident_id}: {one.verdict}, since {utc(one.opened_at)}{ended}"
@@ -264,6 +267,8 @@ def event_text(event: Row) -> str:
         text = "description sent that the broker had not asked for"
     elif kind in {"member_joined", "member_left"}:
         text = "member joined" if kind == "member_joined" else "member left"
+        host = (event.get("client_host") or "").removeprefix("/")
+        text += f" ({host})" if host else ""
     elif kind == "deployment":
         text = f"deployment of {new}"
     elif kind == "not_ready_reason":
@@ -280,11 +285,14 @@ def causes_text(causes: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Scale:
+class Scale:
+    """Where times are in a window."""
+
     begin: datetime
     end: datetime
 
     def x(self, time: datetime) -> float:
+        """Return the position of a time, or of the end of the window that is nearest."""
         share = (time - self.begin) / (self.end - self.begin)
         return round(min(1.0, max(0.0, share)) * WIDTH, 2)
 
@@ -302,7 +310,7 @@ class _Lanes:
     before: Mapping[str, str | None]
     known_from: datetime | None
     window: Window
-    scale: _Scale
+    scale: Scale
 
     def spans(self, kind: str, current: str | None, since: datetime | None) -> Iterable[Span]:
         """Yield the values one after the other. Before the oldest event is the value that it replaced."""
@@ -328,14 +336,14 @@ class _Lanes:
         return self.scale.begin if kind in self.before or not first_seen else max(self.scale.begin, first_seen)
 
 
-def _span(scale: _Scale, begin: datetime, end: datetime, value: str | None) -> Iterable[Span]:
+def _span(scale: Scale, begin: datetime, end: datetime, value: str | None) -> Iterable[Span]:
     if value is not None and begin < end:
         text = f"{value}, {duration((end - begin).total_seconds())}, from {utc(begin)}"
         yield from scale.span(begin, end, value, text)
 
 
 def _members(
-    group: Row, events: Sequence[Row], known_from: datetime | None, joined_after: int, scale: _Scale
+    group: Row, events: Sequence[Row], known_from: datetime | None, joined_after: int, scale: Scale
 ) -> Iterable[Step]:
     """Yield the number of members, counted back from the current number."""
     changes = [event for event in events if event["kind"] in {"member_joined", "member_left"}]
@@ -363,10 +371,10 @@ def _steps(steps: Sequence[Step]) -> list[Step]:
 
 def ticks(begin: datetime, end: datetime) -> list[Tick]:
     """Return the times on the axis."""
-    return list(_ticks(_Scale(begin, end)))
+    return list(_ticks(Scale(begin, end)))
 
 
-def _ticks(scale: _Scale) -> Iterable[Tick]:
+def _ticks(scale: Scale) -> Iterable[Tick]:
     seconds = (scale.end - scale.begin).total_seconds()
     step = next((one for one in _STEPS if seconds / one <= _TICKS), _STEPS[-1])
     time = datetime.fromtimestamp(-(-scale.begin.timestamp() // step) * step, timezone.utc)

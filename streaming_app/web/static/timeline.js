@@ -80,16 +80,18 @@ class Timeline {
     stage.setAttribute("aria-valuetext", [words(now), this.health(now)].filter(Boolean).join(", "));
   }
 
-  // The verdict at a time, since when and why, and the incident; empty if none is known.
+  // The verdict at a time, since when and why, the incident, and what else lasted then; empty if nothing is known.
   health(time) {
     const x = (1000 * (time - this.begin)) / (this.end - this.begin);
     const at = (kind) => {
-      const spans = [...this.stage.querySelectorAll(`rect.${kind}`)];
+      const spans = [...this.stage.querySelectorAll(kind)];
       const found = spans.findLast((one) => Number(one.getAttribute("x")) <= x);
       const isOver = !found || x > Number(found.getAttribute("x")) + Number(found.getAttribute("width")) + 0.1;
       return isOver ? "" : found.textContent;
     };
-    return [at("health"), at("incident")].filter(Boolean).join("; ");
+    const alerts = '[data-lane="alerts"] .span';
+    const kinds = [".health", ".incident", alerts, ".deployment", ".members", ".restore"];
+    return kinds.map(at).filter(Boolean).join("; ");
   }
 
   time(event) {
@@ -132,8 +134,8 @@ class Timeline {
     const length = this.end - this.begin;
     const now = this.current();
     const moves = {
-      ArrowLeft: () => (event.shiftKey ? this.change(now, -1) : now - length / STEPS),
-      ArrowRight: () => (event.shiftKey ? this.change(now, 1) : now + length / STEPS),
+      ArrowLeft: () => (event.shiftKey ? now - length / STEPS : this.change(now, -1)),
+      ArrowRight: () => (event.shiftKey ? now + length / STEPS : this.change(now, 1)),
       PageDown: () => now - length / 10,
       PageUp: () => now + length / 10,
       Home: () => this.begin,
@@ -173,12 +175,15 @@ class Timeline {
     this.describe();
   }
 
+  // Goes back to now, and from there to the range that the page begins with.
   forget() {
     clearTimeout(pause);
+    const { selected, url } = this.stage.dataset;
+    if (cursor === null && this.at === null) this.go(url);
+    else this.go(this.url(selected ? { range: selected } : this.window(), null));
     cursor = null;
-    const { selected } = this.stage.dataset;
-    this.go(this.url(selected ? { range: selected } : this.window(), null));
     publish(null);
+    this.clear();
   }
 
   zoomBy(factor, center) {

@@ -284,7 +284,8 @@ class Snapshot:
         """Return the alerts of a group that were open in this time. Raises WarehouseError."""
         reader = self.reader
         where = (
-            f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)} AND pending_since <= {time_literal(end)} "
+            f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)} "
+            f"AND pending_since <= {time_literal(end)} "
             f"AND (resolved_at IS NULL OR resolved_at >= {time_literal(begin)})"
         )
         return self._kept((f"alerts {where}", group_id), lambda: read_alerts(reader, where) if reader else [])

@@ -10,6 +10,7 @@ from typing import Any
 
 from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus, OffsetsStatus
+from streaming_app.notify.silences import Silence, SilenceStore
 from tests.heartbeats import write_heartbeat
 from tests.hostile import STORED
 from tests.rows import Row, group_row, member_row, subtopology_row, task_row
@@ -29,12 +30,21 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "group_health", *_health(now))
     append(path, "group_health_history", *_health_history(now))
     append(path, "incidents", *_incidents(now))
-    append(path, "task_copies", *_copies())
+    append(path, "task_copies", *_copies(now))
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
     append(path, "descriptions", *_descriptions())
     append(path, "lag", *_lag(now), *sample_others.lag(now))
     append(path, "lag_history", *_lag_history(now), *sample_others.lag_history(now))
+    silence = Silence(
+        id="0badcafe",
+        group=RICH,
+        starts_at=now - timedelta(minutes=890),
+        ends_at=now - timedelta(minutes=870),
+        comment="the deployment is known",
+        created_by="ops",
+    )
+    SilenceStore(path, "default").add(silence)
     append(path, "group_records", *sample_others.group_records(now))
     append(path, "offset_commits", *sample_others.offset_commits(now, hostile=hostile))
     if hostile:
@@ -254,9 +264,14 @@ def _incidents(now: datetime) -> Iterator[Row]:
         yield {"cluster": "default", "incident_id": f"down-{number}", **how, **times, **ended}
 
 
-def _copies() -> Iterator[Row]:
+def _copies(now: datetime) -> Iterator[Row]:
     common = {"cluster": "default", "group_id": RICH, "stateful": True, "subtopology_id": "1"}
-    offsets = {"task_offset": 1_000, "task_end_offset": 89_000, "lag": 88_000}
+    offsets = {
+        "task_offset": 1_000,
+        "task_end_offset": 89_000,
+        "lag": 88_000,
+        "reported_at": now - timedelta(minutes=6),
+    }
     for number, role, partition in ((1, "restoring", 0), (5, "dormant", 2)):
         yield {**common, **offsets, "member_id": f"orders-member-{number}", "role": role, "partition": partition}
 
@@ -293,6 +308,8 @@ def _alerts(now: datetime) -> Iterator[Row]:
         400,
         "nightly-settlement is empty, and its description is still stored",
     )
+    resolved = {"resolved_at": now - timedelta(minutes=878), "state": "resolved"}
+    yield {**alert("StreamsGroupDown", "critical", RICH, 893, f"{RICH} has no members"), **resolved}
     yield alert(
         "StreamsGroupStalled", "warning", RICH, 3, f"{RICH} has been Reconciling since the deployment", "pending"
     )
@@ -332,6 +349,9 @@ def _events(now: datetime) -> Iterator[Row]:
             yield event(minutes - 6, "state", "Reconciling", "Stable")
     for minutes, member_id, tasks in sample_others.assignments():
         yield event(minutes, "assignment", None, tasks, member_id=member_id)
+    began = (now - timedelta(minutes=902)).isoformat()
+    yield event(898, "deployment", began, "processes")
+    yield event(250, "config_changed", "{}", '{"streams.num.standby.replicas": "1"}')
     yield event(901, "member_left", "streams", None, member_id="orders-member-3")
     yield event(611, "member_joined", None, "streams", member_id="orders-member-3")
     yield event(9.2, "member_joined", None, "streams", member_id="orders-member-4")
@@ -366,11 +386,22 @@ def _descriptions() -> Iterator[Row]:
 
 
 def _lag_history(now: datetime) -> Iterator[Row]:
+    """One partition falls behind, one keeps up, and of one the lag is not known for an hour."""
     for minute in range(240):
         at = now - timedelta(minutes=240 - minute)
         lag = round(400 + 60 * (minute % 7) + (900 * max(0, minute - 200) if minute < 230 else 1_100 * (255 - minute)))
-        common = {"cluster": "default", "group_id": RICH, "topic": "orders", "partition": 0, "status": "OK"}
-        yield {**common, "lag": lag, "lag_seconds": lag / 40, "observed_at": at}
+        common = {"cluster": "default", "group_id": RICH, "status": "OK", "observed_at": at, "log_start_offset": 0}
+        for topic, partition, behind in (
+            ("orders", 0, lag),
+            ("orders", 3, 20 * (minute % 5)),
+            ("customers", 0, None if 100 <= minute < 160 else 12),
+        ):
+            end = 1_000_000 + 2_400 * minute
+            ends = {"log_end_offset": None, "committed_offset": end}
+            if behind is not None:
+                ends = {"log_end_offset": end, "committed_offset": end - behind}
+            lags = {"lag": behind, "lag_seconds": None if behind is None else behind / 40}
+            yield {**common, **ends, **lags, "topic": topic, "partition": partition}
 
 
 def _topologies(now: datetime) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from playwright.sync_api import expect
 
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
+from tests.warehouses import append
 from tests.web import screenshots
 from tests.web.browser import View, view
 from tests.web.sample import HOSTILE, RICH, beat, group, part, replace_group, task, write_sample
@@ -126,7 +127,7 @@ def test_hostile_names_are_shown_and_drawn_as_text(chromium: Browser, url: str, 
         seen.open(f"/group?{group_query(name, at='10m')}")
         seen.wait_for_picture()
         seen.page.locator("#timeline").focus()
-        seen.page.keyboard.press("ArrowLeft")
+        seen.page.keyboard.press("Shift+ArrowLeft")
         assert seen.page.locator("#picture .node").count() == 4
         assert seen.page.locator("b:has-text('alert'), #picture script").count() == 0
         assert seen.width_overflow() <= 0
@@ -208,10 +209,10 @@ def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:
         seen.open(f"/group?id={RICH}&range=24h")
         slider = seen.page.get_by_role("slider", name="Instant")
         slider.focus()
-        seen.page.keyboard.press("Shift+ArrowLeft")
+        seen.page.keyboard.press("ArrowLeft")
         expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_be_visible()
         first = slider.get_attribute("aria-valuetext")
-        seen.page.keyboard.press("ArrowLeft")
+        seen.page.keyboard.press("Shift+ArrowLeft")
         expect(slider).not_to_have_attribute("aria-valuetext", str(first))
         seen.page.wait_for_timeout(600)  # the pause after a key, and the answer
         assert seen.page.evaluate("document.activeElement.id") == "timeline"
@@ -221,6 +222,8 @@ def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:
         assert seen.page.evaluate("document.activeElement.id") == "timeline"
         seen.page.keyboard.press("Escape")
         expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_have_count(0)
+        seen.page.keyboard.press("Escape")
+        expect(slider).not_to_have_attribute("data-selected", "")
 
 
 def test_the_chosen_instant_is_an_event_of_the_document(chromium: Browser, url: str) -> None:
@@ -235,7 +238,7 @@ def test_the_chosen_instant_is_an_event_of_the_document(chromium: Browser, url: 
         chosen = str(round(at.timestamp()) * 1000)
         expect(root).to_have_attribute("instant", chosen)
         seen.page.locator("#timeline").focus()
-        seen.page.keyboard.press("Shift+ArrowLeft")
+        seen.page.keyboard.press("ArrowLeft")
         expect(root).not_to_have_attribute("instant", chosen)
         assert int(str(root.get_attribute("instant"))) < int(chosen)
         seen.page.keyboard.press("Escape")
@@ -259,8 +262,41 @@ def test_the_first_lane_says_the_verdict_since_when_and_why_by_pointer_and_by_ke
         expect(told).to_contain_text(re.compile("^Down since 20.*: no members .* 14,000 offsets wait"))
         slider = seen.page.get_by_role("slider", name="Instant")
         slider.focus()
-        seen.page.keyboard.press("Shift+ArrowLeft")
+        seen.page.keyboard.press("ArrowLeft")
         expect(slider).to_have_attribute("aria-valuetext", re.compile("Restoring since 20.*: tasks came to another"))
+
+
+QUESTIONS = {
+    "who is behind": ("#answer-who dd", "card-payments-0"),
+    "since when": ("p.verdict b", "min"),
+    "why": ("p.verdict strong", "card-transactions are missing"),
+    "what changed before": ("#answer-changed dd", "config changed"),
+    "what will be lost": ("#answer-lost dd", "records from 20"),
+}
+
+
+def test_the_first_screen_answers_who_is_on_call(
+    chromium: Browser, serve_page: Callable[..., str], sample: Path
+) -> None:
+    now = datetime.now(timezone.utc)
+    change = {"kind": "config_changed", "old": "{}", "new": '{"streams.num.standby.replicas": "1"}'}
+    of_group = {"cluster": "default", "group_id": "fraud-detection", "source_partition": 0, "offset": 1}
+    append(sample, "group_events", {**of_group, **change, "at": now - timedelta(minutes=40)})
+    with view(chromium, serve_page(sample), viewport={"width": 1360, "height": 900}) as seen:
+        seen.open("/")
+        first = seen.page.locator("tbody tr").first
+        expect(first).to_contain_text("fraud-detection")
+        first.get_by_role("link", name="fraud-detection").click()
+        for question, (selector, answer) in QUESTIONS.items():
+            found = seen.page.locator(selector).first
+            expect(found).to_contain_text(answer)
+            box = found.bounding_box()
+            assert box, question
+            assert box["y"] + box["height"] <= 900, question
+            assert box["x"] + box["width"] <= 1360, question
+        lane = seen.page.locator("#timeline [data-lane=tasks], #timeline [data-lane=health]").first.bounding_box()
+        assert lane
+        assert lane["y"] + lane["height"] <= 900
 
 
 def test_another_cluster_is_chosen_and_stays_live(

@@ -1,0 +1,238 @@
+"""The tracks of a group over time say at each moment what the tables say of it."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from streaming_app.alerts.alert import Alert
+from streaming_app.groups.task_copies import RESTORING, TaskCopy
+from streaming_app.notify.silences import Silence
+from streaming_app.queries.behind_series import Behind, BehindSeries
+from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
+from streaming_app.web.access import PageAccess
+from streaming_app.web.page import Page
+from streaming_app.web.source import SnapshotSource
+from streaming_app.web.timeline import Span
+from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, lanes, tracks
+from streaming_app.web.window import Window
+from tests.warehouses import append, make_warehouse
+from tests.web.sample import RICH, group, part
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
+TIMES = HOUR.begin, HOUR.end
+LOCAL = "http://127.0.0.1:8080"
+
+
+def at(minutes: float) -> datetime:
+    """Return a time so many minutes after the begin of the window."""
+    return HOUR.begin + timedelta(minutes=minutes)
+
+
+def made(**columns: Any) -> Tracks:
+    return tracks(HOUR, **{"series": None, "owned": {}, **columns})
+
+
+def covers(spans: Sequence[Span], minutes: float) -> bool:
+    x = 1_000 * minutes / 60
+    return any(one.x - 0.01 <= x <= one.x + one.width + 0.01 for one in spans)
+
+
+MINUTES = st.floats(-20, 80).map(lambda one: round(one, 2))
+
+
+# --- Tasks ------------------------------------------------------------------------------------------------------------
+
+
+def series(tasks: dict[str, dict[int, Behind]], bins: int = 60, more: int = 0) -> BehindSeries:
+    return BehindSeries(bins, {}, tasks, more)
+
+
+def behind(seconds: float | None) -> Behind:
+    return Behind(seconds, 0.0, seconds, is_lower_bound=seconds is None)
+
+
+@given(
+    st.dictionaries(st.integers(0, 59), st.sampled_from([None, 0.0, 9.0, 11.0, 700.0, 4_000.0])), st.floats(0, 59.99)
+)
+def test_a_row_of_the_heat_map_says_at_each_moment_what_its_series_does(
+    values: dict[int, float | None], minute: float
+) -> None:
+    found = heat_map(HOUR, series({"0_0": {number: behind(one) for number, one in values.items()}}), {}, TIMES)
+    cells = [one for row in found.rows for one in row.cells if one.x <= 1_000 * minute / 60 < one.x + one.width - 0.01]
+    number = int(minute)
+    if number not in values:
+        assert cells == []
+    elif 0.02 < minute - number < 0.98:  # not at the edge of two
+        level = {None: "unknown", 0.0: "lag0", 9.0: "lag0", 11.0: "lag1", 700.0: "lag3", 4_000.0: "lag4"}
+        assert [one.kind for one in cells] == [level[values[number]]]
+
+
+def test_of_a_thousand_tasks_the_three_in_trouble_are_the_first() -> None:
+    """One has no owner, two are far behind."""
+    known = {f"0_{number}": {59: behind(1.0)} for number in range(40)} | {"1_7": {59: behind(900.0)}}
+    known["1_8"] = {59: behind(300.0)}
+    owned = {"2_5": Owned("m", at(0), [(at(30), None)]), "0_3": Owned("m", at(10), [(at(5), at(10))])}
+    found = heat_map(HOUR, series(known, more=957), owned, TIMES)
+    assert [row.task_id for row in found.rows[:4]] == ["2_5", "1_7", "1_8", "0_3"]
+    assert (found.rows[0].is_unowned, found.rows[0].unowned_seconds) == (True, 1_800)
+    assert "nobody has it" in found.rows[0].cells[0].text
+    assert (len(found.rows), found.more) == (SHOWN_TASKS, 957 + 43 - SHOWN_TASKS)
+    many = heat_map(Window(*TIMES, "1h", all_tasks=True), series(known, more=957), owned, TIMES)
+    assert (len(many.rows), many.more) == (43, 957)
+    assert ALL_TASKS > 43
+
+
+@st.composite
+def assignment_events(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draw who got which tasks when, one event a minute."""
+    events = []
+    for minute in range(draw(st.integers(1, 12))):
+        member = draw(st.sampled_from(["a", "b", "c"]))
+        kind = draw(st.sampled_from(["assignment", "assignment", "assignment", "member_left", "deleted"]))
+        tasks = draw(st.sets(st.sampled_from(["0_0", "0_1", "1_0"])))
+        new = f"active {','.join(sorted(tasks))}; standby 1_1" if kind == "assignment" and tasks else None
+        common = {"old": None, "cause": None, "client_host": None, "instance_id": None}
+        who = None if kind == "deleted" else member
+        events.append({"at": at(5 * minute), "kind": kind, "member_id": who, "new": new, **common})
+    return events
+
+
+@given(assignment_events(), st.floats(0, 59.9))
+def test_a_task_is_drawn_as_unowned_exactly_while_nobody_has_it(events: list[dict[str, Any]], minute: float) -> None:
+    owned = owned_tasks(events)
+    then = group_at(events, at(minute))
+    has = {(part, n) for one in then.members.values() for role, part, n in parse_tasks(one.tasks) if role == "active"}
+    for task_id, one in owned.items():
+        sub, _, number = task_id.partition("_")
+        first = min(e["at"] for e in events if task_id in (e["new"] or ""))
+        is_gone = any(begin <= at(minute) and (end is None or at(minute) < end) for begin, end in one.unowned)
+        assert is_gone == (first <= at(minute) and (sub, int(number)) not in has)
+
+
+# --- Alerts, silences, deployments, restores --------------------------------------------------------------------------
+
+
+def alert(begin: float, end: float | None, severity: str = "critical") -> Alert:
+    opened = at(begin)
+    return Alert("default", "g", "R", severity, "firing", opened, opened, None if end is None else at(end), "wrong", {})
+
+
+@given(st.lists(st.tuples(MINUTES, st.none() | MINUTES), max_size=6), st.floats(0, 60))
+def test_an_alert_is_drawn_exactly_while_it_is_open(times: list[tuple[float, float | None]], minute: float) -> None:
+    times = [(begin, end if end is None or end >= begin else None) for begin, end in times]
+    found = made(alerts=[alert(begin, end) for begin, end in times])
+    is_open = any(begin <= minute and (end is None or minute <= end) for begin, end in times)
+    near = any(abs(edge - minute) < 0.1 for pair in times for edge in pair if edge is not None)
+    assert near or covers([span for row in found.alerts for span in row], minute) == is_open
+    assert sum(map(len, found.alerts)) == sum(begin <= 60 and (end is None or end >= 0) for begin, end in times)
+
+
+def test_alerts_that_overlap_hide_none_and_pending_ones_are_apart() -> None:
+    pending = Alert("default", "g", "R", "warning", "pending", at(50), None, None, "soon", {})
+    found = made(alerts=[alert(0, 30), alert(10, 20, "warning"), pending])
+    assert [[span.value for span in row] for row in found.alerts] == [["critical", "pending"], ["warning"]]
+
+
+@given(MINUTES, MINUTES, st.floats(0, 60))
+def test_a_silence_and_a_deployment_are_drawn_exactly_while_they_last(begin: float, end: float, minute: float) -> None:
+    begin, end = sorted((begin, end))
+    silence = Silence(
+        id="0badcafe", group=".*", starts_at=at(begin), ends_at=at(end), comment="known", created_by="ops"
+    )
+    deployment = {"kind": "deployment", "at": at(end), "old": at(begin).isoformat(), "new": "processes"}
+    found = made(silences=[silence], events=[deployment])
+    for spans in (found.silences, found.deployments):
+        near = min(abs(begin - minute), abs(end - minute)) < 0.1
+        assert near or covers(spans, minute) == (begin <= minute <= end)
+
+
+def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
+    offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750, "reported_at": at(50)}
+    copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
+    found = made(owned={"1_0": Owned("m1", at(30))}, copies=[copy, copy._replace(role="standby")])
+    (one,) = found.restores
+    assert (one.span.x, one.span.width, one.done) == (500, 500, 125)
+    assert one.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
+    assert made(owned={"1_0": Owned("other", at(30))}, copies=[copy]).restores[0].span.x == pytest.approx(833.33)
+    past = Window(*TIMES)
+    assert tracks(past, series=None, owned={}, copies=[copy]).restores == []  # only the present is known
+    assert made(copies=[copy] * 9).more_restores == 5
+
+
+def test_only_what_is_known_has_a_lane_and_none_covers_another() -> None:
+    found = made(alerts=[alert(0, 30)])
+    labels = {"health": "Health", "alerts": "Alerts", "behind": None, "tasks": "Tasks", "state": "State"}
+    shown = lanes(found, labels)
+    assert [one.key for one in shown] == ["health", "alerts", "state"]
+    assert all(before.y + before.height == after.y for before, after in pairwise(shown))
+
+
+# --- On the page ------------------------------------------------------------------------------------------------------
+
+
+def get(warehouse: Path, path: str) -> str:
+    client = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL)
+    return html.unescape(client.get(path).text)
+
+
+def test_the_page_has_the_tracks_and_the_same_in_words(sample_template: Path) -> None:
+    text = get(sample_template, f"/group?id={RICH}&range=24h")
+    lanes_shown = re.findall(r'data-lane="(\w+)"', text)
+    assert lanes_shown[:7] == ["health", "alerts", "behind", "rates", "tasks", "restores", "members"]
+    for expected in (
+        "critical StreamsGroupDown, since",
+        "alerts silenced until",
+        "deployment of processes, from",
+        "1_3: nobody has it, ",
+        "1_0 restores its state on",
+        ": 1% of 89,000 offsets",
+        "1_0: how far behind is not known, ",
+        "records a second were produced and",
+        "member left",
+    ):
+        assert expected in text, expected
+    words = text[text.index('id="tracks"') :]
+    assert "Tasks over time" in words
+    assert "the deployment is known" in words
+
+
+def test_a_thousand_tasks_are_unfolded_by_a_link(tmp_path: Path) -> None:
+    warehouse, now = make_warehouse(tmp_path / "w"), datetime.now(timezone.utc)
+    parts = [part("0", sources=["events"])]
+    append(warehouse, "groups", group("wide", "Stable", now, 60, subtopologies=parts))
+    common = {"cluster": "default", "group_id": "wide", "topic": "events", "log_start_offset": 0, "observed_at": now}
+    rows = [
+        {
+            **common,
+            "partition": n,
+            "committed_offset": 0,
+            "log_end_offset": 5,
+            "lag": 5,
+            "lag_seconds": 900.0 * (n == 77),
+        }
+        for n in range(1_000)
+    ]
+    before = {"observed_at": now - timedelta(minutes=5)}
+    append(warehouse, "lag_history", *({**one, **before, "status": "OK"} for one in rows))
+    append(warehouse, "lag", *({**one, "status": "OK", "task_id": f"0_{one['partition']}"} for one in rows))
+    text = get(warehouse, "/group?id=wide&range=1h")
+    region = text[text.index('aria-label="Tasks over time"') :]
+    assert re.findall(r'<bdi class="name">(\w+)</bdi>', region[: region.index("</table>")])[0] == "0_77"
+    assert f"And {1_000 - SHOWN_TASKS} more tasks" in text
+    (link,) = re.findall(r'href="([^"]*)#history">Show more tasks', text)
+    more = get(warehouse, f"/{link}")
+    assert f"And {1_000 - ALL_TASKS} more tasks" in more
+    assert "tasks=all" in re.findall(r'href="([^"]*)#history">Zoom in', more)[0]
+    assert len(text) < 150_000

@@ -111,6 +111,18 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
     )
 
 
+def last_deployments(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, datetime]:
+    """Return by group when its last deployment that is in `group_events` ended."""
+    if not group_ids:
+        return {}
+    rows = reader.rows(
+        "SELECT group_id, max(at) AS at FROM group_events "  # noqa: S608 - quoted
+        f"WHERE cluster = {quote(cluster)} AND kind = '{DEPLOYMENT}' AND void IS NOT TRUE AND at IS NOT NULL "
+        f"AND group_id IN ({', '.join(map(quote, group_ids))}) GROUP BY group_id"
+    )
+    return {row["group_id"]: row["at"] for row in rows}
+
+
 def verdicts_since(
     reader: WarehouseReader, cluster: str, group_ids: Collection[str], begin: datetime
 ) -> dict[str, list[tuple[datetime, str]]]:

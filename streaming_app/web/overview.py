@@ -193,6 +193,8 @@ class Query:
     """Empty: the one that the page is about by default."""
     verdicts: frozenset[str] = frozenset()
     """Empty: all, and groups without one."""
+    incident: str = ""
+    """Only groups of this incident."""
 
     @classmethod
     def parse(
@@ -212,6 +214,7 @@ class Query:
             verdicts=frozenset(verdicts) & VERDICTS.keys(),
             label=parameters.get("label", ""),
             cluster=parameters.get("cluster", ""),
+            incident=parameters.get("incident", ""),
             description=description,
             show=show if show in SHOW else "",
             sort=sort if sort in ORDERS else "trouble",
@@ -227,6 +230,7 @@ class Query:
             *(("type", one) for one in sorted(values["types"])),
             *(("health", one) for one in sorted(values["verdicts"])),
             ("label", values["label"]),
+            ("incident", values["incident"]),
             *(("state", state) for state in sorted(values["states"])),
             ("description", values["description"]),
             ("show", values["show"]),
@@ -248,6 +252,15 @@ class Query:
         """Return the URL that also shows groups with this verdict, or no longer."""
         return self.url(verdicts=self.verdicts ^ {verdict})
 
+    def with_incident(self, incident_id: str) -> str:
+        """Return the URL of the groups of an incident."""
+        return Query(cluster=self.cluster, incident=incident_id).url()
+
+    @property
+    def folds(self) -> bool:
+        """Whether the groups of an incident are one entry: what was searched for, and other orders, are shown as is."""
+        return self.sort == "trouble" and not self.text and not self.incident
+
     @property
     def all_url(self) -> str:
         """The URL without any filter."""
@@ -264,12 +277,36 @@ class Query:
         return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
 
 
+SHOWN_OF_INCIDENT = 30
+"""Groups of an incident in its entry; a link has them all."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A group, or the groups of one incident: an open one that concerns several of those that are shown."""
+
+    groups: Sequence[GroupSummary]
+    """The worst first; of an incident at most `SHOWN_OF_INCIDENT`."""
+    total: int = 1
+    lag: int | None = None
+    """The sum over all of an incident; None if it is of none known."""
+    lag_is_partial: bool = False
+    lag_seconds: float | None = None
+    members: int = 0
+    tasks: int = 0
+
+    @property
+    def incident_id(self) -> str | None:
+        """The incident; None of an entry that is one group."""
+        return self.groups[0].incident_id if self.total > 1 else None
+
+
 @dataclass(frozen=True)
 class Overview:
     """One page of the overview."""
 
     query: Query
-    rows: Sequence[GroupSummary]
+    entries: Sequence[Entry]
     matching: int
     """Groups that the query finds, on all pages."""
     total: int
@@ -292,6 +329,15 @@ class Overview:
     """The number of the first row, from 1."""
     found: Mapping[str, str]
     """By group that is not found by its id: what is of this name, such as `host 10.0.0.1`."""
+    number: int = 1
+    """Of the page."""
+    of_entries: int = 0
+    """Entries on all pages."""
+
+    @property
+    def rows(self) -> Sequence[GroupSummary]:
+        """All groups on the page."""
+        return [group for one in self.entries for group in one.groups]
 
 
 _NOT_SEVERE = MOST_SEVERE_FIRST.index(INFO)  # an info does not go before a verdict
@@ -345,6 +391,7 @@ def overview(
         if (not text or text in one.group_id.casefold() or one.group_id in found)
         and (not query.description or one.description_status == query.description)
         and (not query.label or query.label in map(label_text, one.labels))
+        and (not query.incident or query.incident == one.incident_id)
         and _is_shown(one, query.show)
     ]
     wanted = query.states or set(_STATES) - {"Dead"}
@@ -355,13 +402,16 @@ def overview(
     counts = Counter(_state(one) for one in filtered if not query.types or one.group_type in query.types)
     types = Counter(one.group_type for one in in_state)
     has_others = any(one.group_type != STREAMS for one in groups)
-    pages = max(1, -(-len(matching) // page_size))
+    ordered = sorted(matching, key=ORDERS[query.sort])
+    entries = folded(ordered) if query.folds else [Entry([one]) for one in ordered]
+    pages = max(1, -(-len(entries) // page_size))
     page = min(query.page, pages)
     first = (page - 1) * page_size
-    ordered = sorted(matching, key=ORDERS[query.sort])
     return Overview(
         query=query,
-        rows=ordered[first : first + page_size],
+        entries=entries[first : first + page_size],
+        number=page,
+        of_entries=len(entries),
         matching=len(matching),
         total=sum(one.state != "Dead" for one in groups),
         pages=pages,
@@ -374,6 +424,29 @@ def overview(
         troubled=sum(one.is_troubled for one in groups),
         first=first + 1,
         found={group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
+    )
+
+
+def folded(ordered: Iterable[GroupSummary]) -> list[Entry]:
+    """Return the entries of groups in their order: those of one incident where the worst of them is."""
+    by_incident: dict[str, list[GroupSummary]] = {}
+    for one in ordered:
+        by_incident.setdefault(one.incident_id or f"\0{one.group_id}", []).append(one)
+    return [_entry(those) for those in by_incident.values()]
+
+
+def _entry(groups: Sequence[GroupSummary]) -> Entry:
+    if len(groups) == 1:
+        return Entry(groups)
+    known = [one.lag for one in groups if one.lag is not None]
+    return Entry(
+        groups=groups[:SHOWN_OF_INCIDENT],
+        total=len(groups),
+        lag=sum(known) if known else None,
+        lag_is_partial=len(known) < len(groups) or any(one.lag_is_partial for one in groups),
+        lag_seconds=max((one.lag_seconds for one in groups if one.lag_seconds is not None), default=None),
+        members=sum(one.members for one in groups),
+        tasks=sum(one.tasks for one in groups),
     )
 
 

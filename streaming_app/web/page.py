@@ -172,7 +172,10 @@ class Page:
         known = {one.group_id: [(one.health.at, one.health.verdict)] for one in view.rows if one.health}
         strips = {group_id: strip(one, begin, now) for group_id, one in {**known, **verdicts}.items()}
         quiet_since = None if view.troubled else snapshot.quiet_since()
-        return self._html("overview.html", snapshot, now, view=view, strips=strips, quiet_since=quiet_since)
+        deployed = snapshot.last_deployments([one.group_id for one in view.rows])
+        incidents = snapshot.open_incidents() if any(one.incident_id for one in view.entries) else {}
+        more: dict[str, Any] = {"quiet_since": quiet_since, "deployed": deployed, "incidents": incidents}
+        return self._html("overview.html", snapshot, now, view=view, strips=strips, **more)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))

@@ -22,7 +22,7 @@ from streaming_app.notify.silences import Silence
 from streaming_app.queries.behind_series import BehindSeries, behind_series
 from streaming_app.queries.facts import GroupFacts, read_group_facts
 from streaming_app.queries.groups import other_members, search_groups
-from streaming_app.queries.health import changes_before, quiet_since, read_verdicts, verdicts_since
+from streaming_app.queries.health import changes_before, last_deployments, quiet_since, read_verdicts, verdicts_since
 from streaming_app.queries.history import GroupAt, Owned, group_at, owned_tasks, read_assignments, read_events
 from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.lag_chart import LagChart, lag_chart
@@ -178,6 +178,21 @@ class Snapshot:
             return {}
         key = f"verdicts since {time_literal(begin)}", ", ".join(map(quote, group_ids))
         return self._kept(key, lambda: verdicts_since(reader, self.cluster, group_ids, begin))
+
+    def last_deployments(self, group_ids: Sequence[str]) -> Mapping[str, datetime]:
+        """Return the ends of last deployments, as `queries.health` does. Raises WarehouseError."""
+        reader = self.reader
+        key = "last deployments", ", ".join(map(quote, group_ids))
+        return self._kept(key, lambda: last_deployments(reader, self.cluster, group_ids) if reader else {})
+
+    def open_incidents(self) -> Mapping[str, Incident]:
+        """Return the open incidents by id. Raises WarehouseError."""
+        reader, where = self.reader, f"cluster = {quote(self.cluster)} AND ended_at IS NULL"
+
+        def find() -> Mapping[str, Incident]:
+            return {one.incident_id: one for one in read_incidents(reader, where)} if reader else {}
+
+        return self._kept(("open incidents", ""), find)
 
     def quiet_since(self) -> datetime | None:
         """Return when the last incident ended; None if one is open, or there was none. Raises WarehouseError."""

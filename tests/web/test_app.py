@@ -142,7 +142,7 @@ def test_an_overview_without_trouble_says_since_when(tmp_path: Path) -> None:
     append(warehouse, "groups", group("calm", "Stable", now, 60))
     beat(warehouse, now)
     client = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL)
-    assert "No group is in trouble. 1 group is watched." in client.get("/").text
+    assert "No group is in trouble. 1 group is watched, by a job that runs for <time" in client.get("/").text
     incident = {"groups": ["calm"], "open_groups": [], "opened_at": now - timedelta(hours=2), "ended_at": now}
     append(warehouse, "incidents", {"incident_id": "down-1", "severity": "critical", "verdict": "Down", **incident})
     later = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL).get("/").text
@@ -151,6 +151,32 @@ def test_an_overview_without_trouble_says_since_when(tmp_path: Path) -> None:
     append(warehouse, "group_health", {"group_id": "calm", **judged})
     worse = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL).get("/").text
     assert "No group is in trouble" not in worse
+
+
+def test_groups_of_one_incident_are_one_row_that_unfolds(sample: Path) -> None:
+    now = datetime.now(timezone.utc)
+    names = [f"settle-{number}" for number in range(3)]
+    append(sample, "groups", *(group(name, "Stable", now, 60) for name in names))
+    judged = {"verdict": "Stalled", "severity": "critical", "since": now - timedelta(minutes=20), "judged_at": now}
+    judged |= {"cluster": "default", "why": "broker 2 is away", "incident_id": "stalled-77"}
+    append(sample, "group_health", *({**judged, "group_id": name} for name in names))
+    incident = {"cause": "broker", "scope": "2", "severity": "critical", "verdict": "Stalled", "groups": names}
+    incident |= {"cluster": "default", "incident_id": "stalled-77", "opened_at": now - timedelta(minutes=20)}
+    append(sample, "incidents", {**incident, "open_groups": names})
+    began = (now - timedelta(days=4)).isoformat()
+    deployment = {"cluster": "default", "group_id": "price-feed", "kind": "deployment", "old": began, "new": "both"}
+    append(sample, "group_events", {**deployment, "at": now - timedelta(days=4), "source_partition": 0, "offset": 1})
+    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    text = html.unescape(client.get("/").text)
+    (row,) = [one for one in text.split("<tr ") if "incident <code>stalled-77" in one]
+    assert "3 groups, incident" in row
+    assert "broker 2 is away" in row
+    assert [f"id={name}" in row for name in names] == [True] * 3
+    assert text.count('href="group?id=settle-0"') == 1
+    price = text[text.index(">price-feed</bdi>") :]
+    assert price[: price.index("</tr>")].count("4 d") == 1
+    assert shown(client.get("/?q=settle-1").text) == ["settle-1"]
+    assert sorted(shown(client.get("/?incident=stalled-77").text)) == names
 
 
 def test_time_comes_first_and_has_the_incidents(client: TestClient) -> None:
@@ -414,7 +440,10 @@ def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
+    beat(sample, datetime.now(timezone.utc))
     client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    # Groups of other types are read in the background, and change the page when they are there.
+    assert wait_until(lambda: sample_others.CONSUMER in client.get("/").text, seconds=20)
     etag = client.get("/").headers["ETag"]
     assert client.get("/", headers={"If-None-Match": etag}).status_code == 304
     assert client.get("/?q=x", headers={"If-None-Match": etag}).status_code == 200

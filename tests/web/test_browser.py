@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
-from tests.warehouses import append
+from tests.warehouses import append, make_warehouse
 from tests.web import screenshots
 from tests.web.browser import View, view
 from tests.web.sample import HOSTILE, RICH, beat, group, part, replace_group, task, write_sample
@@ -136,7 +136,7 @@ def test_hostile_names_are_shown_and_drawn_as_text(chromium: Browser, url: str, 
 def test_every_control_is_reached_by_tab(chromium: Browser, url: str) -> None:
     with view(chromium, url) as seen:
         seen.open("/")
-        controls = seen.page.locator("a[href], input:not([type=hidden]), select, [tabindex='0']").count()
+        controls = seen.page.locator("a[href], summary, input:not([type=hidden]), select, [tabindex='0']").count()
         reached = set()
         for _ in range(controls + 5):
             seen.page.keyboard.press("Tab")
@@ -146,7 +146,91 @@ def test_every_control_is_reached_by_tab(chromium: Browser, url: str) -> None:
         assert len(reached) >= controls
 
 
-@pytest.mark.parametrize("width", [320, 768, 3840])
+@pytest.fixture(scope="module")
+def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,000 groups, 40 of them in one incident, and one group with 1,000 tasks of which three are in trouble."""
+    now = datetime.now(timezone.utc)
+    path = write_sample(tmp_path_factory.mktemp("huge") / "w", now, more=2_000, hostile=False)
+    judged = {"cluster": "default", "verdict": "Stalled", "severity": "critical", "why": "broker 2 is away"}
+    judged |= {"since": now - timedelta(minutes=20), "judged_at": now, "incident_id": "stalled-77"}
+    append(path, "group_health", *({**judged, "group_id": f"application-{number:05}"} for number in range(40)))
+    common = {"cluster": "default", "group_id": "payments-enrichment", "topic": "in", "log_start_offset": 0, "lag": 5}
+    ends = {"committed_offset": 0, "log_end_offset": 5, "status": "OK", "observed_at": now - timedelta(minutes=9)}
+    rows = [{**common, **ends, "partition": n, "lag_seconds": 4_000.0 * (n in {5, 500, 995})} for n in range(1_000)]
+    append(path, "lag_history", *rows)
+    append(path, "lag", *({**one, "task_id": f"0_{one['partition']}"} for one in rows))
+    return path
+
+
+def test_axe_finds_nothing_where_there_is_nothing_or_very_much_or_nothing_can_be_read(
+    chromium: Browser, serve_page: Callable[..., str], huge: Path, tmp_path: Path
+) -> None:
+    empty, broken = make_warehouse(tmp_path / "empty"), make_warehouse(tmp_path / "broken")
+    shutil.rmtree(broken / "groups")
+    group_url = "/group?id=payments-enrichment&range=1h"
+    states = {empty: ["/", "/alerts"], broken: ["/"], huge: ["/", group_url, f"{group_url}&tasks=all"]}
+    for warehouse, paths in states.items():
+        with view(chromium, serve_page(warehouse)) as seen:
+            for path in paths:
+                seen.open(path)
+                seen.page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+                assert seen.axe() == [], (warehouse.name, path)
+
+
+def test_in_forced_colours_and_on_paper_the_tracks_are_there(chromium: Browser, url: str) -> None:
+    with view(chromium, url, forced_colors="active") as seen:
+        for path in ("/", f"/group?id={RICH}&range=24h"):
+            seen.open(path)
+            assert seen.axe() == [], path
+        fills = seen.page.locator("#timeline .heat").evaluate_all(
+            "all => [...new Set(all.map((one) => getComputedStyle(one).fill))]"
+        )
+        assert len(fills) > 1  # cells are told apart
+        seen.page.emulate_media(media="print", forced_colors="none")
+        expect(seen.page.locator("#timeline svg.timeline")).to_be_visible()
+        expect(seen.page.locator("#answer-who dd")).to_be_visible()
+        expect(seen.page.locator(".history-bar")).to_be_hidden()
+
+
+def test_an_overview_of_two_thousand_groups_is_small_and_an_incident_unfolds_by_keyboard(
+    chromium: Browser, serve_page: Callable[..., str], huge: Path
+) -> None:
+    with view(chromium, serve_page(huge)) as seen:
+        sizes: list[int] = []
+        seen.page.on(
+            "requestfinished",
+            lambda one: sizes.append(sum(one.sizes()[f"response{part}Size"] for part in ("Body", "Headers"))),
+        )
+        seen.open("/")
+        seen.page.wait_for_load_state("load")
+        assert sum(sizes) < 200_000, sizes
+        summary = seen.page.locator("details.incident summary")
+        expect(summary).to_contain_text("40 groups, incident stalled-77")
+        summary.focus()
+        seen.page.keyboard.press("Enter")
+        expect(seen.page.get_by_role("link", name="application-00007")).to_be_visible()
+        seen.page.get_by_role("link", name="All 40 groups of this incident").click()
+        expect(seen.page.locator("tbody tr")).to_have_count(40)
+
+
+def test_three_tasks_in_trouble_are_first_of_a_thousand_and_all_are_unfolded(
+    chromium: Browser, serve_page: Callable[..., str], huge: Path
+) -> None:
+    with view(chromium, serve_page(huge)) as seen:
+        seen.open("/group?id=payments-enrichment&range=1h")
+        names = seen.page.locator(".names text").all_text_contents()
+        assert {"0_5", "0_500", "0_995"} == set([one for one in names if re.fullmatch(r"0_\d+", one)][:3])
+        expect(seen.page.locator(".heat-row")).to_have_count(8)
+        seen.page.get_by_role("link", name="Show more tasks").click()
+        expect(seen.page.locator(".heat-row")).to_have_count(400)
+        assert "tasks=all" in seen.page.url
+        seen.page.locator("#timeline").focus()
+        seen.page.keyboard.press("ArrowLeft")
+        expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_be_visible()
+        assert "tasks=all" in seen.page.url
+
+
+@pytest.mark.parametrize("width", [320, 360, 768, 3840])
 def test_no_view_is_wider_than_the_window(chromium: Browser, url: str, width: int) -> None:
     """320 pixels are those of a window of 1,280 at 400 %."""
     with view(chromium, url, viewport={"width": width, "height": 640}) as seen:

@@ -135,6 +135,26 @@ def test_pages_of_the_overview_hold_every_group_once() -> None:
     assert overview([], Query(page=2)).rows == []
 
 
+def test_the_groups_of_an_incident_are_one_entry_where_the_worst_of_them_is() -> None:
+    calm = [summary(f"calm-{number:02}", lag=number) for number in range(30)]
+    many = [judged(f"a-{n:02}", DOWN, "critical", incident_id="i1", lag=n or None) for n in range(40)]
+    other = judged("b", LOSING, "critical", incident_id="i2")
+    view = overview([*calm, *many, other], Query())
+    assert [(one.incident_id, one.groups[0].group_id, one.total) for one in view.entries[:3]] == [
+        (None, "b", 1),
+        ("i1", "a-39", 40),
+        (None, "calm-29", 1),
+    ]
+    folded = view.entries[1]
+    assert (len(folded.groups), folded.lag, folded.lag_is_partial, folded.members) == (30, 780, True, 40)
+    assert (view.matching, view.of_entries, view.pages) == (71, 32, 1)
+    assert [one.groups[0].group_id for one in overview([*many, other], Query(text="a-07")).entries] == ["a-07"]
+    assert len(overview([*calm, *many, other], Query(incident="i1")).entries) == 40
+    assert all(one.total == 1 for one in overview([*many, other], Query(sort="name")).entries)
+    filtered = overview([*calm, *many, other], Query(verdicts=frozenset({DOWN})))
+    assert [one.total for one in filtered.entries] == [40]
+
+
 def test_the_numbers_of_states_do_not_depend_on_the_chosen_states() -> None:
     groups = [summary("a"), summary("b", "Empty"), summary("c", "Empty")]
     assert overview(groups, Query(states=frozenset({"Empty"}))).by_state == {"Stable": 1, "Empty": 2}

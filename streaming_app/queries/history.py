@@ -5,7 +5,6 @@ Answered from `group_events` alone, so it also holds for groups that were delete
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,7 +28,6 @@ _GROUP_VALUES = (
     "description_status",
     "not_ready_reason",
 )
-_TASK = re.compile(r"\d+_\d+")
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause"
 
 
@@ -239,7 +237,8 @@ def parse_tasks(tasks: str | None) -> Iterator[tuple[str, str, int]]:
 
 def check_task(text: str) -> str:
     """Return the id of a task. Raises ValueError unless it is SUBTOPOLOGY_PARTITION."""
-    if not _TASK.fullmatch(text):
+    subtopology_id, _, partition = text.partition("_")
+    if not (subtopology_id.isdecimal() and partition.isdecimal()):
         raise ValueError(f"must be SUBTOPOLOGY_PARTITION, such as 0_3, not {text!r}")
     return text
 

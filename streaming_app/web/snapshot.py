@@ -6,7 +6,6 @@ types. What only the page of one group shows is read when it is first asked for,
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -359,7 +358,7 @@ class Snapshot:
         key = f"{name} {' '.join(literals.values())}"
 
         def read() -> list[Row]:
-            rows: list[Row] = list(reader.rows(_fill(sql, {**literals, "where": where})))
+            rows: list[Row] = list(reader.rows(sql.format(where=where, **literals)))
             return rows
 
         return self._kept((key, group_id), read)
@@ -373,11 +372,6 @@ class Snapshot:
                 self._details[key] = read()
             result: _Result = self._details[key]
             return result
-
-
-def _fill(sql: str, literals: Mapping[str, str]) -> str:
-    """Return the query with its literals; what stands in a literal, such as a group id, is not filled again."""
-    return re.sub(r"\{(\w+)\}", lambda matched: literals[matched[1]], sql)
 
 
 def _within(begin: datetime | None, end: datetime | None) -> str:

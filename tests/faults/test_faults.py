@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaProducer
 
+from streaming_app.checks.verification import VerifyError
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
+from tests.faults import checks
 from tests.faults.campaign import REGRESSIONS, Phase, Results, Round, random_rounds, run_round
 from tests.faults.checks import DOUBLE, Finding
 from tests.faults.cluster_faults import ROWS
@@ -48,6 +51,21 @@ def test_after_faults_between_three_brokers_the_tables_agree_with_them_and_with_
     assert set(+results.injected) == set(CLUSTER.phases[0].faults), lines
     assert results.survived == results.injected
     assert results.seconds[ROWS], lines
+
+
+def test_a_job_that_begins_to_read_everything_again_while_rows_are_compared_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compare(*_: object) -> SimpleNamespace:
+        if not waited:
+            raise VerifyError("The job has not finished a batch yet")
+        return SimpleNamespace(differences=[], not_compared=[])
+
+    waited: list[bool] = []
+    monkeypatch.setattr(checks, "verify", compare)
+    harness = SimpleNamespace(warehouse=tmp_path, client=None, settle=lambda: waited.append(True))
+    assert not checks._verify(harness)
+    assert len(waited) == 1
 
 
 @pytest.mark.broker

@@ -19,6 +19,7 @@ from streaming_app.kafka.lag_offsets import (
     EARLIEST,
     LATEST,
     NO_LEADER,
+    UNKNOWN_TOPIC,
     LogEndsClient,
     Offsets,
     TopicLeaders,
@@ -29,6 +30,7 @@ from streaming_app.lag.tracker import CommitKey
 
 _SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
 _RETRIES = 3
+_MOST_MISSING = 1_000  # topics that are asked for at each pass, as somebody may create them
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
 
 
@@ -61,7 +63,7 @@ class LogEndsReader:
         self._leaders: dict[TopicPartition, int | None] = {}  # the last ones that were known
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
-        """Ask for the leaders of all topics now and then; else of new ones, and of those that were created again.
+        """Ask for the leaders of all topics now and then; else of new ones, missing ones, and those created again.
 
         Raises KafkaError when no broker answers.
         """
@@ -75,7 +77,9 @@ class LogEndsReader:
             for (_, topic, _), commit in commits.items()
             if commit.topic_id is not None and topic in self.topics and self.topics[topic].topic_id != commit.topic_id
         }
-        self.topics.update(client.describe(sorted((needed - self.topics.keys()) | recreated)))
+        missing = [topic for topic in sorted(needed & self.topics.keys()) if self.topics[topic].error == UNKNOWN_TOPIC]
+        again = recreated.union(missing[:_MOST_MISSING])
+        self.topics.update(client.describe(sorted((needed - self.topics.keys()) | again)))
 
     def topic_id(self, topic: str) -> str | None:
         """Return the id of a topic that was described."""

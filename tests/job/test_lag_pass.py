@@ -16,6 +16,7 @@ from streaming_app.kafka.lag_offsets import CommittedOffsets
 from streaming_app.sandbox.container import Broker
 from tests.job.lag_cluster import LagCluster
 from tests.offsets_log import RawRecord
+from tests.rows import group_row, subtopology_row
 
 pytestmark = pytest.mark.broker
 
@@ -106,6 +107,18 @@ def test_a_topic_that_was_created_again_is_recreated(
     client.commit_offsets(group_id, {(topic, 0): 100})
     cluster.read_log(group_id)
     assert cluster.rows(group_id)[topic, 0].status == "OK"
+
+
+def test_the_lag_on_a_source_topic_that_was_missing_is_known_at_the_next_pass(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", source_topics=[topic])])])
+    cluster.run()
+    client.create_topic(topic)
+    produce(topic, 10)
+    client.commit_offsets(group_id, {(topic, 0): 3})
+    assert cluster.rows(group_id, 30)[topic, 0].lag == 7
 
 
 def test_records_that_were_deleted_before_they_were_read_are_lost(

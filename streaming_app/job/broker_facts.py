@@ -34,6 +34,7 @@ from streaming_app.kafka import (
     LEFT_OVER_TOPIC,
     RETENTION,
     TRANSACTION,
+    WRITER,
     broker_facts,
 )
 from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic, LeftOverTopic
@@ -52,9 +53,9 @@ NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
 GROUPS, TOPICS, INTERNAL, EARLIER, BROKERS = "groups", "topics", "internal topics", "earlier topics", "brokers"
 _AT_EACH_PASS, _RARELY = timedelta(0), timedelta(minutes=10)
+_MOST_WRITERS = 10_000  # facts: anybody who may write can name transactions as they like
 _WRITTEN_EVERY = timedelta(minutes=10)
 _INTERNAL_COLUMNS = ("repartition_source_topics", "state_changelog_topics")
-_INTERNAL_ENDINGS = ("-repartition", "-changelog")  # of every name that Kafka Streams makes
 
 Connect = Callable[[], AbstractContextManager[Admin]]
 
@@ -79,6 +80,7 @@ _KINDS = (
     _Kind(ISR, broker_facts.replication, TOPICS, _AT_EACH_PASS),
     _Kind(FEATURE, broker_facts.features, BROKERS, _AT_EACH_PASS),
     _Kind(TRANSACTION, broker_facts.overdue_transactions, TOPICS, _AT_EACH_PASS),
+    _Kind(WRITER, broker_facts.writers, BROKERS, _AT_EACH_PASS),
 )
 
 
@@ -152,14 +154,21 @@ class BrokerFacts(Poller):
         except (KafkaError, GroupError) as error:
             return error
         before = self._known.get(kind.name)
-        self._known[kind.name] = _Known(list(_with_changes(found, before.facts if before else (), now)), now, names)
+        facts = before.facts if before else ()
+        if kind.name == WRITER:
+            found = self._seen_writers(found, facts)
+        self._known[kind.name] = _Known(list(_with_changes(found, facts, now)), now, names)
         return None
+
+    def _seen_writers(self, found: Iterable[BrokerFact], before: Iterable[BrokerFact]) -> list[BrokerFact]:
+        """Return what was ever seen of groups that exist: at a moment some have no transaction open."""
+        groups = self._groups()
+        kept = {(one.subject, one.name): one for one in (*before, *found) if _exists(groups.get(one.name))}
+        return [kept[key] for key in sorted(kept)][:_MOST_WRITERS]
 
     def _running(self) -> list[str]:
         return sorted(
-            group_id
-            for group_id, group in self._groups().items()
-            if group.state != DEAD and group.group_type == "streams"
+            group_id for group_id, group in self._groups().items() if _exists(group) and group.group_type == "streams"
         )
 
     def _topologies(self) -> list[dict[str, Any]]:
@@ -227,6 +236,10 @@ class BrokerFacts(Poller):
         self._table.maintain()
 
 
+def _exists(group: GroupSnapshot | None) -> bool:
+    return group is not None and group.state != DEAD
+
+
 def _is_due(kind: _Kind, known: _Known | None, names: Sequence[Any], now: datetime) -> bool:
     return known is None or known.names != names or now - known.observed_at >= kind.every
 
@@ -255,7 +268,7 @@ def _earlier_names(row: Mapping[str, Any]) -> set[str]:
         for subtopology in row["subtopologies"] or ()
         for column in _INTERNAL_COLUMNS
         for topic in subtopology[column] or ()
-        if topic["name"].startswith(f"{row['group_id']}-") and topic["name"].endswith(_INTERNAL_ENDINGS)
+        if topic["name"].startswith(f"{row['group_id']}-") and topic["name"].endswith(broker_facts.INTERNAL_ENDINGS)
     }
 
 

@@ -10,12 +10,13 @@ GROUP_CONFIG, GROUP_STATE, INTERNAL_TOPIC, LEFT_OVER_TOPIC = (
     "internal_topic",
     "left_over_topic",
 )
-BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, FEATURE = (
+BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, WRITER, FEATURE = (
     "broker_config",
     "coordinator",
     "retention",
     "isr",
     "transaction",
+    "writer",
     "feature",
 )
 """The kinds of rows of `broker_facts`."""

@@ -6,6 +6,9 @@ kafka-python's KafkaError, or GroupError, when the brokers do not answer.
 
 from __future__ import annotations
 
+import random
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
@@ -16,6 +19,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 from kafka.protocol.metadata.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
+from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.kafka import (
     ASKED_FOR,
     BROKER_CONFIG,
@@ -28,6 +32,7 @@ from streaming_app.kafka import (
     LEFT_OVER_TOPIC,
     RETENTION,
     TRANSACTION,
+    WRITER,
     releases,
 )
 from streaming_app.kafka.connection import Admin
@@ -54,11 +59,17 @@ _BROKER_CONFIGS = (
     releases.OFFSETS_RETENTION,
 )
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
+INTERNAL_ENDINGS = ("-repartition", "-changelog")
+"""Of every internal topic that Kafka Streams names."""
 _MIN_ISR = "min.insync.replicas"
 _NO_LEADER = -1
 _EMPTY = "Empty"
 _SOURCES = {"DYNAMIC_GROUP_CONFIG": "group", "DYNAMIC_TOPIC_CONFIG": "topic", "DEFAULT_CONFIG": "default"}
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_STREAMS_ID = re.compile(rf"(?s:(.+))-{_UUID}-\d+")
+"""Ids of Kafka Streams: `<application id>-<process id>-<thread>` (`StreamsProducer`, exactly_once_v2)."""
+_MOST_OF_GROUP = 2  # transactions of a group that are described at a pass: its threads write the same topics in turn
 
 
 class BrokerFact(NamedTuple):
@@ -294,11 +305,7 @@ def overdue_transactions(admin: Admin, topics: Iterable[str], now: datetime | No
 
     A reader with `read_committed` waits for them. Needs Describe on the transactional ids. `now` is for tests.
     """
-    wanted, ids, at = frozenset(topics), [], now or datetime.now(timezone.utc)
-    for broker in admin.broker_ids():
-        with suppress(KafkaError):  # one that is away: the coordinators of its transactions move
-            listed = admin.list_transactions([broker], state_filters=_OPEN)
-            ids += [one.transactional_id for some in listed.values() for one in some]
+    wanted, at, ids = frozenset(topics), now or datetime.now(timezone.utc), _listed(admin, _OPEN)
     return [
         BrokerFact(TRANSACTION, f"{partition.topic}-{partition.partition}", name, _overdue(one))
         for name, one in _described(admin, ids)
@@ -306,6 +313,39 @@ def overdue_transactions(admin: Admin, topics: Iterable[str], now: datetime | No
         for partition in sorted(one.topic_partitions)
         if partition.topic in wanted
     ]
+
+
+def writers(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
+    """Return which topics Kafka Streams applications write in transactions that are open now: exactly-once ones do.
+
+    A sample: a topic that nothing is written to at this moment is missing, and so is an application that writes without
+    transactions. Of a group a few transactions are described. Internal topics of the application are left out. Needs
+    Describe on the transactional ids.
+    """
+    ids = defaultdict[str, list[str]](list)
+    for name in _listed(admin, _OPEN[:1]):
+        if found := _STREAMS_ID.fullmatch(name):
+            ids[found[1]].append(name)
+    return [
+        BrokerFact(WRITER, topic, group_id, "transaction", group_id)
+        for group_id, names in ids.items()
+        for topic in {
+            partition.topic
+            for _, one in _described(admin, random.sample(names, min(len(names), _MOST_OF_GROUP)))
+            for partition in one.topic_partitions
+        }
+        if topic != OFFSETS_TOPIC and not (topic.startswith(f"{group_id}-") and topic.endswith(INTERNAL_ENDINGS))
+    ]
+
+
+def _listed(admin: Admin, states: Sequence[str]) -> list[str]:
+    """Return the ids of transactions in these states, of the coordinators that answer."""
+    ids: list[str] = []
+    for broker in admin.broker_ids():
+        with suppress(KafkaError):  # one that is away: the coordinators of its transactions move
+            listed = admin.list_transactions([broker], state_filters=states)
+            ids += [one.transactional_id for some in listed.values() for one in some]
+    return ids
 
 
 def _described(admin: Admin, ids: Iterable[str]) -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,9 @@
 """The pipelines of a cluster: which groups read and write which topics, and where a backlog begins.
 
 What a group reads is in its commits and, of a streams group, in its topology. What it writes is in the log only for
-repartition topics: a plain sink topic is known where a description of the topology was archived. So a group without one
-may write topics that nobody is known to write, and an answer about what is before or after a group holds for the edges
+repartition topics: a plain sink topic is known where a description of the topology was archived, or where the job has
+seen a transaction of the group with it (`writer` of `broker_facts`). Any other group may write topics that nobody is
+known to write, and an answer about what is before or after a group holds for the edges
 that are known. An internal topic is left out unless a second group reads or writes it.
 """
 
@@ -11,12 +12,14 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from streaming_app.groups.description_graph import SINK, TOPIC
+from streaming_app.kafka import WRITER
 from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.text import utc_iso
 
 RATE_SECONDS = 600.0
 """The time before the newest known end of a log over which its rate is counted."""
@@ -164,7 +167,20 @@ def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:
 
 # --- Reading them -----------------------------------------------------------------------------------------------------
 
-_LAG = "SELECT group_id, topic, lag, lag_seconds, is_lower_bound FROM topic_lag WHERE cluster = {cluster}"
+_LAG = """
+SELECT group_id, topic, lag, lag_seconds, is_lower_bound, partitions, observed_at FROM topic_lag
+WHERE cluster = {cluster}
+"""
+# Of a partition whose lag has not changed there is a row an hour.
+_LAG_THEN = """
+WITH newest AS (
+  SELECT group_id, topic, partition, last_value(lag ORDER BY observed_at) AS lag FROM lag_history
+  WHERE cluster = {cluster} AND observed_at BETWEEN TIMESTAMP '{begin}' AND TIMESTAMP '{end}'
+  GROUP BY group_id, topic, partition
+)
+SELECT group_id, topic, sum(lag) AS lag, count(lag) AS partitions FROM newest GROUP BY group_id, topic
+"""
+_KEPT_SECONDS = 3_900.0
 _COMMITS = "SELECT DISTINCT group_id, topic FROM offsets WHERE cluster = {cluster}"
 _TOPOLOGIES = """
 SELECT group_id, source_topics, repartition_sink_topics, repartition_source_topics, state_changelog_topics
@@ -175,6 +191,7 @@ _SINKS = f"""
 SELECT group_id, to_node AS topic FROM description_edges
 WHERE cluster = {{cluster}} AND is_newest AND from_kind = '{SINK}' AND to_kind = '{TOPIC}'
 """  # noqa: S608 - our own constants
+_WRITERS = f"SELECT group_id, subject AS topic FROM broker_facts WHERE cluster = {{cluster}} AND kind = '{WRITER}'"  # noqa: S608
 _DESCRIBED = "SELECT DISTINCT group_id FROM descriptions WHERE cluster = {cluster} AND is_newest AND NOT truncated"
 _ENDS = "SELECT topic, end_offsets, times FROM log_ends WHERE cluster = {cluster}"
 
@@ -185,16 +202,41 @@ def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
     def rows(sql: str) -> list[dict[str, Any]]:
         return list(reader.rows(sql.replace("{cluster}", quote(cluster))))
 
-    lag = rows(_LAG)
+    lag, rates = rows(_LAG), topic_rates(rows(_ENDS))
     topologies = rows(_TOPOLOGIES)
     living = {row["group_id"] for row in rows(_GROUPS)}
+    seen = rows(_WRITERS)
     return pipelines(
-        lag or rows(_COMMITS),  # without a lag of any group, the job does not look for it
+        # Without a lag of any group, the job does not look for it.
+        list(_with_rates(lag, rates, rows)) or rows(_COMMITS),
         [row for row in topologies if row["group_id"] in living],
-        [row for row in rows(_SINKS) if row["group_id"] in living],
-        living - {row["group_id"] for row in rows(_DESCRIBED)},
-        topic_rates(rows(_ENDS)),
+        [*(row for row in rows(_SINKS) if row["group_id"] in living), *seen],
+        living - {row["group_id"] for row in (*rows(_DESCRIBED), *seen)},
+        rates,
     )
+
+
+def _with_rates(
+    lag: Sequence[dict[str, Any]], rates: Mapping[str, float], rows: Callable[[str], list[dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    """Yield rows of `topic_lag` with the records a second that are read: those written, less those that wait more."""
+    times = [row["observed_at"] for row in lag if row["topic"] in rates]
+    then = {}
+    if times:
+        end = max(times) - timedelta(seconds=RATE_SECONDS)
+        bounds = {"begin": end - timedelta(seconds=_KEPT_SECONDS), "end": end}
+        sql = _LAG_THEN
+        for name, at in bounds.items():
+            sql = sql.replace(f"{{{name}}}", utc_iso(at))
+        then = {(row["group_id"], row["topic"]): row for row in rows(sql)}
+    for row in lag:
+        before, rate = then.get((row["group_id"], row["topic"])), rates.get(row["topic"])
+        is_known = before and not row["is_lower_bound"] and before["partitions"] == row["partitions"]
+        if before and is_known and rate is not None:
+            rate = max(0.0, rate - (row["lag"] - before["lag"]) / RATE_SECONDS)
+            yield {**row, "rate": rate}
+        else:
+            yield row
 
 
 def pipelines(
@@ -257,7 +299,7 @@ def _seconds(begin: datetime, end: datetime) -> float:
 
 
 def _read(row: Mapping[str, Any]) -> Read:
-    known = (row.get("lag"), row.get("lag_seconds"), bool(row.get("is_lower_bound")))
+    known = (row.get("lag"), row.get("lag_seconds"), bool(row.get("is_lower_bound")), row.get("rate"))
     return Read(row["group_id"], row["topic"], *known)
 
 

@@ -24,9 +24,11 @@ _TONES = ("bad", "warning", "busy")
 Link = Callable[[str], str]
 
 _NOTES = {
-    "writers": "Who writes a topic is known of streams groups whose topology description is archived: a topic that no "
-    "arrow leads to is written by others.",
-    "undescribed": "What {} write is not known: no description of their topology is archived.",
+    "writers": "Who writes a topic is known of streams groups whose topology description is archived, and of Kafka "
+    "Streams applications with exactly-once processing whose transactions were seen: a topic that no arrow leads to "
+    "is written by others.",
+    "undescribed": "What {} write is not known: no description of their topology is archived, and none of their "
+    "transactions was seen.",
 }
 
 

@@ -174,6 +174,28 @@ def test_the_facts_of_a_group_that_is_gone_go_with_it(rig: Rig) -> None:
     assert rig.rows("group_config") == []
 
 
+def test_what_an_application_was_seen_to_write_stays_for_as_long_as_its_group_exists(
+    rig: Rig, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    topic, (group_id,) = unique("enriched"), rig.groups
+    client.create_topic(topic)
+    transactional_id = f"{group_id}-0b5e0a4c-7f0e-4a4a-9b5f-5d2f6f3a8c11-1"
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=transactional_id) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"1").get(30)
+        rig.service.tick()
+        written = [(row["subject"], row["name"], row["group_id"]) for row in rig.rows("writer")]
+        assert written == [(topic, group_id, group_id)]
+        producer.commit_transaction()
+    rig.restart()
+    rig.service.tick()
+    assert [row["subject"] for row in rig.rows("writer")] == [topic]
+    rig.groups = {}
+    rig.service.tick()
+    assert rig.rows("writer") == []
+
+
 def test_the_table_is_written_when_a_fact_has_changed_and_every_ten_minutes(rig: Rig) -> None:
     rig.service.tick()
     times = [row["observed_at"] for row in rig.rows("isr")]

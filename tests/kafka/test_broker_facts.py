@@ -21,6 +21,7 @@ from streaming_app.kafka.broker_facts import (
     overdue_transactions,
     replication,
     retention,
+    writers,
 )
 from streaming_app.kafka.client import StreamsGroupClient, acceptable_lags
 from streaming_app.sandbox.broker import LocalBroker
@@ -184,6 +185,30 @@ def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_ea
         producer.commit_transaction()
         assert wait_until(lambda: ask(now + timedelta(minutes=5)) == [])
         producer.close()
+
+
+def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    application, topic, other = unique("app"), unique("topic"), unique("other")
+    names = [topic, other, f"{application}-counts-changelog"]
+    for name in names:
+        client.create_topic(name)
+    thread = f"{application}-0b5e0a4c-7f0e-4a4a-9b5f-5d2f6f3a8c11-1"
+    producers = []
+    for transactional_id, topics in ((thread, [names[0], names[2]]), (f"{application}-else", [other])):
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=transactional_id)
+        producer.init_transactions()
+        producer.begin_transaction()
+        for name in topics:
+            producer.send(name, b"1", partition=0).get(30)
+        producers.append(producer)
+    facts = [fact for fact in writers(client.admin, []) if fact.name.startswith(application)]
+    assert facts == [BrokerFact("writer", topic, application, "transaction", application)]
+    for producer in producers:
+        producer.commit_transaction()
+        producer.close()
+    assert wait_until(lambda: not [one for one in writers(client.admin, []) if one.name == application])
 
 
 def test_a_classic_group_that_waits_for_its_members_is_preparing_a_rebalance(

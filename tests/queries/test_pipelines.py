@@ -130,11 +130,32 @@ def test_the_tables_say_who_reads_and_writes_what(tmp_path: Path) -> None:
         {**lag, "group_id": "enrich", "topic": "orders", "lag": 7},
         {**lag, "group_id": "report", "topic": "enriched", "lag": 0},
     )
+    writes = {"kind": "writer", "subject": "orders", "name": "intake", "value": "transaction", "group_id": "intake"}
+    append(warehouse, "broker_facts", {**writes, "observed_at": NOW})
     found = read_pipelines(WarehouseReader(warehouse), "default")
     assert found.downstream("enrich") == ("report",)
+    assert found.upstream("enrich") == ("intake",)
     assert [(one.group_id, one.topic, one.lag) for one in found.reads] == [
         ("enrich", "not-committed", None),
         ("enrich", "orders", 7),
         ("report", "enriched", 0),
     ]
     assert found.undescribed == frozenset()
+
+
+def test_a_group_reads_what_is_written_less_what_waits_more(tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    lag = {"topic": "orders", "partition": 0, "status": "OK", "observed_at": NOW, "log_end_offset": 6_000}
+    then = NOW - timedelta(minutes=40)
+    rows = [("slow", 3_000), ("fast", 0), ("new", 0), ("unknown", None)]
+    append(warehouse, "lag", *({**lag, "group_id": group_id, "lag": now} for group_id, now in rows))
+    append(
+        warehouse,
+        "lag_history",
+        *({**lag, "group_id": one, "lag": 0, "observed_at": then} for one in ("slow", "fast", "unknown")),
+    )
+    ends = {"topic": "orders", "partition": 0, "times": [NOW - timedelta(minutes=10), NOW], "end_offsets": [0, 6_000]}
+    append(warehouse, "log_ends", ends)
+    found = read_pipelines(WarehouseReader(warehouse), "default")
+    assert found.rates == {"orders": 10.0}
+    assert {one.group_id: one.rate for one in found.reads} == {"slow": 5.0, "fast": 10.0, "new": None, "unknown": None}

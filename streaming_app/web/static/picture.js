@@ -214,7 +214,7 @@ export class Picture {
       edges: edges.map(([from, to]) => [from, to]),
       boxes: boxes.map(({ id }) => ({ id, ...this.sizes.get(id) })),
       direction: this.#host.clientWidth < 600 ? "TB" : "LR",
-      gap: this.#graph.level === "pipelines" ? 1.5 : 0.55, // inches; there the edges have texts
+      gap: this.#graph.level === "pipelines" ? 2 : 0.55, // inches; there the edges have texts
     };
     return new Promise((resolve, reject) => {
       this.#waiting.set(job, { resolve, reject, sent: performance.now() });

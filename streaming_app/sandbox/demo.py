@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
 from streaming_app.alerts.evaluate import RULES
-from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.job.page_service import make_page_service
@@ -21,6 +21,7 @@ from streaming_app.job.run import run
 from streaming_app.job.service import Services
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.output import terminal_table
+from streaming_app.sandbox import story
 from streaming_app.sandbox.container import select_broker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
 from streaming_app.tables.location import Location
@@ -66,23 +67,36 @@ _WITHOUT_FOR = {
 }
 
 
-def run_demo(
+_OFTEN = {
+    "lag": {"interval": 5.0, "history_interval": 5.0},
+    **{section: {"interval": 5.0} for section in ("task_copies", "broker_facts", "descriptions")},
+}
+"""For a story: by default the brokers are asked once or twice a minute."""
+
+
+def run_demo(  # noqa: PLR0913 - the options of the command
     warehouse: Location,
     cluster: str,
     progress: Callable[[str], None],
     *,
     extra_seconds: float = 0.0,
     page: str | None = None,
+    story_pace: float | None = None,
 ) -> None:
     """Run the demo, with its tables in `warehouse`. Raises UserError.
 
     The groups exist for `extra_seconds` after the job is done. With an address for the `page`, the job runs until a
-    signal, and the page is served there. `progress` gets lines for the user.
+    signal, and the page is served there; with a `story_pace`, see `Story`, a story is played meanwhile. `progress` gets
+    lines for the user.
     """
     started = time.monotonic()
+    tells = story_pace is not None
+    url = _PageUrl(progress)
     with tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory:
         progress("Starting a Kafka broker ...")
-        with select_broker(Path(directory), progress=progress) as broker:
+        with select_broker(
+            Path(directory), progress=progress, properties=story.BROKER_PROPERTIES if tells else None
+        ) as broker:
             progress(f"Kafka is ready at {broker.bootstrap_server}. Creating streams groups ...")
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_demo_groups(client, progress)
@@ -90,14 +104,26 @@ def run_demo(
                 name = f"{cluster[: MAX_NAME_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
                 if is_used:
                     progress(f"{warehouse} has a cluster {cluster!r} already: this one is {name!r}")
-                config = JobConfig(
-                    bootstrap_server=broker.bootstrap_server,
-                    warehouse=warehouse,
-                    cluster=name,
-                    once=page is None,
-                    alerts=AlertSettings.model_validate(_WITHOUT_FOR),
+                config = JobConfig.model_validate(
+                    {
+                        "bootstrap_server": broker.bootstrap_server,
+                        "warehouse": warehouse,
+                        "cluster": name,
+                        "once": page is None,
+                        "alerts": _WITHOUT_FOR,
+                        **(_OFTEN if tells else {}),
+                    }
                 )
-                with _heartbeats(groups), _page(config, page, progress):
+                with ExitStack() as stack:
+                    stack.enter_context(_heartbeats(groups))
+                    stack.enter_context(_page(config, page, url.progress))
+                    if story_pace is not None:
+                        tables = warehouse, name
+                        told = story.Story(
+                            client, broker.bootstrap_server, tables, progress, lambda: url.found, story_pace
+                        )
+                        stack.callback(told.close)
+                        told.start()
                     run(config, progress)
                     if extra_seconds:
                         progress(
@@ -121,6 +147,19 @@ def _print_tables(reader: WarehouseReader, cluster: str) -> None:
         names, rows = reader.columns_and_rows(query.format(cluster=quote(cluster)))
         console.print()
         console.print(terminal_table(names, rows, title))
+
+
+class _PageUrl:
+    """Finds the address of the page in what the job prints: it may have chosen the port."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+        self.found = ""
+
+    def progress(self, line: str) -> None:
+        if found := re.search(r"The page is at (\S+)", line):
+            self.found = found[1]
+        self._progress(line)
 
 
 @contextmanager

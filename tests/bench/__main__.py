@@ -23,6 +23,7 @@ from tests.bench import (
     startup,
     throughput,
     touched,
+    viewers,
     week,
 )
 from tests.bench.bench_harness import Harness, open_harness
@@ -49,6 +50,7 @@ WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
     "offsets-memory": lambda shared, _: offsets.run_memory(shared, 1_000_000),
     "offsets-freshness": lambda shared, asked: offsets.run_freshness(shared, 100, 5_000, asked.keys),
     "lag-freshness": lambda shared, _: lag_freshness.run(shared),
+    "viewers": lambda shared, _: viewers.run(shared),
     "idle": lambda shared, asked: idle.run(shared, asked.minutes),
     "week": lambda shared, asked: week.run(shared, asked.minutes),
     "list_offsets": lambda shared, _: list_offsets.run(shared),

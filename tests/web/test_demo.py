@@ -20,6 +20,10 @@ import pytest
 
 from streaming_app.jvm.java import java_home
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox import story
+from streaming_app.tables.reader import WarehouseReader
+from tests.processes import is_running, process_tree
+from tests.waiting import wait_until
 from tests.web.browser import find_chromium, view
 from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
@@ -57,7 +61,8 @@ class Demo:
         self.process = process
         self.lines: list[str] = []
         self._new: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -71,7 +76,7 @@ class Demo:
             try:
                 self.lines.append(self._new.get(timeout=0.2))
             except queue.Empty:
-                assert self.process.poll() is None, "".join(self.lines)
+                assert self._reader.is_alive() or not self._new.empty(), "".join(self.lines)
                 continue
             if found := re.search(pattern, self.lines[-1]):
                 return found[1]
@@ -79,8 +84,8 @@ class Demo:
 
 
 @contextmanager
-def demo_web(directory: Path) -> Iterator[Demo]:
-    command = [sys.executable, "-c", "from streaming_app.cli.main import main; main()", "demo", "--web"]
+def demo_web(directory: Path, *options: str) -> Iterator[Demo]:
+    command = [sys.executable, "-c", "from streaming_app.cli.main import main; main()", "demo", "--web", *options]
     with subprocess.Popen(
         [*command, "--listen", "127.0.0.1:0", "--warehouse", str(directory / "w")],
         stdout=subprocess.PIPE,
@@ -136,6 +141,29 @@ def test_the_demo_serves_the_page_and_draws_a_real_application_until_ctrl_c(
         demo.find("(All processes are stopped)")
         assert demo.process.wait(30) == 0
         assert not [line for line in demo.lines if "Traceback" in line]
+
+
+def test_the_story_is_played_to_its_end_and_leaves_nothing_running(tmp_path: Path) -> None:
+    with demo_web(tmp_path, "--story", "--pace", "10") as demo:
+        steps = [demo.find(rf"^({number}\. .*)$") for number in range(1, 10)]
+        demo.find("(The story is over)")
+        links = [found[1] for line in demo.lines if (found := re.search(r"Look at (http://\S+)$", line))]
+        assert len(steps) == len(links) == 9
+        assert {httpx2.get(link, timeout=60).status_code for link in links} == {200}
+        reader = WarehouseReader(tmp_path / "w")
+        incidents = reader.rows(f"SELECT * FROM incidents WHERE scope = '{story.SOURCE}'")
+        assert [(one["verdict"], one["ended_by"]) for one in incidents] == [("Down", "evidence")]
+        kinds = f"SELECT kind, count(*) AS many FROM group_events WHERE group_id = '{story.GROUP}' GROUP BY kind"
+        events = {row["kind"]: row["many"] for row in reader.rows(kinds)}
+        assert events["member_joined"] >= 7, events  # three pods, those that replace them, and one for that which died
+        assert events["member_left"] >= 4, events
+        started = set(process_tree(demo.process.pid))
+        assert len(started) > 3  # the broker, Spark, the page
+        os.killpg(demo.process.pid, signal.SIGINT)
+        demo.find("(All processes are stopped)")
+        assert demo.process.wait(60) == 0
+        assert not [line for line in demo.lines if "Traceback" in line]
+        assert wait_until(lambda: not [one for one in started if is_running(one)], 60)
 
 
 def draw(request: pytest.FixtureRequest, url: str) -> set[str]:

@@ -30,7 +30,7 @@ def appending(server: str) -> Iterator[Append]:
     with KafkaProducer(bootstrap_servers=server, metadata_max_age_ms=500) as producer:
 
         def append(topic: str, *records: Pair, partition: int = 0) -> int:
-            assert wait_until(lambda: partition in (producer.partitions_for(topic) or ()), 30)  # it may be new
+            assert wait_until(lambda: partition in (producer.partitions_for(topic) or ()))  # it may be new
             sent = [producer.send(topic, key=key, value=value, partition=partition).get(30) for key, value in records]
             return int(sent[-1].offset)
 

@@ -53,7 +53,7 @@ def test_a_group_that_takes_too_many_steps_is_set_aside_alone_until_it_is_releas
     warehouse = ("--warehouse", bed.warehouse)
     shown = streams_groups("quarantine", "list", *warehouse)
     assert "busy" in shown.stdout, shown
-    assert wait_until(lambda: any(b"StreamsGroupSetAside" in one.body for one in list(bed.receiver.requests)), 30)
+    assert wait_until(lambda: any(b"StreamsGroupSetAside" in one.body for one in list(bed.receiver.requests)))
 
     bed.restart_job()  # without that budget
     released = streams_groups("quarantine", "release", "--group", "busy", *warehouse)

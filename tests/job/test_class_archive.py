@@ -42,7 +42,7 @@ def test_it_is_made_once_the_time_is_over_and_told(
     made.write_bytes(bytes(2_000_000))
     monkeypatch.setattr(services, "make_archive", lambda *_, **__: made)
     with making_class_archive(lines.append, after=0):
-        assert wait_until(lambda: len(lines) == 2, 10)
+        assert wait_until(lambda: len(lines) == 2)
     assert lines[0].startswith("Making an archive of Spark's classes")
     assert lines[1] == "Made the archive of Spark's classes: 2 MB in the cache"
 
@@ -53,7 +53,7 @@ def test_a_failure_is_a_line_and_the_job_goes_on(lines: list[str], monkeypatch: 
 
     monkeypatch.setattr(services, "make_archive", fail)
     with making_class_archive(lines.append, after=0):
-        assert wait_until(lambda: len(lines) == 2, 10)
+        assert wait_until(lambda: len(lines) == 2)
     assert lines[1] == "There is no archive of Spark's classes: no space"
 
 
@@ -61,13 +61,13 @@ def test_a_job_that_ends_does_not_wait_for_it(lines: list[str], monkeypatch: pyt
     ended = threading.Event()
 
     def make(*_: object, is_stopping: Callable[[], bool]) -> Path:
-        assert wait_until(is_stopping, 10)
+        assert wait_until(is_stopping)
         ended.set()
         raise SetupError("not made in time")
 
     monkeypatch.setattr(services, "make_archive", make)
     with making_class_archive(lines.append, after=0):
-        assert wait_until(lambda: bool(lines), 10)
+        assert wait_until(lambda: bool(lines))
     assert ended.wait(10)
     assert len(lines) == 1
 

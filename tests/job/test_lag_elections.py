@@ -98,7 +98,7 @@ def create_spread(cluster: LocalCluster, topic: str, replicas: int) -> None:
     assignments = {number: [ids[(number + one) % len(ids)] for one in range(replicas)] for number in range(PARTITIONS)}
     with connection(cluster.bootstrap_server) as admin:
         admin.create_topics({topic: {"assignments": assignments}})
-        assert wait_until(lambda: {*leaders(admin, topic)} == {*ids}, 30)
+        assert wait_until(lambda: {*leaders(admin, topic)} == {*ids})
 
 
 def leaders(admin: Admin, topic: str) -> list[int]:
@@ -117,12 +117,12 @@ def test_a_partition_has_lag_within_seconds_of_the_election_of_its_leader(
     victim, *_ = three_brokers.brokers
     rig.service.start()
     try:
-        assert wait_until(rig.has_lag, 30), rig.lines
+        assert wait_until(rig.has_lag), rig.lines
         with away(three_brokers, victim), connection(others(three_brokers, victim)) as admin:  # type: ignore[attr-defined]
             away_at = time.time()
             # A pass in the moment between the death and the election, when nobody leads the partitions.
             rig.service._next_at = 0.0
-            assert wait_until(lambda: not {-1, victim} & {*leaders(admin, rig.topic)}, 30)
+            assert wait_until(lambda: not {-1, victim} & {*leaders(admin, rig.topic)})
             elected_at = time.monotonic()
             assert wait_until(lambda: rig.knows_lag_since(away_at), 330), (rig.lags(), rig.lines)
             seconds = time.monotonic() - elected_at
@@ -144,12 +144,12 @@ def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_la
     led = {(rig.topic, number) for number in range(0, PARTITIONS, len(three_brokers.brokers))}
     rig.service.start()
     try:
-        assert wait_until(rig.has_lag, 30), rig.lines
+        assert wait_until(rig.has_lag), rig.lines
         with killed(three_brokers, victim), connection(others(three_brokers, victim)) as admin:
             killed_at = time.time()
             rig.service._next_at = 0.0
-            assert wait_until(lambda: -1 in leaders(admin, rig.topic), 30)
-            assert wait_until(lambda: {key for key, lag in rig.lags().items() if lag is None} == led, 30)
+            assert wait_until(lambda: -1 in leaders(admin, rig.topic))
+            assert wait_until(lambda: {key for key, lag in rig.lags().items() if lag is None} == led)
             at = time.time()
             assert wait_until(lambda: rig.has_passed_since(at), 60)
             rows = rig.service.result.rows if rig.service.result else []

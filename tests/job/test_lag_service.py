@@ -203,7 +203,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
 
     service = passes.start(LagSettings(interval=0.01), connect)
     service.start()
-    assert wait_until(lambda: service.health.failures > 2, 10)
+    assert wait_until(lambda: service.health.failures > 2)
     service.close()
 
     assert len(passes.lines) == 1
@@ -227,7 +227,7 @@ def test_no_pass_begins_while_the_job_is_not_ready(passes: Passes) -> None:
         may_begin=may_begin,
     )
     service.start()
-    assert wait_until(lambda: bool(asked), 10)
+    assert wait_until(lambda: bool(asked))
     service.close()
 
     assert (service.result, service.health.failures, passes.lines) == (None, 0, [])

@@ -68,7 +68,7 @@ def test_the_job_serves_the_page_until_it_ends(tmp_path: Path) -> None:
     lines: list[str] = []
     address = free_address()
     with serving_page(config(tmp_path / "w", address), lines.append) as service:
-        assert wait_until(lambda: bool(lines), seconds=20)
+        assert wait_until(lambda: bool(lines))
         assert lines == [f"The page is at http://{address}/"]
         assert "There is no group in this cluster yet" in answer(f"http://{address}")
         pid = service.pid
@@ -87,7 +87,7 @@ def test_the_page_of_the_job_says_which_team_owns_a_group(tmp_path: Path) -> Non
     address = free_address()
     routes = [{"groups": "pay.*", "team": "money", "sinks": [], "continue": True}]
     with serving_page(config(tmp_path / "w", address).model_copy(update={"routes": _routes(routes)}), lines.append):
-        assert wait_until(lambda: bool(lines), seconds=20)
+        assert wait_until(lambda: bool(lines))
         assert answer(f"http://{address}").count("team:money</bdi>") == 1
         assert "team:money</bdi>" in request(f"http://{address}", "/group?id=payments")[2]
 
@@ -104,10 +104,10 @@ def test_an_address_in_use_is_one_line_and_is_tried_again(tmp_path: Path) -> Non
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         service = make_page_service(config(tmp_path, address), lines.append, retry_seconds=0.05)
         service.start()
-        assert wait_until(lambda: service.health.failures > 2, seconds=20)
+        assert wait_until(lambda: service.health.failures > 2)
         assert len(lines) == 1
         assert lines[0].startswith(f"page: Cannot serve the page at {address}: Address already in use; choose another")
-    assert wait_until(lambda: len(lines) > 1, seconds=20)
+    assert wait_until(lambda: len(lines) > 1)
     assert lines[1] == f"The page is at http://{address}/"
     service.close()
 
@@ -116,7 +116,7 @@ def test_a_file_of_users_that_cannot_be_read_does_not_leave_the_page_open_to_all
     lines: list[str] = []
     address = free_address()
     with serving_page(config(tmp_path, address, auth_file=tmp_path / "none"), lines.append):
-        assert wait_until(lambda: bool(lines), seconds=20)
+        assert wait_until(lambda: bool(lines))
         assert answer(f"http://{address}") == ""
     assert lines == [
         f"page: Cannot read {tmp_path / 'none'}: No such file or directory; this is tried again every 30 s"
@@ -127,13 +127,13 @@ def test_a_page_whose_process_is_killed_is_back_and_the_job_says_that_once(tmp_p
     lines: list[str] = []
     address = free_address()
     with serving_page(config(tmp_path / "w", address), lines.append) as service:
-        assert wait_until(lambda: bool(lines), seconds=20)
+        assert wait_until(lambda: bool(lines))
         for _ in range(2):
             pid, failures = service.pid, service.health.failures
             assert pid
             os.kill(pid, signal.SIGKILL)
-            assert wait_until(partial(has_failed_again, service, failures), seconds=20)
-            assert wait_until(lambda: service.health.failure is None, seconds=20)
+            assert wait_until(partial(has_failed_again, service, failures))
+            assert wait_until(lambda: service.health.failure is None)
             assert "No streams-groups warehouse" in answer(f"http://{address}")
     assert lines == [
         f"The page is at http://{address}/",
@@ -145,7 +145,7 @@ def test_signals_for_the_whole_group_of_processes_do_not_end_the_page_before_the
     lines: list[str] = []
     address = free_address()
     with serving_page(config(tmp_path / "w", address), lines.append) as service:
-        assert wait_until(lambda: bool(lines), seconds=20)
+        assert wait_until(lambda: bool(lines))
         pid = service.pid
         assert pid
         os.kill(pid, signal.SIGTERM)
@@ -170,7 +170,7 @@ def test_the_page_ends_with_a_job_that_is_killed(tmp_path: Path) -> None:
         assert job.stdout.readline() == f"The page is at http://{address}/\n"
         assert answer(f"http://{address}")
         job.kill()
-    assert wait_until(lambda: not answer(f"http://{address}"), seconds=20)
+    assert wait_until(lambda: not answer(f"http://{address}"))
 
 
 def test_no_secret_is_in_the_command_line_or_what_the_process_is_told(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_no_secret_is_in_the_command_line_or_what_the_process_is_told(tmp_path: 
     job = config(tmp_path / "w", free_address(), auth_file=users).model_copy(update={"command_config": properties})
     lines: list[str] = []
     with serving_page(job, lines.append) as service:
-        assert wait_until(lambda: bool(lines), seconds=20)
+        assert wait_until(lambda: bool(lines))
         assert request(f"http://{job.page.listen}", "/")[0] == 401
         assert "s3cret" not in Path(f"/proc/{service.pid}/cmdline").read_text("utf-8")
         assert "s3cret" not in Path(f"/proc/{service.pid}/environ").read_text("utf-8")
@@ -200,7 +200,7 @@ def test_modules_of_the_working_directory_do_not_stand_for_those_of_the_page(
     lines: list[str] = []
     address = free_address()
     with serving_page(config(tmp_path / "w", address), lines.append):
-        assert wait_until(lambda: bool(lines), seconds=20)
+        assert wait_until(lambda: bool(lines))
     assert lines == [f"The page is at http://{address}/"]
 
 
@@ -215,7 +215,7 @@ def test_a_process_that_ends_again_and_again_is_started_again_and_reported_once(
     lines: list[str] = []
     with closing(running("print('says: serving'); raise SystemExit(3)", lines.append)) as service:
         service.start()
-        assert wait_until(lambda: service.health.failures > 2, seconds=20)
+        assert wait_until(lambda: service.health.failures > 2)
     assert lines == ["serving", "page: its process ended with exit code 3; it is started again"]
 
 
@@ -224,7 +224,7 @@ def test_what_else_the_process_prints_is_reported_as_lines_of_the_page() -> None
     program = "import sys; print('a library warns\\x1b'); raise MemoryError('no memory')"
     with closing(running(program, lines.append)) as service:
         service.start()
-        assert wait_until(lambda: service.health.failures > 1, seconds=20)
+        assert wait_until(lambda: service.health.failures > 1)
     assert lines[0].startswith("page: ")
     assert "page: a library warns\\x1b" in lines
     assert "page: MemoryError: no memory" in lines
@@ -246,10 +246,10 @@ def test_a_process_that_does_not_end_is_killed() -> None:
     program = "import time; print('says: serving', flush=True); time.sleep(600)"
     service = running(program, lines.append)
     service.start()
-    assert wait_until(lambda: bool(lines), seconds=20)
+    assert wait_until(lambda: bool(lines))
     pid = service.pid
     service.close()
-    assert wait_until(lambda: not service.health.is_running, seconds=20)
+    assert wait_until(lambda: not service.health.is_running)
     assert not Path(f"/proc/{pid}").exists()
     assert lines == ["serving"]
 
@@ -287,7 +287,7 @@ def test_batches_go_on_while_the_page_of_a_job_is_killed_and_comes_back_and_it_e
         assert not [line for line in job.lines if "fail" in line]
         page = page_process(job.process.pid)
         job.process.kill()
-        assert wait_until(lambda: not Path(f"/proc/{page}").exists(), seconds=20)
+        assert wait_until(lambda: not Path(f"/proc/{page}").exists())
 
 
 def page_process(job: int) -> int:

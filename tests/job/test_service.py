@@ -42,7 +42,7 @@ class Ticks(Service):
     def next_ticks(self, number: int = 2) -> bool:
         """Wait for so many further ticks."""
         wanted = self.count + number
-        return wait_until(lambda: self.count >= wanted, 10)
+        return wait_until(lambda: self.count >= wanted)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_failure_is_reported_again_after_a_tick_has_succeeded(running: Start) 
     assert service.next_ticks()
     assert (service.health.failing_since, service.health.failure) == (None, None)
     service.do = failing(OSError("broken"))
-    assert wait_until(lambda: len(service.lines) == 2, 10)
+    assert wait_until(lambda: len(service.lines) == 2)
     assert service.lines == ["ticks: broken"] * 2
 
 
@@ -112,7 +112,7 @@ def test_the_time_of_the_first_failure_stays(running: Start) -> None:
     assert service.next_ticks()
     since = service.health.failing_since
     service.do = failing(OSError("otherwise"))
-    assert wait_until(lambda: len(service.lines) == 2, 10)
+    assert wait_until(lambda: len(service.lines) == 2)
     assert (service.health.failing_since, service.health.failure) == (since, "otherwise")
 
 
@@ -132,13 +132,13 @@ def test_an_error_while_it_is_asked_whether_it_is_ready_is_a_failure_too(running
     service = Ticks()
     service.is_ready = failing(OSError("broken"))
     running(service)
-    assert wait_until(lambda: service.health.failures > 1, 10)
+    assert wait_until(lambda: service.health.failures > 1)
     assert (service.lines, service.count) == (["ticks: broken"], 0)
 
 
 def test_a_service_without_an_interval_makes_one_tick_and_ends_by_itself(running: Start) -> None:
     service = running(Ticks(failing(OSError("broken")), interval=None))
-    assert wait_until(lambda: not service.health.is_running, 10)
+    assert wait_until(lambda: not service.health.is_running)
     assert (service.count, service.lines, service.left) == (1, ["ticks: broken"], True)
 
 
@@ -152,7 +152,7 @@ def test_a_thread_that_ends_by_a_defect_is_noticed(running: Start) -> None:
     service = Ticks()
     service.pause = failing(TypeError("a defect"))
     running(service)
-    assert wait_until(lambda: bool(service.lines) and not service.health.is_running, 10)
+    assert wait_until(lambda: bool(service.lines) and not service.health.is_running)
     assert service.lines == ["ticks: TypeError: a defect"]
     assert service.health.failing_since is not None
 
@@ -168,7 +168,7 @@ def test_a_tick_that_blocks_is_interrupted(running: Start) -> None:
     service = Ticks()
     service.do = lambda: service.interrupted.wait(30)
     running(service)
-    assert wait_until(lambda: service.count == 1, 10)
+    assert wait_until(lambda: service.count == 1)
     assert service.close()
 
 
@@ -181,7 +181,7 @@ def test_an_error_of_a_job_that_ends_is_none(running: Start) -> None:
 
     service.do = fail_at_the_end
     running(service)
-    assert wait_until(lambda: service.count == 1, 10)
+    assert wait_until(lambda: service.count == 1)
     assert service.close()
     assert (service.lines, service.health.failures) == ([], 0)
 
@@ -195,7 +195,7 @@ def test_all_are_asked_to_end_before_one_is_waited_for_and_a_tick_that_hangs_is_
     try:
         for service in (first, second, third):
             services.start(service)
-        assert wait_until(lambda: second.count == 1, 10)
+        assert wait_until(lambda: second.count == 1)
         assert services.close() == ["second"]
         assert [one.health.is_running for one in (first, second, third)] == [False, True, False]
         assert services.close() == []

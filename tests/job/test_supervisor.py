@@ -72,7 +72,7 @@ def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_bu
     with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
         assert job.says("Waiting for it.", 60), job.lines
         assert (job.get("/health")[0], job.get("/ready")[0]) == (200, 503)
-        assert wait_until(lambda: is_alive(empty_warehouse), 20)
+        assert wait_until(lambda: is_alive(empty_warehouse))
         with StreamsGroupClient(own.bootstrap_server) as client:
             SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
         assert wait_until(lambda: job.get("/ready")[0] == 200, 90), job.lines

@@ -58,7 +58,7 @@ def test_the_ends_of_each_partition_and_the_id_of_the_topic(
 
 def await_partitions(ends: LogEndsClient, topic: str, described: dict[str, TopicLeaders]) -> None:
     """Return once the leaders of a topic of two partitions, which was just created, have them."""
-    assert wait_until(lambda: len(ends.list_offsets([(topic, 0), (topic, 1)], described).offsets) == 2, 20)
+    assert wait_until(lambda: len(ends.list_offsets([(topic, 0), (topic, 1)], described).offsets) == 2)
 
 
 def test_errors_stay_with_their_partitions(

@@ -167,7 +167,7 @@ def test_an_application_that_exits_by_itself_is_an_error_with_the_reason(
 ) -> None:
     application = WordCount(own_broker.bootstrap_server, tmp_path, properties={"num.stream.threads": "some"})
     with application:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while application.pid is not None and time.monotonic() < deadline:
             time.sleep(0.1)
         with pytest.raises(SetupError, match=r"^WordCount exited: .*num.stream.threads"):

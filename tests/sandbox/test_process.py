@@ -66,12 +66,12 @@ def test_the_program_is_terminated_however_its_parent_exits(exit_statement: str,
     parent = f"""
 import os, pathlib, sys
 from streaming_app.sandbox.process import Process
-process = Process([sys.executable, "-c", "import time; time.sleep(60)"], pathlib.Path({str(tmp_path / "log")!r}))
+process = Process([sys.executable, "-c", "import time; time.sleep(600)"], pathlib.Path({str(tmp_path / "log")!r}))
 print(process.pid, flush=True)
 {exit_statement}
 """
     pid = int(subprocess.run(python(parent), stdout=subprocess.PIPE, check=False).stdout)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (is_running := Path(f"/proc/{pid}").exists()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not is_running

@@ -47,7 +47,7 @@ def serve_page() -> Iterator[Callable[..., str]]:
         server = PageServer(warehouse, "default", PageAccess(**{"listen": "127.0.0.1:0", **settings}))
         thread = threading.Thread(target=server.run, name="page", daemon=True)
         thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not server.is_started and time.monotonic() < deadline:
             time.sleep(0.01)
         servers.append((server, thread))

@@ -90,12 +90,12 @@ def run_demo(  # noqa: PLR0913 - the options of the command
     lines for the user.
     """
     started = time.monotonic()
-    tells = story_pace is not None
+    plays = story_pace is not None
     url = _PageUrl(progress)
     with tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory:
         progress("Starting a Kafka broker ...")
         with select_broker(
-            Path(directory), progress=progress, properties=story.BROKER_PROPERTIES if tells else None
+            Path(directory), progress=progress, properties=story.BROKER_PROPERTIES if plays else None
         ) as broker:
             progress(f"Kafka is ready at {broker.bootstrap_server}. Creating streams groups ...")
             with StreamsGroupClient(broker.bootstrap_server) as client:
@@ -111,7 +111,7 @@ def run_demo(  # noqa: PLR0913 - the options of the command
                         "cluster": name,
                         "once": page is None,
                         "alerts": _WITHOUT_FOR,
-                        **(_OFTEN if tells else {}),
+                        **(_OFTEN if plays else {}),
                     }
                 )
                 with ExitStack() as stack:
@@ -119,11 +119,11 @@ def run_demo(  # noqa: PLR0913 - the options of the command
                     stack.enter_context(_page(config, page, url.progress))
                     if story_pace is not None:
                         tables = warehouse, name
-                        told = story.Story(
+                        player = story.Story(
                             client, broker.bootstrap_server, tables, progress, lambda: url.found, story_pace
                         )
-                        stack.callback(told.close)
-                        told.start()
+                        stack.callback(player.close)
+                        player.start()
                     run(config, progress)
                     if extra_seconds:
                         progress(

@@ -13,7 +13,7 @@ are small, see `which_writer`. A batch with large records, or one that failed re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
@@ -50,6 +50,8 @@ from streaming_app.stream.outputs import (
 )
 from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Slice, SlicePlans
 from streaming_app.stream.source import (
+    MEASURES,
+    RAW,
     Summary,
     between,
     groups_apart,
@@ -57,6 +59,7 @@ from streaming_app.stream.source import (
     of_groups,
     partition_offsets,
     read_few,
+    read_slices,
     record_cuts,
     summarize,
     summarize_few,
@@ -184,7 +187,7 @@ class GroupsBatchWriter:
         with self._times.measure("read"):
             most = self._offsets.most_records(batch_id)
             is_small = most is not None and self._plans.is_whole
-            few = self._read(lambda: read_few(records, most or 0)) if is_small else None
+            few = self._read(lambda: read_few(records.select(*RAW), most or 0)) if is_small else None
         if few is None:
             summary, counts = self._write_parts(records, writers, batch_id)
         else:
@@ -208,48 +211,60 @@ class GroupsBatchWriter:
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
         records = records.persist(StorageLevel.DISK_ONLY)  # in memory it would be garbage of the heap soon
+        sizes = records.select(*MEASURES).persist(StorageLevel.DISK_ONLY)
         counts: Counter[str] = Counter()
         try:
-            with self._times.measure("read"):
-                summary = self._read(lambda: summarize(read_again(records)))  # the one reading of the topic
-            slices = self._slices(records, summary)
-            for one, part, part_summary in self._parts(records, summary, slices):
-                counts.update(self._write(part, part_summary, _Batch(writers, one.version(batch_id))))
+            with self._times.measure("read"):  # the one reading of the topic, which keeps both
+                summary = self._read(lambda: (read_again(records), summarize(read_again(sizes)))[1])
+            slices = self._slices(sizes, summary)
+            for one, part, part_summary, few in self._parts(records, sizes, summary, slices):
+                counts.update(self._write(part, part_summary, few, _Batch(writers, one.version(batch_id))))
         finally:
+            sizes.unpersist()
             records.unpersist()
         return summary, counts
 
-    def _slices(self, records: DataFrame, summary: Summary) -> tuple[Slice, ...]:
+    def _slices(self, sizes: DataFrame, summary: Summary) -> tuple[Slice, ...]:
         if not summary.records:
             return WHOLE
-        apart = [] if summary.is_small or not self._plans.is_whole else groups_apart(records, summary)
+        apart = [] if summary.is_small or not self._plans.is_whole else groups_apart(sizes, summary)
         if summary.large_size <= SLICE_BYTES and self._plans.is_whole and not apart:
             return self._plans.keep_whole(large=not summary.is_small)
-        cuts = record_cuts(records, apart) if apart else ()
-        return self._plans.divide(partition_offsets(records), large_records(records), apart, cuts)
+        cuts = record_cuts(sizes, apart, summary) if apart else ()
+        offsets = partition_offsets(sizes) if self._plans.is_halved else {}
+        return self._plans.divide(offsets, large_records(sizes), apart, cuts)
 
     def _parts(
-        self, records: DataFrame, summary: Summary, slices: Sequence[Slice]
-    ) -> Iterable[tuple[Slice, DataFrame, Summary]]:
-        """Return each slice with its records. What they amount to is found at once: that reads the whole batch."""
+        self, records: DataFrame, sizes: DataFrame, summary: Summary, slices: Sequence[Slice]
+    ) -> Iterator[tuple[Slice, DataFrame, Summary, pa.Table | None]]:
+        """Yield each slice that has records: as Spark has them, what they amount to, and as Arrow if they are few.
+
+        Slices of few records are read at once: each reading of the records is one of the whole batch.
+        """
         if slices is WHOLE:
-            return [(WHOLE[0], records, summary)]
+            yield WHOLE[0], records, summary, None
+            return
         apart, starts = self._plans.apart, [None, *(one.end for one in slices)]
         places = list(zip(starts, slices, strict=False))
-        conditions = (
-            f"{between(start, one.end)} AND {of_groups(apart, are_these=one.is_apart)}" for start, one in places
-        )
         with self._times.measure("read"):
-            summaries = summarize_slices(records, places, apart)
-        return zip(slices, map(records.where, conditions), summaries, strict=True)
+            summaries = summarize_slices(sizes, places, apart)
+        few = read_slices(
+            records, places, apart, [n for n, one in enumerate(summaries) if one.records and one.is_small]
+        )
+        for (start, one), part in zip(places, summaries, strict=True):
+            if part.records:
+                condition = f"{between(start, one.end)} AND {of_groups(apart, are_these=one.is_apart)}"
+                with self._times.measure("read"):
+                    table = next(few) if part.is_small else None
+                yield one, records.where(condition), part, table
 
-    def _write(self, records: DataFrame, summary: Summary, batch: _Batch) -> Mapping[str, int]:
+    def _write(self, records: DataFrame, summary: Summary, few: pa.Table | None, batch: _Batch) -> Mapping[str, int]:
         if not summary.records:
             return {}
         if not summary.is_small:
             return self._write_many(records, batch)
         with self._times.measure("read"):
-            few = records.toArrow()
+            few = records.select(*RAW).toArrow() if few is None else few
         return self._write_small(few, records, batch)
 
     def _write_small(self, few: pa.Table, records: DataFrame, batch: _Batch) -> Mapping[str, int]:
@@ -307,7 +322,7 @@ class GroupsBatchWriter:
 
     def _write_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
-        records = raw.selectExpr("*", "NULL AS stored")
+        records = raw.selectExpr(*RAW, "NULL AS stored")
         if not is_first:
             touched = raw.select("group_bytes").distinct()
             records = records.unionByName(

@@ -132,8 +132,8 @@ def divide(
 ) -> tuple[Slice, ...]:
     """Return the slices of an attempt, after the `earlier` one at the same batch if there was one.
 
-    `offsets` are those of the batch, `large` its large records in the order of (partition, offset), `cuts` where else
-    to divide it.
+    `offsets` are those of the batch, which only halving needs, `large` its large records in the order of (partition,
+    offset), `cuts` where else to divide it.
     """
     slices, halvings = attempt.slices, attempt.halvings
     if slices and earlier:
@@ -231,6 +231,11 @@ class SlicePlans:
     def is_whole(self) -> bool:
         """Whether nothing but the size of the batch can divide it."""
         return bool(self._current and not self._current.slices and not self._current.halvings)
+
+    @property
+    def is_halved(self) -> bool:
+        """Whether slices are to be halved, perhaps between offsets."""
+        return bool(self._current and self._current.halvings)
 
     def keep_whole(self, *, large: bool) -> tuple[Slice, ...]:
         """Return the one slice of a batch that is not divided; `large`: it is large enough to take its memory."""

@@ -7,9 +7,10 @@ Spark until the batch is written. Spark's workers load this module, and nothing 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.kafka import GROUP_PREFIX
 from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Boundary, LargeRecord, Offsets, Slice
+from streaming_app.tables.arrow import TIMESTAMP
 from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
@@ -103,9 +105,25 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
 
 SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
 """The bytes of a record, in SQL."""
+RAW = ("group_bytes", "offset", "partition", "timestamp", "key", "value")
+"""The columns of a record that the fold gets."""
+MEASURES = ("partition", "offset", "type", "size", "hash")
+"""Where a record is, what it amounts to, and the hash of its group: by these a batch is divided."""
 _BYTES = {"group_bytes", "key", "value"}
+_RAW_SCHEMA = pa.schema(
+    {
+        "group_bytes": pa.binary(),
+        "offset": pa.int64(),
+        "partition": pa.int32(),
+        "timestamp": TIMESTAMP,
+        "key": pa.binary(),
+        "value": pa.binary(),
+    }
+)
 _CONDITIONS = 100  # in one expression
-_COLUMNS = ("offset", "partition", "timestamp", "key", "value")
+_SLICES_READ = 20  # at a time: Spark shows no progress meanwhile
+Place = tuple[Boundary | None, Slice]
+"""A slice, and where it starts; None: at the beginning of the batch."""
 
 
 class Summary(NamedTuple):
@@ -130,8 +148,9 @@ class Summary(NamedTuple):
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
-    """Return the records of a micro-batch of the Kafka source that leave the JVM, and the group that each is of."""
-    return batch.where(WANTED_RECORDS).selectExpr(f"{GROUP_BYTES} AS group_bytes", *_COLUMNS)
+    """Return the records of a micro-batch of the Kafka source that leave the JVM, as `RAW`, with their `MEASURES`."""
+    raw = batch.where(WANTED_RECORDS).selectExpr(f"{GROUP_BYTES} AS group_bytes", *RAW[1:])
+    return raw.selectExpr(*RAW, f"{RECORD_TYPE} AS type", f"{SIZE} AS size", "xxhash64(group_bytes) AS hash")
 
 
 def read_few(records: DataFrame, most: int) -> pa.Table | None:
@@ -162,68 +181,98 @@ def summarize_few(records: pa.Table) -> Summary:
     return Summary(by_type, size, large_size)
 
 
-def summarize(records: DataFrame) -> Summary:
-    """Return what records amount to."""
-    sizes = records.selectExpr(f"{RECORD_TYPE} AS type", f"{SIZE} AS size").selectExpr(
-        "type", "size", f"if(size >= {LARGE_RECORD}, size, 0) AS large"
-    )
+def summarize(sizes: DataFrame) -> Summary:
+    """Return what records amount to, of which there are the `MEASURES`, as in the functions that divide a batch."""
+    sizes = sizes.selectExpr("type", "size", f"if(size >= {LARGE_RECORD}, size, 0) AS large")
     rows = sizes.groupBy("type").agg({"*": "count", "size": "sum", "large": "sum"}).collect()
     by_type = {row["type"]: row["count(1)"] for row in rows}
     return Summary(by_type, sum(row["sum(size)"] for row in rows), sum(row["sum(large)"] for row in rows))
 
 
-def summarize_slices(
-    records: DataFrame, slices: Sequence[tuple[Boundary | None, Slice]], apart: Iterable[int]
-) -> list[Summary]:
-    """Return what is in each of the slices, which have their starts with them, without the types of records."""
-    columns = "partition", "offset", f"{SIZE} AS size", f"{of_groups(apart, are_these=True)} AS is_apart"
-    sizes, found = records.selectExpr(*columns), dict[int, Summary]()
+def summarize_slices(sizes: DataFrame, slices: Sequence[Place], apart: Iterable[int]) -> list[Summary]:
+    """Return what is in each of the slices, without the types of records."""
+    found = dict[int, Summary]()
     for first in range(0, len(slices), _CONDITIONS):
-        some = enumerate(slices[first : first + _CONDITIONS], first)
-        cases = (f"WHEN is_apart = {one.is_apart} AND {between(start, one.end)} THEN {n}" for n, (start, one) in some)
-        numbered = sizes.selectExpr(f"CASE {' '.join(cases)} END AS number", "size").groupBy("number")
-        rows = numbered.agg({"*": "count", "size": "sum"}).where("number IS NOT NULL").collect()
-        found |= {row["number"]: Summary({-1: row["count(1)"]}, row["sum(size)"], 0) for row in rows}
+        some = range(first, min(first + _CONDITIONS, len(slices)))
+        sums = _numbered(sizes, ["size"], slices, apart, some).groupBy("number").agg({"*": "count", "size": "sum"})
+        found |= {row["number"]: Summary({-1: row["count(1)"]}, row["sum(size)"], 0) for row in sums.collect()}
     return [found.get(number, Summary({}, 0, 0)) for number in range(len(slices))]
 
 
-def partition_offsets(records: DataFrame) -> dict[int, Offsets]:
+def read_slices(
+    records: DataFrame, slices: Sequence[Place], apart: Iterable[int], numbers: Sequence[int]
+) -> Iterator[pa.Table]:
+    """Yield the records of the slices that have these numbers, none of which is empty, one slice after the other.
+
+    In few readings of the batch: each takes about as long, however few records it is for. Spark sorts the records by
+    slice, on disk, and this process and the JVM hold one slice at a time.
+    """
+    columns = [f"unix_micros({name}) AS {name}" if name == "timestamp" else name for name in RAW]
+    for first in range(0, len(numbers), _SLICES_READ):
+        some = numbers[first : first + _SLICES_READ]
+        numbered = _numbered(records, columns, slices, apart, some)
+        ordered = numbered.repartitionByRange(len(some), "number").sortWithinPartitions("number", "partition", "offset")
+        for _, rows in groupby(ordered.toLocalIterator(), key=itemgetter(0)):
+            yield _to_table(rows)  # nothing else keeps them
+
+
+def _to_table(rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Return rows of a number and what `RAW` names."""
+    _, *values = zip(*rows, strict=True)
+    return pa.table(list(map(pa.array, values, _RAW_SCHEMA.types)), _RAW_SCHEMA)
+
+
+def _numbered(
+    records: DataFrame, columns: Sequence[str], slices: Sequence[Place], apart: Iterable[int], numbers: Iterable[int]
+) -> DataFrame:
+    """Return the records of the slices that have these numbers, with the number."""
+    in_slice = (
+        f"WHEN is_apart = {slices[number][1].is_apart} AND {between(slices[number][0], slices[number][1].end)} "
+        f"THEN {number}"
+        for number in numbers
+    )
+    marked = records.selectExpr("*", f"{of_groups(apart, are_these=True)} AS is_apart")
+    return marked.selectExpr(f"CASE {' '.join(in_slice)} END AS number", *columns).where("number IS NOT NULL")
+
+
+def partition_offsets(sizes: DataFrame) -> dict[int, Offsets]:
     """Return the offsets of the records, by partition."""
-    ranges = records.selectExpr("partition", "offset AS first", "offset + 1 AS next").groupBy("partition")
+    ranges = sizes.selectExpr("partition", "offset AS first", "offset + 1 AS next").groupBy("partition")
     rows = ranges.agg({"first": "min", "next": "max"}).collect()
     return {row["partition"]: Offsets(row["min(first)"], row["max(next)"]) for row in rows}
 
 
-def large_records(records: DataFrame) -> list[LargeRecord]:
+def large_records(sizes: DataFrame) -> list[LargeRecord]:
     """Return the large records in the order of (partition, offset): one for 16 kB of the batch at most."""
-    rows = records.where(f"{SIZE} >= {LARGE_RECORD}").selectExpr("partition", "offset", f"{SIZE} AS size")
+    rows = sizes.where(f"size >= {LARGE_RECORD}").select("partition", "offset", "size")
     return sorted(LargeRecord(*row) for row in rows.collect())
 
 
-_GROUP_HASH = "xxhash64(group_bytes)"
 _APART_RECORDS, _APART_BYTES, _MOST_APART, _MOST_CUTS = 2_000, 128 << 10, 2_000, 20
 
 
-def groups_apart(records: DataFrame, summary: Summary) -> list[int]:
+def groups_apart(sizes: DataFrame, summary: Summary) -> list[int]:
     """Return the groups without which what is left of a batch is little; none if there are none, or too many.
 
     Each as the hash of its id, which may be long; a group that has the hash of another one goes with it.
     """
-    sizes = records.selectExpr(f"{_GROUP_HASH} AS hash", f"{SIZE} AS size").groupBy("hash")
-    sums = sizes.agg({"*": "count", "size": "sum"}).withColumnsRenamed({"count(1)": "records", "sum(size)": "size"})
+    sums = sizes.groupBy("hash").agg({"*": "count", "size": "sum"})
+    sums = sums.withColumnsRenamed({"count(1)": "records", "sum(size)": "size"})
     heavy = sums.where(f"records >= {_APART_RECORDS} OR size >= {_APART_BYTES}").limit(_MOST_APART + 1).collect()
     left = summary.records - sum(row["records"] for row in heavy), summary.size - sum(row["size"] for row in heavy)
     are_few = left[1] <= SLICE_BYTES and by_delta_rs(GROUPS, records=left[0])
     return sorted(row["hash"] for row in heavy) if are_few and len(heavy) <= _MOST_APART else []
 
 
-def record_cuts(records: DataFrame, apart: Iterable[int]) -> list[Boundary]:
+def record_cuts(sizes: DataFrame, apart: Iterable[int], summary: Summary) -> list[Boundary]:
     """Return where to cut a batch so that few records of these groups are in each part: this process folds them.
 
     None if there are so many records that Spark's workers take less time.
     """
     most = MOST[GROUPS].records // 2
-    numbered = records.where(of_groups(apart, are_these=True)).selectExpr(
+    if summary.records < most:
+        return []
+    numbered = sizes.where(of_groups(apart, are_these=True)).selectExpr(
         "partition", "offset", "row_number() OVER (PARTITION BY partition ORDER BY offset) AS number"
     )
     rows = numbered.where(f"number % {most} = 0").select("partition", "offset").collect()
@@ -233,7 +282,7 @@ def record_cuts(records: DataFrame, apart: Iterable[int]) -> list[Boundary]:
 def of_groups(hashes: Iterable[int], *, are_these: bool) -> str:
     """Return the SQL condition that a record is, or is not, of one of these groups, see `groups_apart`."""
     found = ", ".join(f"{one}L" for one in hashes) or "NULL"
-    is_one = f"coalesce({_GROUP_HASH} IN ({found}), false)"
+    is_one = f"coalesce(hash IN ({found}), false)"
     return is_one if are_these else f"NOT {is_one}"
 
 

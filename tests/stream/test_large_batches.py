@@ -81,11 +81,14 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     write = GroupsBatchWriter._write
     monkeypatch.setattr(GroupsBatchWriter, "_write", lambda *args: (written.append(args[-1].version), write(*args))[1])
     outcomes: list[GroupsOutcome] = []
-    read = []
+    read, read_alone = [], []
+    to_arrow = type(batch(spark, [])).toArrow
+    monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: (read_alone.append(one), to_arrow(one))[1])
     monkeypatch.setattr(groups_batch, "summarize", lambda records: (read.append(records), source.summarize(records))[1])
     write_all(spark, empty_warehouse, outcomes)
     assert len(set(written)) > 4
     assert len(read) == 1  # of the whole batch: each reading takes as long as that, however few records a slice has
+    assert not read_alone
     assert content(empty_warehouse) == whole
     assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
 

@@ -86,7 +86,7 @@ def pipelines_graph(
         verdict = summary.verdict if summary else None
         depth = found.depths.get(group_id)
         what = verdict or (summary.group_type if summary else "group")
-        node.lines = [what if depth is None else f"{what} · hop {depth}"]
+        node.lines = [f"{what} · hop {depth}" if depth else what]
         node.tone = _tone([verdict])
     for topic in found.topics:
         node = _topic(graph, found, topic)

@@ -559,6 +559,27 @@ def test_four_hundred_nodes_are_boxes_that_open_and_close_by_click_and_by_keyboa
         assert seen.axe() == []
 
 
+_OVERLAPS = """
+() => {
+  const boxes = [...document.querySelectorAll("#picture .node")].map((node) => [node, node.getBoundingClientRect()]);
+  return boxes.flatMap(([one, a], number) => boxes.slice(number + 1).filter(([, b]) =>
+    a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom,
+  ).map(([other]) => `${one.textContent} / ${other.textContent}`));
+}
+"""
+
+
+def test_no_node_of_a_picture_lies_on_another(chromium: Browser, url: str, large_url: str) -> None:
+    paths = (f"/group?id={RICH}", "/pipelines"), ("/group?id=deep", "/group?id=deep#open=*", "/group?id=wide")
+    for origin, those in zip((url, large_url), paths, strict=True):
+        with view(chromium, origin) as seen:
+            for path in those:
+                seen.open("/alerts")
+                seen.open(path)
+                seen.wait_for_picture()
+                assert seen.page.evaluate(_OVERLAPS) == [], path
+
+
 def test_without_javascript_the_table_has_the_facts_of_a_large_topology(chromium: Browser, large_url: str) -> None:
     with view(chromium, large_url, java_script_enabled=False) as seen:
         seen.open("/group?id=deep")

@@ -18,7 +18,8 @@ function dot({ nodes, edges, boxes, direction, gap }) {
     for (const node of nodes) if (node.box === box.id) lines.push(line(node));
     lines.push("}");
   }
-  for (const node of nodes) if (!node.box) lines.push(line(node));
+  const drawn = new Set(boxes.map(({ id }) => id));
+  for (const node of nodes) if (!drawn.has(node.box)) lines.push(line(node));
   for (const [from, to] of edges) lines.push(`${from} -> ${to}`);
   lines.push("}");
   return lines.join("\n");

@@ -64,7 +64,7 @@ class Live:
                 try:
                     await asyncio.wait_for(changed.wait(), HEARTBEAT_SECONDS)
                 except asyncio.TimeoutError:
-                    yield ": \n\n"
+                    yield "event: alive\ndata:\n\n"  # no comment: a browser must see that the connection is alive
         finally:
             self.viewers -= 1
             if not self.viewers:

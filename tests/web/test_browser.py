@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
+from streaming_app.web.access import PageAccess
+from streaming_app.web.page import PageServer
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
+from tests.waiting import wait_until
 from tests.warehouses import append, make_warehouse
 from tests.web import screenshots
 from tests.web.browser import View, view
@@ -435,6 +440,65 @@ def test_a_dozen_tabs_stay_live_over_one_connection(
             tab.close()
         replace_group(sample, group("payments-enrichment", "Assigning", datetime.now(timezone.utc), 0))
         seen.page.wait_for_selector("tbody tr:has-text('Assigning')", timeout=20_000)
+
+
+_STUB = """
+async () => {
+  globalThis.sources = [];
+  globalThis.EventSource = class extends EventTarget {
+    constructor() { super(); this.readyState = 1; sources.push(this); }
+    close() { this.readyState = 2; }
+  };
+  globalThis.heard = [];
+  const { follow } = await import("/static/events.js");
+  follow("/events", (kind) => heard.push(kind));
+}
+"""
+
+
+def test_a_connection_that_is_silent_since_the_machine_slept_is_opened_again(chromium: Browser, url: str) -> None:
+    with view(chromium, url) as seen:
+        seen.page.clock.install()
+        seen.open("/static/icon.svg")
+        seen.page.evaluate(_STUB)
+        seen.page.clock.run_for(30_000)
+        seen.page.evaluate("() => { sources[0].dispatchEvent(new Event('alive')); }")
+        seen.page.clock.run_for(40_000)
+        assert seen.page.evaluate("() => [sources.length, heard]") == [1, []]
+        seen.page.clock.fast_forward(3_600_000)  # asleep
+        seen.page.clock.run_for(6_000)
+        assert seen.page.evaluate("() => [sources.length, sources[0].readyState, heard]") == [2, 2, ["lost"]]
+        seen.page.evaluate("() => sources[1].onopen()")
+        assert seen.page.evaluate("() => heard") == ["lost", "open"]  # and the page loads what has changed meanwhile
+
+
+def test_a_page_catches_up_when_its_server_is_back(
+    chromium: Browser, serve_page: Callable[..., str], sample: Path
+) -> None:
+    """As after a sleep: the connection is gone, and the tables have changed meanwhile."""
+    server = PageServer(sample, "default", PageAccess(listen="127.0.0.1:0"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    assert wait_until(lambda: server.is_started, seconds=20)
+    url = server.url
+    with view(chromium, url) as seen:
+        beat(sample, datetime.now(timezone.utc))
+        seen.open("/?q=payments-enrichment")
+        seen_at = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(seconds=1)
+        beat(sample, seen_at)  # the stream of events brings it
+        times = seen.page.locator("#success time")
+        expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"), timeout=20_000)
+        server.stop()
+        thread.join(20)
+        expect(seen.page.locator("#connection")).not_to_have_text("", timeout=20_000)
+        expect(seen.page.locator("main")).to_have_css("filter", re.compile("grayscale"))
+        replace_group(sample, group("payments-enrichment", "NotReady", datetime.now(timezone.utc), 0))
+        beat(sample, datetime.now(timezone.utc))
+        serve_page(sample, listen=f"127.0.0.1:{urlsplit(url).port}")
+        seen.page.wait_for_selector("tbody tr:has-text('NotReady')", timeout=40_000)
+        expect(seen.page.locator("#connection")).to_have_text("", timeout=20_000)
+        expect(seen.page.locator("main")).to_have_css("filter", "none")
+        seen.problems = [one for one in seen.problems if "ERR_" not in one]
 
 
 def test_a_page_is_grey_while_the_job_is_silent(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
@@ -23,7 +23,7 @@ from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_ta
 from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page
 from streaming_app.web.source import SnapshotSource
-from streaming_app.web.timeline import Span
+from streaming_app.web.timeline import Events, Span, judgements, timeline
 from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, lanes, tracks
 from streaming_app.web.window import Window
 from tests.warehouses import append, make_warehouse
@@ -177,6 +177,47 @@ def test_only_what_is_known_has_a_lane_and_none_covers_another() -> None:
     shown = lanes(found, labels)
     assert [one.key for one in shown] == ["health", "alerts", "state"]
     assert all(before.y + before.height == after.y for before, after in pairwise(shown))
+
+
+# --- Of the records: verdicts, states, members ------------------------------------------------------------------------
+
+LATER = st.lists(st.floats(-30, 59).map(lambda one: round(one, 1)), max_size=8, unique=True).map(sorted)
+
+
+def value_at(spans: Sequence[Span], minute: float) -> str | None:
+    x = 1_000 * minute / 60
+    return next((one.value for one in reversed(spans) if one.x <= x < one.x + one.width - 0.001), None)
+
+
+@given(LATER, st.floats(0, 59.99), st.data())
+def test_verdicts_states_and_members_are_at_each_moment_those_of_the_rows(
+    minutes: list[float], minute: float, data: st.DataObject
+) -> None:
+    assume(all(abs(minute - one) > 0.1 for one in minutes))
+    judged, events = list[dict[str, Any]](), list[dict[str, Any]]()
+    verdict_then, members_then = "", 10
+    state, members = "Empty", 10
+    for number, when in enumerate(minutes):
+        verdict = data.draw(st.sampled_from(["Ok", "Down", "Behind"]))
+        row = {"at": at(when), "verdict": verdict, "severity": None, "since": at(when), "why": "w"}
+        judged.append(row)
+        common = {"at": at(when), "member_id": str(number), "client_host": None, "cause": None}
+        new, kind = data.draw(st.tuples(st.sampled_from(["Stable", "Empty"]), st.sampled_from(["joined", "left"])))
+        events.append({**common, "kind": "state", "old": state, "new": new})
+        events.append({**common, "kind": f"member_{kind}", "old": None, "new": None})
+        state, members = new, members + (1 if kind == "joined" else -1)
+        if when <= minute:
+            verdict_then, members_then = verdict, members
+    inside = [one for one in events if one["at"] >= HOUR.begin]
+    before = [one["new"] for one in events if one["kind"] == "state" and one["at"] < HOUR.begin]
+    row = group("g", state, NOW, 0, state_since=at(minutes[-1]) if minutes else at(-90), members=[{}] * members)
+    line = timeline(row, Events(inside, before={"state": before[-1]} if before else {}), HOUR, judgements(judged, None))
+    assert value_at(line.health, minute) == (verdict_then or None)
+    states = [one["new"] for one in events if one["kind"] == "state" and one["at"] <= at(minute)]
+    assert value_at(line.states, minute) == (states[-1] if states else "Empty")
+    x = 1_000 * minute / 60
+    shown = next((step.members for step in line.members if step.x <= x < step.x + step.width), 0)
+    assert shown == members_then
 
 
 # --- On the page ------------------------------------------------------------------------------------------------------

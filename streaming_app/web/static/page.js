@@ -204,7 +204,11 @@ function listen() {
     return;
   }
   if (!port) {
-    ({ port } = new SharedWorker(workerUrl("events-worker.js"), { type: "module" }));
+    const worker = new SharedWorker(workerUrl("events-worker.js"), { type: "module" });
+    worker.onerror = () => {
+      end ??= follow(followed, hear); // it could not be loaded: this tab has a stream of its own
+    };
+    ({ port } = worker);
     port.onmessage = ({ data: [kind, data] }) => followed && hear(kind, data);
   }
   port.postMessage(url);

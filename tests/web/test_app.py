@@ -6,6 +6,7 @@ import base64
 import html
 import re
 import threading
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
@@ -762,6 +763,31 @@ def test_a_description_that_is_not_there_is_said_in_words(
     assert client.post(f"/describe?id={RICH}").status_code == 200  # after the redirect
     assert said in client.get(f"/group?id={RICH}").text
     assert said in client.get(f"/graph?id={RICH}&level=processors").json()["problem"]
+
+
+def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 viewers load it at each change."""
+    compressed: list[object] = []
+    make = zlib.compressobj
+
+    def counted(*args: Any, **options: Any) -> Any:
+        compressed.append(args)
+        return make(*args, **options)
+
+    monkeypatch.setattr(zlib, "compressobj", counted)
+    now = datetime.now(timezone.utc)
+    app = Page(SnapshotSource(sample_template, "default"), PageAccess(), clock=lambda: now).app
+    with TestClient(app, base_url="http://localhost") as client:
+        answers = [client.get("/") for _ in range(5)]
+        plain = client.get("/", headers={"Accept-Encoding": "identity"})
+        unchanged = client.get("/", headers={"If-None-Match": plain.headers["ETag"]})
+    assert len(compressed) <= 1
+    assert {one.text for one in answers} == {plain.text}
+    assert {one.headers.get("Content-Encoding") for one in answers} == {"gzip"}
+    assert {int(one.headers["Content-Length"]) < len(plain.content) / 3 for one in answers} == {True}
+    assert "Content-Encoding" not in plain.headers
+    assert {one.headers["Vary"] for one in (*answers, plain)} == {"Accept-Encoding"}
+    assert unchanged.status_code == 304
 
 
 def test_a_slow_broker_takes_nothing_from_those_who_read_the_page(sample_template: Path) -> None:

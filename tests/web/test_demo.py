@@ -143,6 +143,7 @@ def test_the_demo_serves_the_page_and_draws_a_real_application_until_ctrl_c(
         assert not [line for line in demo.lines if "Traceback" in line]
 
 
+@pytest.mark.timeout(1_500)  # of its steps some wait for the job
 def test_the_story_is_played_to_its_end_and_leaves_nothing_running(tmp_path: Path) -> None:
     with demo_web(tmp_path, "--story", "--pace", "10") as demo:
         steps = [demo.find(rf"^({number}\. .*)$") for number in range(1, 10)]

@@ -54,7 +54,12 @@ def run(loaded: LoadedConfig, once: bool, reset: bool, profile: bool) -> None:
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="The page's address.")
 @click.option("--story", is_flag=True, help="Play an application in trouble, with --web: five minutes, step by step.")
 @click.option(
-    "--pace", default=1.0, show_default=True, type=click.FloatRange(0.1, 100), help="How many times as fast as that."
+    "--pace",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 100),
+    metavar="FACTOR",
+    help="With --story: how many times as fast as that.",
 )
 @handle_errors
 def demo(  # noqa: PLR0913, PLR0917 - its options

@@ -24,6 +24,7 @@ DAY = 86_400.0
 OUT_OF_BOUNDS = {"less_than_equal", "greater_than_equal"}  # pydantic's types of errors
 TIME_WORDS = {"DURATION", "TIME", "SECONDS", "DAYS"}
 REQUIRED = {"--bootstrap-server": "h:1", "--group": "g", "--comment": "c"}
+FACTORS = {"--pace"}
 IN_DAYS = {"--retention-days", "retention_days", "lag.history_days"}
 
 
@@ -35,7 +36,7 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def is_time(option: click.Parameter) -> bool:
-    is_number = isinstance(option.type, click.types.FloatParamType)
+    is_number = isinstance(option.type, click.types.FloatParamType) and not FACTORS.intersection(option.opts)
     return isinstance(option, click.Option) and (is_number or option.make_metavar(click.Context(main)) in TIME_WORDS)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
+from kafka.errors import InvalidReplicationAssignmentError
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_ends import LogEndsReader
@@ -97,7 +99,11 @@ def create_spread(cluster: LocalCluster, topic: str, replicas: int) -> None:
     ids = list(cluster.brokers)
     assignments = {number: [ids[(number + one) % len(ids)] for one in range(replicas)] for number in range(PARTITIONS)}
     with connection(cluster.bootstrap_server) as admin:
-        admin.create_topics({topic: {"assignments": assignments}})
+        while_fenced = retry_if_exception_type(
+            InvalidReplicationAssignmentError
+        )  # a broker that was away is, for a moment
+        create = Retrying(retry=while_fenced, wait=wait_fixed(0.5), stop=stop_after_delay(60), reraise=True)
+        create(admin.create_topics, {topic: {"assignments": assignments}})
         assert wait_until(lambda: {*leaders(admin, topic)} == {*ids})
 
 

@@ -34,6 +34,11 @@ KINDS: Mapping[str, str] = {
 """The columns of a subtopology that make up its content, and what one entry of each is called."""
 
 
+def is_internal_topic(name: str, group_id: str) -> bool:
+    """Return whether a topic has a name such as Kafka Streams makes for repartition and changelog topics of a group."""
+    return name.startswith(f"{group_id}-") and name.endswith(("-repartition", "-changelog"))
+
+
 class Fact(NamedTuple):
     """One entry of a topology; `attributes` are pairs of name and value, sorted."""
 

@@ -21,6 +21,7 @@ from kafka.errors import KafkaError
 
 from streaming_app.alerts.survey import PluginStatus
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.topology import is_internal_topic
 from streaming_app.job.group_cache import DEAD
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import (
@@ -268,7 +269,7 @@ def _earlier_names(row: Mapping[str, Any]) -> set[str]:
         for subtopology in row["subtopologies"] or ()
         for column in _INTERNAL_COLUMNS
         for topic in subtopology[column] or ()
-        if topic["name"].startswith(f"{row['group_id']}-") and topic["name"].endswith(broker_facts.INTERNAL_ENDINGS)
+        if is_internal_topic(topic["name"], row["group_id"])
     }
 
 

@@ -20,6 +20,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.metadata.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
+from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import (
     ASKED_FOR,
     BROKER_CONFIG,
@@ -59,8 +60,6 @@ _BROKER_CONFIGS = (
     releases.OFFSETS_RETENTION,
 )
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
-INTERNAL_ENDINGS = ("-repartition", "-changelog")
-"""Of every internal topic that Kafka Streams names."""
 _MIN_ISR = "min.insync.replicas"
 _NO_LEADER = -1
 _EMPTY = "Empty"
@@ -334,7 +333,7 @@ def writers(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
             for _, one in _described(admin, random.sample(names, min(len(names), _MOST_OF_GROUP)))
             for partition in one.topic_partitions
         }
-        if topic != OFFSETS_TOPIC and not (topic.startswith(f"{group_id}-") and topic.endswith(INTERNAL_ENDINGS))
+        if topic != OFFSETS_TOPIC and not is_internal_topic(topic, group_id)
     ]
 
 

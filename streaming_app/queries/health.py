@@ -79,18 +79,27 @@ def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str], routes: Rou
 
 def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, str]:
     """Return by group when its last deployment that is in `group_events` was, and what was replaced in how long."""
-    if not group_ids:
-        return {}
-    rows = reader.rows(
-        'SELECT group_id, at, "old", "new" FROM group_events e '  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND kind = '{DEPLOYMENT}' AND void IS NOT TRUE "
-        f"AND group_id IN ({', '.join(map(quote, group_ids))}) ORDER BY at, e.offset"
-    )
     return {
         row["group_id"]: f"  Its last deployment ended at {utc(row['at'])}, after "
-        f"{format_duration(round((row['at'] - datetime.fromisoformat(row['old'])).total_seconds()))}: {row['new']}."
-        for row in rows
+        f"{format_duration(round((row['at'] - datetime.fromisoformat(row['begin'])).total_seconds()))}: {row['what']}."
+        for row in _last_deployments(reader, cluster, group_ids)
     }
+
+
+def last_deployments(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, datetime]:
+    """Return by group when its last deployment that is in `group_events` ended."""
+    return {row["group_id"]: row["at"] for row in _last_deployments(reader, cluster, group_ids)}
+
+
+def _last_deployments(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
+    if not group_ids:
+        return []
+    newest = "ORDER BY at, e.offset"
+    return reader.rows(
+        f'SELECT group_id, max(at) AS at, last_value("old" {newest}) AS begin, last_value("new" {newest}) AS what '  # noqa: S608 - quoted
+        f"FROM group_events e WHERE cluster = {quote(cluster)} AND kind = '{DEPLOYMENT}' AND void IS NOT TRUE "
+        f"AND at IS NOT NULL AND group_id IN ({', '.join(map(quote, group_ids))}) GROUP BY group_id"
+    )
 
 
 _CHANGES = (DEPLOYMENT, "topology", "config_changed", "log_truncated", "member_left", "member_joined", "created")
@@ -109,18 +118,6 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
         f"AND (at <= {time_literal(time)} OR (kind = '{DEPLOYMENT}' AND at <= {time_literal(time + _DEPLOYS)})) "
         f"ORDER BY at DESC, e.offset DESC LIMIT {_NAMED_CHANGES}"
     )
-
-
-def last_deployments(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, datetime]:
-    """Return by group when its last deployment that is in `group_events` ended."""
-    if not group_ids:
-        return {}
-    rows = reader.rows(
-        "SELECT group_id, max(at) AS at FROM group_events "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND kind = '{DEPLOYMENT}' AND void IS NOT TRUE AND at IS NOT NULL "
-        f"AND group_id IN ({', '.join(map(quote, group_ids))}) GROUP BY group_id"
-    )
-    return {row["group_id"]: row["at"] for row in rows}
 
 
 def verdicts_since(

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from streaming_app.groups.description_graph import SINK, TOPIC
 from streaming_app.kafka import WRITER
-from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.text import utc_iso
+from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 
 RATE_SECONDS = 600.0
 """The time before the newest known end of a log over which its rate is counted."""
@@ -175,7 +174,7 @@ WHERE cluster = {cluster}
 _LAG_THEN = """
 WITH newest AS (
   SELECT group_id, topic, partition, last_value(lag ORDER BY observed_at) AS lag FROM lag_history
-  WHERE cluster = {cluster} AND observed_at BETWEEN TIMESTAMP '{begin}' AND TIMESTAMP '{end}'
+  WHERE cluster = {cluster} AND observed_at BETWEEN {begin} AND {end}
   GROUP BY group_id, topic, partition
 )
 SELECT group_id, topic, sum(lag) AS lag, count(lag) AS partitions FROM newest GROUP BY group_id, topic
@@ -224,10 +223,8 @@ def _with_rates(
     then = {}
     if times:
         end = max(times) - timedelta(seconds=RATE_SECONDS)
-        bounds = {"begin": end - timedelta(seconds=_KEPT_SECONDS), "end": end}
-        sql = _LAG_THEN
-        for name, at in bounds.items():
-            sql = sql.replace(f"{{{name}}}", utc_iso(at))
+        begin = time_literal(end - timedelta(seconds=_KEPT_SECONDS))
+        sql = _LAG_THEN.replace("{begin}", begin).replace("{end}", time_literal(end))
         then = {(row["group_id"], row["topic"]): row for row in rows(sql)}
     for row in lag:
         before, rate = then.get((row["group_id"], row["topic"])), rates.get(row["topic"])

@@ -17,7 +17,7 @@ _HOUR_MS = 3_600_000  # the maximum session timeout of our brokers
 _DAY_MS = 86_400_000
 _MAX_ATTEMPTS = 10
 _CONFIG_DELAY_SECONDS = 0.2
-REJOIN_ERRORS = ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH")
+_REJOIN_ERRORS = ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH")
 _TOPICS = {
     "payments": 4,
     "orders": 4,
@@ -97,10 +97,17 @@ def _heartbeat(member: SimulatedMember) -> None:
     try:
         member.step()
     except GroupError as error:
-        if error.name not in REJOIN_ERRORS:
+        if not rejoin(member, error):
             raise
+
+
+def rejoin(member: SimulatedMember, error: GroupError) -> bool:
+    """Let a member join again that the coordinator no longer knows; return whether this is what `error` says."""
+    is_unknown = error.name in _REJOIN_ERRORS
+    if is_unknown:
         with suppress(GroupError):  # the instance id may still be in use; the next heartbeat tries again
             member.join()
+    return is_unknown
 
 
 def _topology_of(*topics: str) -> Fields:

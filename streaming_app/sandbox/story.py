@@ -22,7 +22,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.health.verdict import DOWN, GOOD
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
-from streaming_app.sandbox.demo_groups import REJOIN_ERRORS
+from streaming_app.sandbox.demo_groups import rejoin
 from streaming_app.sandbox.member import SimulatedMember, build_description, internal_topic, subtopology, topology
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -96,10 +96,8 @@ class _Application:
             if pod.runs:
                 try:
                     processed |= self._work(pod, ends, at_most)
-                except GroupError as error:  # a rebalance, or a missing topic: the next tick tries again
-                    if error.name in REJOIN_ERRORS:  # this machine was too busy
-                        with suppress(GroupError):
-                            pod.member.join()
+                except GroupError as error:  # a rebalance, a missing topic, or this machine was too busy
+                    rejoin(pod.member, error)  # else the next tick tries again
         return processed
 
     def _work(self, pod: _Pod, ends: dict[int, int], at_most: int) -> dict[int, int]:
@@ -201,7 +199,7 @@ class Story:
             self._producer.close(1)
         self._producer = KafkaProducer(bootstrap_servers=self._server, metadata_max_age_ms=500, linger_ms=20)
 
-    # What happens. A step is yielded before what it tells.
+    # What happens. A step is yielded before what it names.
 
     def _steps(self) -> Iterator[Step | None]:
         self._rate = _RATE

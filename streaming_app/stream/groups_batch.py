@@ -104,6 +104,12 @@ class _Batch(NamedTuple):
     version: int
 
 
+def _keep_and_summarize(records: DataFrame, sizes: DataFrame) -> Summary:
+    """Return what the records amount to by their sizes; the one reading of the topic, which keeps both."""
+    read_again(records)
+    return summarize(read_again(sizes))
+
+
 class GroupsBatchWriter:
     """Called by Spark with every micro-batch; passes the counts of each to `on_done`."""
 
@@ -214,8 +220,8 @@ class GroupsBatchWriter:
         sizes = records.select(*MEASURES).persist(StorageLevel.DISK_ONLY)
         counts: Counter[str] = Counter()
         try:
-            with self._times.measure("read"):  # the one reading of the topic, which keeps both
-                summary = self._read(lambda: (read_again(records), summarize(read_again(sizes)))[1])
+            with self._times.measure("read"):
+                summary = self._read(partial(_keep_and_summarize, records, sizes))
             slices = self._slices(sizes, summary)
             for one, part, part_summary, few in self._parts(records, sizes, summary, slices):
                 counts.update(self._write(part, part_summary, few, _Batch(writers, one.version(batch_id))))

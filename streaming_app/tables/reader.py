@@ -18,11 +18,9 @@ from streaming_app.tables.arrow import to_arrow, to_rows
 from streaming_app.tables.definitions import (
     FORMAT_PROPERTY,
     WAREHOUSE_FORMAT,
-    Table,
     names,
     read_sql,
     table,
-    tables,
     view_sql,
 )
 from streaming_app.tables.location import Location
@@ -41,6 +39,7 @@ class WarehouseReader:
         self._location = Location.of(warehouse)
         self._own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
         self._builder, self._known = QueryBuilder(), set[str]()
+        self._opened: dict[str, DeltaTable] = {}
         self._opening = threading.Lock()
 
     def query(self, sql: str) -> pa.Table:
@@ -54,7 +53,7 @@ class WarehouseReader:
         try:
             return to_arrow(self._builder.execute(sql).read_all())
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
-            if any(self._lacks_columns(one) for one in tables() if one.name in self._known):
+            if self._lack_columns():
                 raise WarehouseError(_created_by_older_release(self._location, "columns")) from None
             raise WarehouseError(f"The query failed: {describe_error(error)}") from None
 
@@ -83,9 +82,10 @@ class WarehouseReader:
         self._known.add(name)
 
     def _register(self, stored: str, name: str) -> None:
-        if stored not in self._known:
-            self._builder.register(stored, open_table(self._location / name))
-            self._known.add(stored)
+        if name not in self._opened:
+            opened = open_table(self._location / name)
+            self._builder.register(stored, opened)
+            self._opened[name] = opened
 
     def _create_view(self, name: str, query: str) -> None:
         for read in _named(_READ, query):
@@ -95,9 +95,10 @@ class WarehouseReader:
         except Exception:  # noqa: BLE001 - as in `query`
             raise WarehouseError(_created_by_older_release(self._location, "columns")) from None
 
-    def _lacks_columns(self, definition: Table) -> bool:
-        stored = {field.name for field in open_table(self._location / definition.name).schema().fields}
-        return not stored.issuperset(definition.names)
+    def _lack_columns(self) -> bool:
+        """Return whether a table that was opened lacks columns of this release."""
+        stored = {name: {field.name for field in one.schema().fields} for name, one in list(self._opened.items())}
+        return any(not columns.issuperset(table(name).names) for name, columns in stored.items())
 
 
 def _named(pattern: re.Pattern[str], sql: str) -> set[str]:

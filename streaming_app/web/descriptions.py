@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_app.groups.description_graph import NODE_KINDS, parts_of
+from streaming_app.groups.topology import is_internal_topic
 from streaming_app.groups.topology_description import AVAILABLE
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.security import security_settings
@@ -168,9 +169,8 @@ def _connect(  # noqa: PLR0913, PLR0917 - what a node is connected to
 
 
 def _topic(graph: Graph, name: str, group_id: str, lag: Mapping[str, Lag]) -> Node:
-    prefix = f"{group_id}-"
-    is_internal = name.startswith(prefix) and name.endswith(("-repartition", "-changelog"))
-    shown = f"…{name.removeprefix(prefix)}" if is_internal else name
+    is_internal = is_internal_topic(name, group_id)
+    shown = f"…{name.removeprefix(f'{group_id}-')}" if is_internal else name
     kind = "repartition" if name.endswith("-repartition") and is_internal else "topic"
     word = "repartition topic" if is_internal else "topic"
     node = graph.add(kind, name, short_name(shown, _TITLE), lines=[f"lag {lag[name].text}" if name in lag else word])

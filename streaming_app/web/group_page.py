@@ -26,7 +26,7 @@ from streaming_app.queries.topics import BY_PATTERN, Served, Topic, served
 from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.text import duration
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
-from streaming_app.web.overview import GroupSummary, severity_rank
+from streaming_app.web.group_summary import GroupSummary, severity_rank
 from streaming_app.web.task_matrix import (
     Instant,
     Matrix,
@@ -47,7 +47,7 @@ from streaming_app.web.timeline import (
     ticks,
     timeline,
 )
-from streaming_app.web.tracks import Lane, Tracks, lanes, tracks
+from streaming_app.web.tracks import Place, Tracks, places, tracks
 from streaming_app.web.window import Window
 from streaming_app.web.words import Meaning, description_meaning, state_text
 
@@ -175,7 +175,7 @@ class GroupView:
     lag_partitions: int
     charts: Chart
     tracks: Tracks
-    lanes: Sequence[Lane]
+    places: Sequence[Place]
     too_many_assignments: bool
     """So many that it is not known who had which task when."""
     behind: Sequence[BehindTask] = ()
@@ -254,7 +254,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         lag_partitions=len(lag),
         charts=charts,
         tracks=more,
-        lanes=lanes(more, _labels(line, charts)),
+        places=places(more, _labels(line, charts)),
         too_many_assignments=history.owned is None,
         behind=behind_tasks(lag, row),
         changes=[EventRow(event["at"], event_text(event), event["member_id"], event["kind"]) for event in changes],
@@ -278,7 +278,7 @@ def _charts(history: History, window: Window) -> Chart:
 
 
 def _labels(line: Timeline, charts: Chart) -> dict[str, str | None]:
-    """Return what each lane is called; None for what is not known at all."""
+    """Return what each track is called; None for what is not known at all."""
     behind, rates, lag = charts.behind, charts.rates, charts.lag
     return {
         "health": "Health",

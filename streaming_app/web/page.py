@@ -6,7 +6,6 @@ All links are relative, and all pages are at one level, so a proxy may serve the
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
 import json
 from collections import OrderedDict
@@ -42,11 +41,12 @@ from streaming_app.web.descriptions import (
     description_graph,
 )
 from streaming_app.web.group_page import History, alerts_by_rule, group_view, hosts_of, other_group_view
+from streaming_app.web.group_summary import STREAMS, GroupSummary
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
-from streaming_app.web.overview import STREAMS, GroupSummary, Query, overview
+from streaming_app.web.overview import Query, overview
 from streaming_app.web.picture import Graph
 from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
-from streaming_app.web.render import Renderer
+from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
 from streaming_app.web.server import HttpServer, Limits, ResponseThreads
 from streaming_app.web.snapshot import Row, Snapshot
 from streaming_app.web.source import SnapshotSource, utc_now
@@ -59,8 +59,6 @@ from streaming_app.web.words import Labels, group_query
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # for so long the ages in a page may be old; the browser counts on by itself
 _MAX_RENDERED = 64
-_COMPRESSED_FROM = 1_000  # bytes
-_COMPRESS_LEVEL = 6
 _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
@@ -88,7 +86,7 @@ class Page:
         self._broker_threads = ResponseThreads(MAX_IN_FLIGHT)
         self._report_error = ReportOnce(report)
         self._renderer = Renderer(Labels(settings.labels, settings.routes))
-        self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[_Rendered]] = OrderedDict()
+        self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
         self.live = LiveUpdates()
         routes = [
             Route("/", self._page(self._overview)),
@@ -104,7 +102,7 @@ class Page:
         base = settings.base_path
         application = Starlette(
             routes=[Mount(base, routes=routes)] if base else routes,
-            middleware=[Middleware(GZipMiddleware, minimum_size=_COMPRESSED_FROM)],
+            middleware=[Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)],
             exception_handlers={HTTPException: self._http_error, WarehouseError: self._error, Exception: self._error},
             lifespan=self._lifespan,
         )
@@ -134,7 +132,7 @@ class Page:
             key = (url, etag, int(now.timestamp()) // _RENDERED_SECONDS)
             task = self._rendered.get(key)
             if task is None:
-                task = asyncio.create_task(asyncio.to_thread(lambda: _Rendered(render(request, snapshot, now))))
+                task = asyncio.create_task(asyncio.to_thread(lambda: Rendered(render(request, snapshot, now))))
                 self._rendered[key] = task
                 while len(self._rendered) > _MAX_RENDERED:
                     self._rendered.popitem(last=False)
@@ -409,24 +407,6 @@ def _bounds(window: Window) -> tuple[datetime | None, datetime | None]:
 def _lag_bounds(window: Window) -> tuple[datetime, datetime]:
     begin, end = _bounds(window)
     return begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
-
-
-class _Rendered:
-    """A page that was rendered, as it is and compressed: for all that load it, as all viewers do after a change."""
-
-    def __init__(self, response: Response) -> None:
-        self._response = response
-        body = bytes(response.body)
-        self._compressed = gzip.compress(body, _COMPRESS_LEVEL) if len(body) >= _COMPRESSED_FROM else None
-
-    def answer(self, request: Request, etag: str) -> Response:
-        """Return it for one that asks."""
-        status, headers = self._response.status_code, {**self._response.headers, "ETag": etag}
-        if self._compressed is None or "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(self._response.body, status, headers)
-        size = str(len(self._compressed))
-        headers |= {"content-length": size, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        return Response(self._compressed, status, headers)
 
 
 def _group_url(cluster: str | None, group_id: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from streaming_app.queries.pipelines import Pipelines, Read, Root, families
 from streaming_app.text import first_of
-from streaming_app.web.overview import GroupSummary
+from streaming_app.web.group_summary import GroupSummary
 from streaming_app.web.picture import Box, Graph, Lag, Node, rate_text, sum_of
 from streaming_app.web.words import NOTHING, health_meaning, label_text, number, short_name
 

@@ -1,7 +1,11 @@
-"""Renders the templates. Every value is escaped; names, times and numbers go through the filters of this module."""
+"""Renders the templates, and keeps a page as it was rendered.
+
+Every value is escaped; names, times and numbers go through the filters of this module.
+"""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -9,6 +13,8 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
 
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES, format_tasks
@@ -17,6 +23,9 @@ from streaming_app.web import overview, picture, pipeline_map, timeline, tracks,
 from streaming_app.web.group_page import SHOWN_LAG, SHOWN_MEMBERS
 from streaming_app.web.snapshot import MAX_EVENTS
 
+COMPRESSED_FROM = 1_000
+"""Bytes of a response: shorter ones are sent as they are."""
+_COMPRESS_LEVEL = 6
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
 _AGE = Markup('<time datetime="{}" data-age title="{}">{}</time>')
@@ -113,6 +122,24 @@ class Renderer:
             **links,
             **values,
         )
+
+
+class Rendered:
+    """A page that was rendered, as it is and compressed: for all that load it, as all viewers do after a change."""
+
+    def __init__(self, response: Response) -> None:
+        self._response = response
+        body = bytes(response.body)
+        self._compressed = gzip.compress(body, _COMPRESS_LEVEL) if len(body) >= COMPRESSED_FROM else None
+
+    def answer(self, request: Request, etag: str) -> Response:
+        """Return it for one that asks."""
+        status, headers = self._response.status_code, {**self._response.headers, "ETag": etag}
+        if self._compressed is None or "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(self._response.body, status, headers)
+        size = str(len(self._compressed))
+        headers |= {"content-length": size, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return Response(self._compressed, status, headers)
 
 
 def name(text: str | None, limit: int = 96) -> Markup:

@@ -7,7 +7,7 @@ types. What only the page of one group shows is read when it is first asked for,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -37,7 +37,7 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
-from streaming_app.web.overview import (
+from streaming_app.web.group_summary import (
     STREAMS,
     GroupSummary,
     all_summaries,
@@ -52,13 +52,14 @@ from streaming_app.web.words import Labels, group_key
 
 Row = Mapping[str, Any]
 _Result = TypeVar("_Result")
+_Before = TypeVar("_Before")
 
 MAX_EVENTS = 2_000
 """Of one group in a time, the newest; the page says so where there are more."""
 LISTED_EVENTS = 100
 MAX_AGE = timedelta(minutes=1)
 """Of tables that count as up to date."""
-_MAX_DETAILS = 256  # queries about single groups that are kept with a snapshot
+_MAX_DETAILS = 256  # results of queries, most about single groups, that are kept with a snapshot
 
 _COLUMNS = 'at, kind, member_id, old, new, cause, client_host, instance_id, "offset"'
 _DRAWN = ", ".join(map(quote, DRAWN_KINDS))
@@ -118,7 +119,7 @@ class Snapshot:
     clusters: tuple[str, ...] = ()
     """All clusters of the warehouse."""
     _by_key: dict[str, str] = field(default_factory=dict)
-    _details: dict[tuple[str, str], Any] = field(default_factory=dict)
+    _details: dict[Hashable, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def job_problem(self, now: datetime) -> str | None:
@@ -134,7 +135,7 @@ class Snapshot:
 
     def group(self, group_id: str) -> Row | None:
         """Return the row of `groups`; None if there is no such group. Raises WarehouseError."""
-        rows = self._detail("group", group_id, "SELECT * FROM groups WHERE {where}")
+        rows = self._rows("SELECT * FROM groups WHERE {where}", group_id)
         return rows[0] if rows else None
 
     def summary(self, group_id: str) -> GroupSummary | None:
@@ -143,9 +144,9 @@ class Snapshot:
 
     def events(self, group_id: str, begin: datetime | None, end: datetime | None) -> Events:
         """Return the events from `begin` to `end` that are drawn; None stands for ever. Raises WarehouseError."""
-        drawn = self._detail("events", group_id, _EVENTS, within=_within(begin, end))
-        before = self._detail("before", group_id, _BEFORE, begin=time_literal(begin)) if begin else []
-        after = self._detail("after", group_id, _AFTER, end=time_literal(end)) if end else []
+        drawn = self._rows(_EVENTS, group_id, within=_within(begin, end))
+        before = self._rows(_BEFORE, group_id, begin=time_literal(begin)) if begin else []
+        after = self._rows(_AFTER, group_id, end=time_literal(end)) if end else []
         return Events(
             drawn=drawn[::-1],
             is_cut=len(drawn) == MAX_EVENTS,
@@ -153,12 +154,12 @@ class Snapshot:
             joined_after=after[0]["joined"] if after else 0,
         )
 
-    def listed_events(self, group_id: str, begin: datetime | None, end: datetime | None) -> tuple[list[Row], int]:
+    def listed_events(self, group_id: str, begin: datetime | None, end: datetime | None) -> tuple[Sequence[Row], int]:
         """Return the newest `LISTED_EVENTS` events of all kinds, the newest first, and how many there are.
 
         Raises WarehouseError.
         """
-        listed = self._detail("listed", group_id, _LISTED, within=_within(begin, end))
+        listed = self._rows(_LISTED, group_id, within=_within(begin, end))
         return listed, listed[0]["found"] if listed else 0
 
     def health_history(self, group_id: str, begin: datetime | None, end: datetime | None) -> list[Row]:
@@ -166,204 +167,132 @@ class Snapshot:
 
         Raises WarehouseError.
         """
-        found = self._detail("health", group_id, _HEALTH, within=_within(begin, end))
-        before = self._detail("health before", group_id, _HEALTH_BEFORE, begin=time_literal(begin)) if begin else []
+        found = self._rows(_HEALTH, group_id, within=_within(begin, end))
+        before = self._rows(_HEALTH_BEFORE, group_id, begin=time_literal(begin)) if begin else []
         return [*(before if len(found) < MAX_EVENTS else ()), *reversed(found)]
 
     def verdicts_since(self, group_ids: Sequence[str], begin: datetime) -> Mapping[str, list[tuple[datetime, str]]]:
         """Return verdicts by group, as `queries.health` does. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return {}
-        key = f"verdicts since {time_literal(begin)}", ", ".join(map(quote, group_ids))
-        return self._kept(key, lambda: verdicts_since(reader, self.cluster, group_ids, begin))
+        return self._ask(verdicts_since, self.cluster, tuple(group_ids), begin, before={})
 
     def last_deployments(self, group_ids: Sequence[str]) -> Mapping[str, datetime]:
         """Return the ends of last deployments, as `queries.health` does. Raises WarehouseError."""
-        reader = self.reader
-        key = "last deployments", ", ".join(map(quote, group_ids))
-        return self._kept(key, lambda: last_deployments(reader, self.cluster, group_ids) if reader else {})
+        return self._ask(last_deployments, self.cluster, tuple(group_ids), before={})
 
     def open_incidents(self) -> Mapping[str, Incident]:
         """Return the open incidents by id. Raises WarehouseError."""
-        reader, where = self.reader, f"cluster = {quote(self.cluster)} AND ended_at IS NULL"
-
-        def find() -> Mapping[str, Incident]:
-            return {one.incident_id: one for one in read_incidents(reader, where)} if reader else {}
-
-        return self._kept(("open incidents", ""), find)
+        where = f"cluster = {quote(self.cluster)} AND ended_at IS NULL"
+        return {one.incident_id: one for one in self._ask(read_incidents, where, before=[])}
 
     def quiet_since(self) -> datetime | None:
         """Return when the last incident ended; None if one is open, or there was none. Raises WarehouseError."""
-        reader = self.reader
-        return self._kept(("quiet since", ""), lambda: quiet_since(reader, self.cluster) if reader else None)
+        return self._ask(quiet_since, self.cluster, before=None)
 
     def incidents(self, group_id: str, begin: datetime | None, end: datetime | None) -> list[Incident]:
         """Return the incidents that concern a group and were open in this time; None stands for ever.
 
         Raises WarehouseError.
         """
-        reader = self.reader
         limits = [f"cluster = {quote(self.cluster)}", f"array_has(groups, {quote(group_id)})"]
         limits += [f"(ended_at IS NULL OR ended_at >= {time_literal(begin)})"] if begin else []
         limits += [f"opened_at <= {time_literal(end)}"] if end else []
-        where = " AND ".join(limits)
-        return self._kept((f"incidents {where}", group_id), lambda: read_incidents(reader, where) if reader else [])
+        return self._ask(read_incidents, " AND ".join(limits), before=[])
 
     def group_at(self, group_id: str, at: datetime) -> GroupAt | None:
         """Return the group as it was at a time; None if no event is that old. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return None
+        return self._ask(_group_at, self.cluster, group_id, at, before=None)
 
-        def find() -> GroupAt | None:
-            events = read_events(reader, self.cluster, group_id, until=at)
-            return group_at(events, at) if events else None
-
-        return self._kept((f"at {time_literal(at)}", group_id), find)
-
-    def lag_rows(self, group_id: str) -> list[Row]:
+    def lag_rows(self, group_id: str) -> Sequence[Row]:
         """Return the rows of `lag` of a group; none without that table. Raises WarehouseError."""
-        return self._detail("lag", group_id, _LAG_ROWS)
+        return self._rows(_LAG_ROWS, group_id)
 
     def copies(self, group_id: str) -> list[TaskCopy]:
         """Return what is known of copies of tasks that the records do not have. Raises WarehouseError."""
-        reader = self.reader
-        where = f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)}"
-        return self._kept(("copies", group_id), lambda: read_copies(reader, where) if reader else [])
+        return self._ask(read_copies, self._of(group_id), before=[])
 
-    def other_members(self, group_id: str) -> list[Row]:
+    def other_members(self, group_id: str) -> Sequence[Row]:
         """Return the members of a classic or consumer group, as `describe --members` does. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return []
-        ids = [group_id]
-        return self._kept(
-            ("other members", group_id), lambda: list[Row](other_members(reader, self.cluster, ids) or ())
-        )
+        return self._ask(other_members, self.cluster, (group_id,), before=None) or []
 
     def facts(self, group_id: str) -> GroupFacts:
         """Return what the brokers said of a group besides the log. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return GroupFacts()
-        ids = [group_id]
-        return self._kept(("facts", group_id), lambda: read_group_facts(reader, self.cluster, ids)[group_id])
+        none = {group_id: GroupFacts()}
+        return self._ask(read_group_facts, self.cluster, (group_id,), before=none)[group_id]
 
     def topics(self, row: Row) -> Sequence[Topic]:
         """Return the topics of a row of `groups` as they are. Raises WarehouseError."""
         reader, group_id = self.reader, row["group_id"]
         if reader is None:
             return []
-        return self._kept(("topics", group_id), lambda: read_topics(reader, self.cluster, [row])[group_id])
+        return self._kept((read_topics, group_id), lambda: read_topics(reader, self.cluster, [row])[group_id])
 
     def lag_chart(self, group_id: str, begin: datetime, end: datetime) -> LagChart | None:
         """Return the lag of a group in this time; None if it was not known. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return None
-        key = f"lag from {time_literal(begin)} to {time_literal(end)}"
-        return self._kept((key, group_id), lambda: lag_chart(lag_series(reader, self.cluster, group_id, begin, end)))
+        return self._ask(_lag_chart, self.cluster, group_id, begin, end, before=None)
 
     def behind_series(
         self, group_id: str, begin: datetime, end: datetime, tasks: int, with_tasks: frozenset[str]
     ) -> BehindSeries | None:
         """Return how far behind a group and its tasks were, as `queries` does. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return None
-        key = f"behind from {time_literal(begin)} to {time_literal(end)} of {tasks} and {sorted(with_tasks)}"
         more: dict[str, Any] = {"tasks": tasks, "with_tasks": with_tasks}
-        return self._kept((key, group_id), lambda: behind_series(reader, self.cluster, group_id, begin, end, **more))
+        return self._ask(behind_series, self.cluster, group_id, begin, end, before=None, **more)
 
     def rate_series(self, group_id: str, begin: datetime, end: datetime) -> Mapping[int, Rate]:
         """Return what was produced and committed, as `queries` does. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return {}
-        key = f"rates from {time_literal(begin)} to {time_literal(end)}"
-        return self._kept((key, group_id), lambda: rate_series(reader, self.cluster, group_id, begin, end))
+        return self._ask(rate_series, self.cluster, group_id, begin, end, before={})
 
     def owned_tasks(self, group_id: str, begin: datetime, end: datetime) -> Mapping[str, Owned] | None:
         """Return who had which task, as `queries` does; None if there are too many events. Raises WarehouseError."""
-        reader = self.reader
-
-        def find() -> Mapping[str, Owned] | None:
-            events = read_assignments(reader, self.cluster, group_id, begin, end) if reader else []
-            return None if events is None else owned_tasks(events)
-
-        return self._kept((f"owned from {time_literal(begin)} to {time_literal(end)}", group_id), find)
+        return self._ask(_owned_tasks, self.cluster, group_id, begin, end, before={})
 
     def alerts_of(self, group_id: str, begin: datetime, end: datetime) -> list[Alert]:
         """Return the alerts of a group that were open in this time. Raises WarehouseError."""
-        reader = self.reader
         where = (
-            f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)} "
-            f"AND pending_since <= {time_literal(end)} "
+            f"{self._of(group_id)} AND pending_since <= {time_literal(end)} "
             f"AND (resolved_at IS NULL OR resolved_at >= {time_literal(begin)})"
         )
-        return self._kept((f"alerts {where}", group_id), lambda: read_alerts(reader, where) if reader else [])
+        return self._ask(read_alerts, where, before=[])
 
     def silences_of(self, group_id: str) -> list[Silence]:
         """Return the silences of alerts of a group."""
         return [one for one in self.silences if one.group.matches(group_id)]
 
-    def changes_before(self, group_id: str, time: datetime) -> list[Row]:
+    def changes_before(self, group_id: str, time: datetime) -> Sequence[Row]:
         """Return what changed in a group before a time, as `queries` does. Raises WarehouseError."""
-        reader = self.reader
-        key = f"changes before {time_literal(time)}"
-        return self._kept(
-            (key, group_id), lambda: list[Row](changes_before(reader, self.cluster, group_id, time)) if reader else []
-        )
+        return self._ask(changes_before, self.cluster, group_id, time, before=[])
 
-    def lag_at(self, group_id: str, at: datetime) -> list[Row]:
+    def lag_at(self, group_id: str, at: datetime) -> Sequence[Row]:
         """Return the lag of each partition at a time, as `queries.lag_series` does. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return []
-        key = f"lag at {time_literal(at)}"
-        return self._kept((key, group_id), lambda: list[Row](lag_at(reader, self.cluster, group_id, at)))
+        return self._ask(lag_at, self.cluster, group_id, at, before=[])
 
     def search(self, text: str) -> Mapping[str, str]:
         """Return the groups that `queries.groups` finds by this text, and by what. Raises WarehouseError."""
-        reader = self.reader
-        return self._kept((f"search {text}", ""), lambda: search_groups(reader, self.cluster, text) if reader else {})
+        return self._ask(search_groups, self.cluster, text, before={})
 
     def pipelines(self) -> Pipelines:
         """Return which groups read and write which topics. Raises WarehouseError."""
-        reader = self.reader
-        if reader is None:
-            return Pipelines()
-        return self._kept(("pipelines", ""), lambda: read_pipelines(reader, self.cluster))
+        return self._ask(read_pipelines, self.cluster, before=Pipelines())
 
     def topology_diff(self, group_id: str) -> TopologyDiff | None:
         """Return what changed from the topology before the newest to the newest; None if only one is known."""
-        reader = self.reader
+        return self._ask(_topology_diff, self.cluster, group_id, before=None)
 
-        def find() -> TopologyDiff | None:
-            if reader is None:
-                return None
-            try:
-                return diff_topologies(reader, self.cluster, group_id)
-            except WarehouseError:  # the group has had one topology, or none
-                return None
+    def _of(self, group_id: str) -> str:
+        return f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)}"
 
-        return self._kept(("topology_diff", group_id), find)
+    def _rows(self, sql: str, group_id: str, **literals: str) -> Sequence[Row]:
+        return self._ask(WarehouseReader.rows, sql.format(where=self._of(group_id), **literals), before=[])
 
-    def _detail(self, name: str, group_id: str, sql: str, **literals: str) -> list[Row]:
+    def _ask(
+        self, query: Callable[..., _Result], *arguments: Hashable, before: _Before, **more: Hashable
+    ) -> _Result | _Before:
+        """Return what `query` returns for the reader and these arguments; `before` as long as nothing was read."""
         reader = self.reader
         if reader is None:
-            return []
-        where = f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)}"
-        key = f"{name} {' '.join(literals.values())}"
+            return before
+        return self._kept((query, *arguments, *more.values()), lambda: query(reader, *arguments, **more))
 
-        def read() -> list[Row]:
-            rows: list[Row] = list(reader.rows(sql.format(where=where, **literals)))
-            return rows
-
-        return self._kept((key, group_id), read)
-
-    def _kept(self, key: tuple[str, str], read: Callable[[], _Result]) -> _Result:
+    def _kept(self, key: Hashable, read: Callable[[], _Result]) -> _Result:
         """Return what was read before under this key, or read it; one reading at a time."""
         with self._lock:
             if key not in self._details:
@@ -372,6 +301,29 @@ class Snapshot:
                 self._details[key] = read()
             result: _Result = self._details[key]
             return result
+
+
+def _group_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> GroupAt | None:
+    events = read_events(reader, cluster, group_id, until=at)
+    return group_at(events, at) if events else None
+
+
+def _lag_chart(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> LagChart | None:
+    return lag_chart(lag_series(reader, cluster, group_id, begin, end))
+
+
+def _owned_tasks(
+    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime
+) -> Mapping[str, Owned] | None:
+    events = read_assignments(reader, cluster, group_id, begin, end)
+    return None if events is None else owned_tasks(events)
+
+
+def _topology_diff(reader: WarehouseReader, cluster: str, group_id: str) -> TopologyDiff | None:
+    try:
+        return diff_topologies(reader, cluster, group_id)
+    except WarehouseError:  # the group has had one topology, or none
+        return None
 
 
 def _within(begin: datetime | None, end: datetime | None) -> str:

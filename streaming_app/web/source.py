@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.silences import SilenceReader
@@ -21,7 +22,7 @@ from streaming_app.queries.warehouse import find_staleness
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
-from streaming_app.web.overview import GroupSummary
+from streaming_app.web.group_summary import GroupSummary
 from streaming_app.web.snapshot import MAX_AGE, Reading, Snapshot, read_other_groups, read_streams_groups
 from streaming_app.web.words import NO_LABELS, Labels
 
@@ -139,7 +140,7 @@ class SnapshotSource:
             return self._failed(str(error))
         silences = self._silences.silences
         tag = _digest(_tag(self._versions, heartbeat, self.cluster, now), number, silences)
-        return replace(self._composed(tag, heartbeat, others, number), silences=silences)
+        return self._composed({"tag": tag, "heartbeat": heartbeat, "silences": silences}, others, number)
 
     def _must_read(self, versions: _Versions) -> bool:
         if self._reading is None or self._snapshot.problem is not None:
@@ -168,17 +169,13 @@ class SnapshotSource:
         taken = time.monotonic() - started
         self._busy_until = time.monotonic() + _REREAD_AFTER * taken
 
-    def _composed(
-        self, tag: str, heartbeat: HeartbeatRecord | None, others: tuple[GroupSummary, ...], number: int
-    ) -> Snapshot:
-        """Return the snapshot with the newest state of the job, and the newest groups of other types."""
+    def _composed(self, newest: Mapping[str, Any], others: tuple[GroupSummary, ...], number: int) -> Snapshot:
+        """Return the snapshot with these `newest` fields, and the newest groups of other types."""
         if self._reading and number != self._number_of_others:
             self._number_of_others = number
-            return replace(
-                self._snapshot, tag=tag, heartbeat=heartbeat, groups=self._reading.groups(others), _by_key={}
-            )
-        if (tag, heartbeat) != (self._snapshot.tag, self._snapshot.heartbeat):
-            return replace(self._snapshot, tag=tag, heartbeat=heartbeat)
+            return replace(self._snapshot, **newest, groups=self._reading.groups(others), _by_key={})
+        if any(getattr(self._snapshot, name) != value for name, value in newest.items()):
+            return replace(self._snapshot, **newest)
         return self._snapshot
 
     def _failed(self, problem: str) -> Snapshot:

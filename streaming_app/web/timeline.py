@@ -180,14 +180,14 @@ def timeline(
     )
     known_from = known[0]["at"] if events.is_cut and known else None
     scale = Scale(window.begin, window.end)
-    lanes = _Lanes(group, known, {} if events.is_cut else events.before, known_from, window, scale)
+    values = _Values(group, known, {} if events.is_cut else events.before, known_from, window, scale)
     members = list(_members(group, known, known_from, events.joined_after, scale))
     return Timeline(
         window=window,
         health=list(_health(judged, scale)),
         incidents=list(_incidents(incidents, scale)),
-        states=list(lanes.spans("state", group["state"], group["state_since"])),
-        descriptions=list(lanes.spans("description_status", group["description_status"], group["description_since"])),
+        states=list(values.spans("state", group["state"], group["state_since"])),
+        descriptions=list(values.spans("description_status", group["description_status"], group["description_since"])),
         members=_steps(members),
         most_members=max((step.members for step in members), default=0),
         marks=[
@@ -222,8 +222,8 @@ def strip(verdicts: Sequence[tuple[datetime, str]], begin: datetime, end: dateti
     """Return the verdicts of a time, each from its time on, as spans; nothing for a time of which none is known."""
     scale = Scale(begin, end)
     changes = [one for place, one in enumerate(verdicts) if not place or one[1] != verdicts[place - 1][1]]
-    texts = (f"{verdict} from {utc(max(at, begin))}" for at, verdict in changes)
-    return list(_lasting([(*one, text) for one, text in zip(changes, texts, strict=True)], scale))
+    named = [(at, verdict, f"{verdict} from {utc(max(at, begin))}") for at, verdict in changes]
+    return list(_lasting(named, scale))
 
 
 def _health(judged: Sequence[Judged], scale: Scale) -> Iterable[Span]:
@@ -304,7 +304,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class _Lanes:
+class _Values:
     group: Row
     events: Sequence[Row]
     before: Mapping[str, str | None]

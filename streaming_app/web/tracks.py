@@ -259,14 +259,14 @@ def _restore(copy: TaskCopy, owned: Mapping[str, Owned], window: Window, scale: 
     return Restore(span, round(span.width * (share or 0.0), 2), text)
 
 
-# --- Lanes ------------------------------------------------------------------------------------------------------------
+# --- Places -----------------------------------------------------------------------------------------------------------
 
 HEAT_HEIGHT, _ALERT_HEIGHT, _RESTORE_HEIGHT = 15, 11, 15
 
 
 @dataclass(frozen=True)
-class Lane:
-    """A track, in pixels from the top."""
+class Place:
+    """Where a track is, in pixels from the top."""
 
     key: str
     label: str
@@ -274,8 +274,8 @@ class Lane:
     height: int
 
 
-def lanes(found: Tracks, labels: Mapping[str, str | None]) -> list[Lane]:
-    """Return the tracks that have anything to show, trouble first; those whose label is None have not."""
+def places(found: Tracks, labels: Mapping[str, str | None]) -> list[Place]:
+    """Return where the tracks are that have anything to show, trouble first; those whose label is None have not."""
     rows = len(found.alerts) + bool(found.silences)
     heights = {
         "health": 28,
@@ -291,9 +291,9 @@ def lanes(found: Tracks, labels: Mapping[str, str | None]) -> list[Lane]:
         "lag": 60,
         "description": 22,
     }
-    result, y = list[Lane](), 0
+    result, y = list[Place](), 0
     for key, height in heights.items():
         if height and (label := labels.get(key)) is not None:
-            result.append(Lane(key, label, y, int(height)))
+            result.append(Place(key, label, y, int(height)))
             y += int(height)
     return result

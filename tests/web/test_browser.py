@@ -190,7 +190,7 @@ def test_in_forced_colours_and_on_paper_the_tracks_are_there(chromium: Browser, 
         fills = seen.page.locator("#timeline .heat").evaluate_all(
             "all => [...new Set(all.map((one) => getComputedStyle(one).fill))]"
         )
-        assert len(fills) > 1  # cells are told apart
+        assert len(fills) > 1  # cells differ
         seen.page.emulate_media(media="print", forced_colors="none")
         expect(seen.page.locator("#timeline svg.timeline")).to_be_visible()
         expect(seen.page.locator("#answer-who dd")).to_be_visible()
@@ -339,10 +339,10 @@ def test_the_first_lane_says_the_verdict_since_when_and_why_by_pointer_and_by_ke
 ) -> None:
     with view(chromium, url) as seen:
         seen.open(f"/group?id={RICH}&range=24h")
-        lanes = seen.page.locator("#timeline rect.health")
-        tones = [str(one.get_attribute("class")).rpartition(" s-")[2] for one in lanes.all()]
+        spans = seen.page.locator("#timeline rect.health")
+        tones = [str(one.get_attribute("class")).rpartition(" s-")[2] for one in spans.all()]
         assert tones == ["unknown", "good", "bad", "good", "busy"]
-        down = lanes.nth(2)
+        down = spans.nth(2)
         down.scroll_into_view_if_needed()
         box = down.bounding_box()
         assert box
@@ -383,9 +383,9 @@ def test_the_first_screen_answers_who_is_on_call(
             assert box, question
             assert box["y"] + box["height"] <= 900, question
             assert box["x"] + box["width"] <= 1360, question
-        lane = seen.page.locator("#timeline [data-lane=tasks], #timeline [data-lane=health]").first.bounding_box()
-        assert lane
-        assert lane["y"] + lane["height"] <= 900
+        track = seen.page.locator("#timeline [data-track=tasks], #timeline [data-track=health]").first.bounding_box()
+        assert track
+        assert track["y"] + track["height"] <= 900
 
 
 def test_another_cluster_is_chosen_and_stays_live(

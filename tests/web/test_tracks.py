@@ -24,7 +24,7 @@ from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page
 from streaming_app.web.source import SnapshotSource
 from streaming_app.web.timeline import Events, Span, judgements, timeline
-from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, lanes, tracks
+from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, places, tracks
 from streaming_app.web.window import Window
 from tests.warehouses import append, make_warehouse
 from tests.web.sample import RICH, group, part
@@ -174,7 +174,7 @@ def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() 
 def test_only_what_is_known_has_a_lane_and_none_covers_another() -> None:
     found = made(alerts=[alert(0, 30)])
     labels = {"health": "Health", "alerts": "Alerts", "behind": None, "tasks": "Tasks", "state": "State"}
-    shown = lanes(found, labels)
+    shown = places(found, labels)
     assert [one.key for one in shown] == ["health", "alerts", "state"]
     assert all(before.y + before.height == after.y for before, after in pairwise(shown))
 
@@ -230,8 +230,8 @@ def get(warehouse: Path, path: str) -> str:
 
 def test_the_page_has_the_tracks_and_the_same_in_words(sample_template: Path) -> None:
     text = get(sample_template, f"/group?id={RICH}&range=24h")
-    lanes_shown = re.findall(r'data-lane="(\w+)"', text)
-    assert lanes_shown[:7] == ["health", "alerts", "behind", "rates", "tasks", "restores", "members"]
+    tracks_shown = re.findall(r'data-track="(\w+)"', text)
+    assert tracks_shown[:7] == ["health", "alerts", "behind", "rates", "tasks", "restores", "members"]
     for expected in (
         "critical StreamsGroupDown, since",
         "alerts silenced until",

@@ -20,7 +20,8 @@ from streaming_app.queries.pipelines import Pipelines, Read, Write
 from streaming_app.regex import compiled
 from streaming_app.web.descriptions import described_of, description_graph, node_rows
 from streaming_app.web.group_page import hosts_of
-from streaming_app.web.overview import GroupSummary, Query, all_summaries, overview, trouble
+from streaming_app.web.group_summary import GroupSummary, all_summaries
+from streaming_app.web.overview import Query, overview, trouble
 from streaming_app.web.picture import FOLDED_ABOVE, MAX_NODES, Graph, Lag
 from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
 from streaming_app.web.task_matrix import TaskLag, instant_view, task_matrix, task_order, with_copies

@@ -89,7 +89,7 @@ class Timeline {
       const isOver = !found || x > Number(found.getAttribute("x")) + Number(found.getAttribute("width")) + 0.1;
       return isOver ? "" : found.textContent;
     };
-    const alerts = '[data-lane="alerts"] .span';
+    const alerts = '[data-track="alerts"] .span';
     const kinds = [".health", ".incident", alerts, ".deployment", ".members", ".restore"];
     return kinds.map(at).filter(Boolean).join("; ");
   }

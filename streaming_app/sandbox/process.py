@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from streaming_app.jvm.java import last_line
 from streaming_app.sandbox import watchdog
 
 HOST = "127.0.0.1"
+_PORTS = range(15_000, 32_768)  # below what Linux (32,768), macOS and Windows (49,152) give to outgoing connections
+_PORT_ATTEMPTS = 100
 _MARGIN_SECONDS = 10.0  # what the watchdog itself may take in addition to the grace period
 
 
@@ -120,11 +123,22 @@ class ManagedProcess(Startable):
 def reserve_port(port: int | None = None) -> socket.socket:
     """Bind `port` on loopback, or any free port, and return the socket. Raises SetupError if the port is in use."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port or 0))
+        if port is None:
+            _bind_to_free_port(listener)
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((HOST, port))
     except (OSError, OverflowError) as error:
         listener.close()
         reason = reason_of(error)
         raise SetupError(f"Port {port} on {HOST} is not available ({reason}): choose another one") from None
     return listener
+
+
+def _bind_to_free_port(listener: socket.socket) -> None:
+    """Bind to a port that the system gives to no outgoing connection: a stopped server finds it free again."""
+    for _ in range(_PORT_ATTEMPTS):
+        with contextlib.suppress(OSError):
+            return listener.bind((HOST, random.SystemRandom().choice(_PORTS)))
+    return listener.bind((HOST, 0))

@@ -1,3 +1,4 @@
+import contextlib
 import signal
 import subprocess
 import sys
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.sandbox.process import Process
+from streaming_app.sandbox import process as process_module
+from streaming_app.sandbox.process import Process, reserve_port
 
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 IGNORES_SIGTERM = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started', flush=True); time.sleep(60)"
 )
@@ -65,7 +68,7 @@ def test_stopping_twice_or_after_a_kill_does_nothing(tmp_path: Path) -> None:
 def test_the_program_is_terminated_however_its_parent_exits(exit_statement: str, tmp_path: Path) -> None:
     parent = f"""
 import os, pathlib, sys
-from streaming_app.sandbox.process import Process
+from streaming_app.sandbox.process import Process, reserve_port
 process = Process([sys.executable, "-c", "import time; time.sleep(600)"], pathlib.Path({str(tmp_path / "log")!r}))
 print(process.pid, flush=True)
 {exit_statement}
@@ -75,3 +78,18 @@ print(process.pid, flush=True)
     while (is_running := Path(f"/proc/{pid}").exists()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not is_running
+
+
+@pytest.mark.skipif(not OUTGOING_PORTS.exists(), reason="the range is read as Linux shows it")
+def test_a_free_port_is_none_that_the_system_gives_to_outgoing_connections() -> None:
+    lowest, highest = map(int, OUTGOING_PORTS.read_text().split())
+    for _ in range(20):
+        with reserve_port() as free:
+            assert not lowest <= free.getsockname()[1] <= highest
+
+
+def test_free_ports_that_are_reserved_at_the_same_time_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "_PORTS", range(15_000, 15_004))
+    with contextlib.ExitStack() as sockets:
+        ports = [sockets.enter_context(reserve_port()).getsockname()[1] for _ in range(8)]
+    assert len(set(ports)) == 8

@@ -87,7 +87,10 @@ def kill_worker(harness: FaultHarness) -> None:
     harness.kill_job()
     retries_soon = harness.random.random() < 0.8  # else it gives up at the fourth failure, and is started again
     harness.start_job_for_workers(_RETRY_SOON if retries_soon else "")
-    harness.wait_before()
+    harness.wait_before()  # which ends at once where a job that has just been started has nothing to read
+    until = time.monotonic() + _EXIT_SECONDS
+    while not (harness.job.workers() or harness.job.unexpected_exit) and time.monotonic() < until:
+        harness.operate(0.3)  # there is none before the first batch
     killed: list[int] = []
     for _ in range(harness.random.randrange(5, 16)):
         harness.killed_at = time.monotonic()

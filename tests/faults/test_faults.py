@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +24,7 @@ from tests.faults.cluster_faults import ROWS
 from tests.faults.faults import FAULTS
 from tests.faults.harness import TOPIC, UNKNOWN_TYPE, internal_producer
 from tests.offsets_log import read_log
+from tests.waiting import wait_until
 
 FOUND_BEFORE = Phase(tuple(name for one in REGRESSIONS if not one.cluster for name in one.decisive))
 SHORT = Round(REGRESSIONS[0].seed, compacting=True, phases=(Phase(("lose_table", "kill_at_write")), FOUND_BEFORE))
@@ -51,6 +55,38 @@ def test_after_faults_between_three_brokers_the_tables_agree_with_them_and_with_
     assert set(+results.injected) == set(CLUSTER.phases[0].faults), lines
     assert results.survived == results.injected
     assert results.seconds[ROWS], lines
+
+
+def test_workers_are_killed_also_where_the_job_takes_long_to_start() -> None:
+    began: list[subprocess.Popen[bytes]] = []
+    operated: list[float] = []
+
+    def operate(seconds: float) -> None:
+        operated.append(seconds)
+        if len(operated) == 40:
+            began.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
+
+    def workers() -> list[int]:
+        return [one.pid for one in began if one.poll() is None]
+
+    effects: list[bool] = []
+    harness = SimpleNamespace(
+        random=Random(1),  # noqa: S311 - no secret
+        start_job_for_workers=lambda _: None,
+        kill_job=lambda: None,
+        wait_before=lambda: None,
+        operate=operate,
+        seconds=lambda *_: 0.0,
+        expect=lambda effect: effects.append(wait_until(effect, 5)),
+        job=SimpleNamespace(workers=workers, unexpected_exit=None),
+    )
+    try:
+        FAULTS["kill_worker"].inject(harness)
+    finally:
+        for one in began:
+            one.kill()
+            one.wait()
+    assert effects == [True]
 
 
 def test_a_job_that_begins_to_read_everything_again_while_rows_are_compared_is_waited_for(

@@ -5,8 +5,9 @@ Theory of operation
 A tenant chooses how many members its group has and how long their ids and tags are. A row of `groups` is read and
 written whole with every batch that concerns the group, so one group could take all memory. `trim` leaves out what
 exceeds the budget: of members and subtopologies those with the first ids stay, so that what stays does not depend on
-where the log is cut into batches. Of a group that is over its budget, counts and the state are as of what is kept, and
-`Group.members_left_out` is how many members at least are not.
+where the log is cut into batches. Client tags of a member that are large by themselves are left out in any case, as
+they would be read and written again with every batch of the group. Of a group that is over its budget, counts and the
+state are as of what is kept, and `Group.members_left_out` is how many members at least are not.
 
 A group is trimmed between operations only: what is left out must not look like a change.
 
@@ -26,6 +27,7 @@ _TEXTS = attrgetter("member_id", "instance_id", "rack_id", "client_id", "client_
 """All text of a member but its tags and tasks."""
 _TASK_BYTES = 40  # of a task in a row, besides the id of its subtopology
 _VALUE_BYTES = 30  # of what is no text
+_MEMBER_TAGS = 64 << 10  # bytes of one member's client tags; those of Kafka Streams have 250
 _EPOCHS = 100  # topology epochs whose times are kept, the newest
 MEMBERS, TASKS, TAGS = "members", "tasks", "client tags"
 PARTS = (MEMBERS, TASKS, TAGS, TOPOLOGY, CONFIGS)
@@ -90,6 +92,10 @@ def _still_over(group: Group) -> set[str]:
 
 
 def _trim_members(group: Group, budget: Budget) -> Iterator[str]:
+    for one in group.members.values():
+        if _size(one.client_tags) > _MEMBER_TAGS:
+            one.client_tags = {}
+            yield TAGS
     strangers = [Member(one) for one in group.targets.keys() - group.members.keys()]  # targets may come first
     members = [*group.members.values(), *strangers]
     tasks = sum(_task_count(group, one) for one in members)

@@ -78,6 +78,8 @@ _CONF = {
     "spark.kafka.consumer.cache.capacity": "256",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Each sort and each aggregate of a task begins with a page, of 32 MB by default, however few its rows are.
+    "spark.buffer.pageSize": "2m",
     "spark.driver.memory": "2g",
 }
 _LOCAL_CONF = {

@@ -156,11 +156,12 @@ def wanted_records(batch: DataFrame) -> DataFrame:
 def read_few(records: DataFrame, most: int) -> pa.Table | None:
     """Return records that are `most` at most; None if some of them are too large.
 
-    In one Spark job. A record leaves the JVM unless so many of its size would be too large for this process.
+    In one Spark job. A record leaves the JVM unless so many of its size would be too large for this process, or, if
+    it is a large one, for a slice: the JVM holds five times what it sends at once.
     """
     if not by_delta_rs(GROUPS, records=most):
         return None
-    largest = MOST[GROUPS].size // max(1, most)
+    largest = max(SLICE_BYTES // max(1, most), min(MOST[GROUPS].size // max(1, most), LARGE_RECORD - 1))
     columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
     table = records.selectExpr("*", f"{SIZE} AS size").selectExpr("size", *columns).toArrow()
     if table.num_rows and pc.max(table["size"]).as_py() > largest:

@@ -93,6 +93,15 @@ def test_tags_beyond_the_budget_are_left_out_and_the_members_stay() -> None:
     assert 0 < sum(bool(one["client_tags"]) for one in row["members"]) < 6
 
 
+@pytest.mark.parametrize("batches", [1, 3])
+def test_large_tags_of_one_member_are_in_no_row_however_much_room_there_is(batches: int) -> None:
+    tags = [{"key": f"tag-{number}", "value": "x" * 30_000} for number in range(30)]
+    steps = [(at(0), 17, GROUP, metadata()), *joins([0, 1], client_tags=TAGS), *joins([2], client_tags=tags)]
+    row = row_of(steps, DEFAULT, batches)
+    assert [len(one["client_tags"]) for one in row["members"]] == [1, 1, 0]
+    assert (row["truncated"], row["over_budget"], row["member_count"]) == (True, "client tags", 3)
+
+
 def test_that_tags_are_left_out_stays_known_after_the_batch() -> None:
     steps = [(at(0), 17, GROUP, metadata()), *joins(range(20), client_tags=TAGS), (at(900), 17, GROUP, metadata(3))]
     assert row_of(steps, replace(DEFAULT, bytes=50_000), batches=22)["truncated"]

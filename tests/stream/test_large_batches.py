@@ -147,3 +147,22 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
     assert kills
     write_all(spark, empty_warehouse)
     assert content(empty_warehouse) == whole
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "is_read"),
+    [(12, 900_000, False), (8, 900_000, True), (1_000, 15_000, True), (600, 17_000, False)],
+)
+def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, count: int, size: int, *, is_read: bool
+) -> None:
+    sent = []
+    to_arrow = type(batch(spark, [])).toArrow
+    monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: sent.append(to_arrow(one)) or sent[-1])
+    rows = spark.range(count).selectExpr(
+        "X'0011000167' AS key", f"cast(repeat('x', {size}) AS binary) AS value", "0 AS partition", "id AS offset"
+    )
+    few = source.read_few(rows, count)
+    assert (few is not None) is is_read
+    most = 2 if size < slices.LARGE_RECORD else 1  # small ones may be four times as many
+    assert sum(table.nbytes for table in sent) < most * slices.SLICE_BYTES

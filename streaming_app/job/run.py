@@ -167,7 +167,9 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             maintenance.start(stream.make_maintenance_service())
         if health.offsets:
             stop_offsets = LinkedEvent(stop)
-            commits = CommitsStream(replace(parts, health=health.offsets, report=say_offsets, stop=stop_offsets))
+            commits = CommitsStream(
+                replace(parts, health=health.offsets, report=say_offsets, stop=stop_offsets), stream.first_reading
+            )
             more.enter_context(closing(commits))
             more.enter_context(_listening(spark, commits.progress))
             progress = SparkProgress(spark, OFFSETS)

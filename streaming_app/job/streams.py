@@ -15,7 +15,8 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -34,6 +35,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic, has_description_plugin
 from streaming_app.report import Report
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
+from streaming_app.stream.first_reading import FirstReading
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
 from streaming_app.stream.outcome import FoldOptions
@@ -47,6 +49,7 @@ from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
     commits_checkpoint_location,
     newest_batch_ends,
+    read_batch_ends,
     read_checkpoint_offsets,
 )
 from streaming_app.tables.definitions import table
@@ -96,6 +99,7 @@ class TopicStream(ABC):
         checkpoint: Location,
         progress: Progress,
         maintenance: Callable[..., Maintenance],
+        first_reading: FirstReading,
     ) -> None:
         self._lock = threading.Lock()  # held by each batch, and by each task of the maintenance
         self._maintenance = maintenance(
@@ -121,6 +125,8 @@ class TopicStream(ABC):
             on_cut=parts.health.log_cut,
         )
         self._query = StreamQuery(checkpoint, parts.stop, self.name)
+        self.first_reading = first_reading
+        self._joins_first_reading = False
         self.progress = progress
 
     @property
@@ -153,6 +159,9 @@ class TopicStream(ABC):
             self._positions.started(range(topic.partitions) if position.from_beginning else position.cut)
         self._reset = False
         self._topic = topic
+        self._joins_first_reading = position.from_beginning
+        if not position.from_beginning:
+            self.first_reading.leave()
         self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
         self._remember_tables(position)
         self._topic_identity.remember(topic)
@@ -213,6 +222,27 @@ class TopicStream(ABC):
         self._topic_identity.close()
         self._positions.close()
 
+    @contextmanager
+    def _records_of(self, batch: DataFrame, batch_id: int) -> Iterator[DataFrame]:
+        """Yield the records of a batch, or those of them that matter: see `first_reading`."""
+        topic, ends = self._topic, None
+        if self._joins_first_reading and not batch_id:
+            ends = read_batch_ends(self._checkpoint, batch_id)
+        self._joins_first_reading = False
+        if topic is None or ends is None:
+            yield batch
+            return
+        try:
+            self._positions.before_read()
+            records = self.first_reading.read(batch.sparkSession, topic, ends)
+            if records is None or not self._positions.after_read(ends):
+                yield batch
+            else:
+                self.progress.read_apart(batch_id, sum(ends.values()) - sum(topic.start_offsets.values()))
+                yield records
+        finally:
+            self.first_reading.release()
+
     @property
     @abstractmethod
     def _trigger(self) -> float:
@@ -261,7 +291,10 @@ class GroupsStream(TopicStream):
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
         done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
         progress = Progress(parts.report, parts.health, shows_phases=config.profile)
-        super().__init__(parts, checkpoint, progress, partial(Maintenance, parts.writer, done_at))
+        first_reading = FirstReading(parts.properties, parts.report, parts.stop)
+        super().__init__(parts, checkpoint, progress, partial(Maintenance, parts.writer, done_at), first_reading)
+        if not config.offsets.enabled:
+            first_reading.leave()
         self._topics, self._services = topics, services
         self._plugin_read_at = -math.inf
         self._tables = KnownTables(config.warehouse, parts.writer.files)
@@ -334,7 +367,8 @@ class GroupsStream(TopicStream):
         def write(batch: DataFrame, batch_id: int) -> None:
             self._check_owner()
             self._tables.check_quickly()
-            write_batch(batch, batch_id)
+            with self._records_of(batch, batch_id) as needed:
+                write_batch(needed, batch_id)
             self._tables.check_quickly()
 
         query = self._query.start(records, write, trigger)
@@ -374,15 +408,16 @@ class CommitsStream(TopicStream):
 
     name = OFFSETS
 
-    def __init__(self, parts: StreamParts) -> None:
-        """Prepare."""
+    def __init__(self, parts: StreamParts, first_reading: FirstReading) -> None:
+        """Prepare; `first_reading` is that of the stream of the groups."""
         config = parts.config
         self._tables = NewestTables(parts.writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
         done_at = config.warehouse / "_jobs" / f"{config.cluster}.offsets-upkeep"
         own = [table(name) for name in NAMES]
         progress = Progress(parts.report, parts.health, OFFSETS)
-        super().__init__(parts, checkpoint, progress, partial(Maintenance, self._tables, done_at, tables=own))
+        maintenance = partial(Maintenance, self._tables, done_at, tables=own)
+        super().__init__(parts, checkpoint, progress, maintenance, first_reading)
         self._identities: list[str] = []
 
     def finish(self) -> None:
@@ -448,6 +483,7 @@ class CommitsStream(TopicStream):
 
         def write(batch: DataFrame, batch_id: int) -> None:
             self._check_owner()
-            write_batch(batch, batch_id)
+            with self._records_of(batch, batch_id) as needed:
+                write_batch(needed, batch_id)
 
         return self._query.start(records, write, trigger)

@@ -58,7 +58,8 @@ WANTED = type_condition(COMMITS | _GROUP_RECORDS)
 """The SQL condition for the records that this reads. All others are of no use here, or the groups' query reads them."""
 
 # Keys of both types of commits have the same fields, and brokers read them as the same key.
-_ENTITY = f"IF({type_condition({LEGACY_COMMIT})}, concat(X'{COMMIT:04X}', substring(key, 3)), key)"
+ENTITY = f"IF({type_condition({LEGACY_COMMIT})}, concat(X'{COMMIT:04X}', substring(key, 3)), key)"
+"""The key of a record, in SQL, one for both types of commits."""
 _LARGE = 4_096  # bytes of the record of a member, most of it a subscription
 _STAYS = f"{type_condition(KEY_ONLY)} OR ({type_condition({CONSUMER_MEMBER})} AND length(value) > {_LARGE})"
 _VALUE = f"IF(value IS NOT NULL AND ({_STAYS}), X'', value)"
@@ -110,7 +111,7 @@ def _expr(text: str) -> Column:
 
 def wanted_records(batch: DataFrame) -> DataFrame:
     """Return the records that this reads, with `COLUMNS` as `find_newest` has them."""
-    return batch.where(WANTED).selectExpr("partition", "offset", "timestamp", f"{_ENTITY} AS key", f"{_VALUE} AS value")
+    return batch.where(WANTED).selectExpr("partition", "offset", "timestamp", f"{ENTITY} AS key", f"{_VALUE} AS value")
 
 
 def take_newest(records: pa.Table) -> pa.Table:

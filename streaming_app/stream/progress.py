@@ -62,12 +62,17 @@ class Progress(StreamingQueryListener):
         self._runs: set[str] = set()
         self._told: deque[_Trigger] = deque(maxlen=_KEPT)  # those that are reported, the newest last
         self._outcomes: dict[int, Outcome] = {}
+        self._read_apart: dict[int, int] = {}
         self._has_caught_up = False
         self._lock = Lock()
 
     def on_done(self, batch_id: int, outcome: Outcome) -> None:
         """Receive the counts of a batch; Spark's event for it follows."""
         self._outcomes[batch_id] = outcome
+
+    def read_apart(self, batch_id: int, offsets: int) -> None:
+        """Learn that a batch of so many offsets was not read by the query: Spark counts no records of it."""
+        self._read_apart[batch_id] = offsets
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Write the line of the batch that ended."""
@@ -81,21 +86,20 @@ class Progress(StreamingQueryListener):
         if "addBatch" not in progress.durationMs:  # it found nothing to read
             self._nothing_new(progress.timestamp)
             return
-        self._read(progress)
+        seen = self._read_apart.pop(progress.batchId, progress.numInputRows)
+        self._read(progress, seen)
         outcome = self._outcomes.pop(progress.batchId, None)
         if not outcome:
             return
         seconds, behind = progress.batchDuration / 1000, _behind(progress)
         phases = all_phases(outcome.seconds, dict(progress.durationMs), seconds)
-        batch = Batch(
-            progress.numInputRows, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases
-        )
+        batch = Batch(seen, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases)
         began_at = _time(progress.timestamp)
         self._health.batch_done(batch, self.end_known_at or began_at, began_at + timedelta(seconds=seconds))
-        if progress.numInputRows:
+        if seen:
             left = sum(behind.values())
             shown = phases if self._shows_phases else {}
-            self._write(batch_line(progress.batchId, progress.numInputRows, seconds, outcome, left, shown))
+            self._write(batch_line(progress.batchId, seen, seconds, outcome, left, shown))
         if not any(behind.values()) and self.end_known_at is None:
             self._caught_up()
 
@@ -114,8 +118,8 @@ class Progress(StreamingQueryListener):
         """Ignore what events still tell of queries that have ended: they were looked at, and others may come late."""
         self._runs.clear()
 
-    def _read(self, progress: StreamingQueryProgress) -> None:
-        self.records += progress.numInputRows
+    def _read(self, progress: StreamingQueryProgress, seen: int) -> None:
+        self.records += seen
         for source in progress.sources:
             self.ends = _offsets(source.endOffset) or self.ends
         self.has_ended_trigger = True

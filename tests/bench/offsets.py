@@ -18,6 +18,7 @@ from streaming_app.job.stream_query import wait_for_listeners
 from streaming_app.job.streams import CommitsStream, StreamParts
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
+from streaming_app.stream.first_reading import FirstReading
 from streaming_app.stream.health import Health
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
@@ -156,7 +157,8 @@ def _timed_stream(harness: Harness, topic: str, warehouse: str) -> tuple[float, 
     lines: list[str] = []
     properties = client_properties(config.bootstrap_server, None)
     parts = StreamParts(harness.spark, config, properties, writer, Health(), lines.append, threading.Event())
-    stream = CommitsStream(parts)
+    stream = CommitsStream(parts, FirstReading(properties, lines.append, parts.stop))
+    stream.first_reading.leave()
     harness.spark.streams.addListener(stream.progress)
     try:
         started = time.monotonic()

@@ -1,0 +1,195 @@
+"""The first start reads the topic once for both streams, and both write what they would write after two readings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaProducer
+
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker
+from streaming_app.stream import first_reading
+from streaming_app.stream.first_reading import FirstReading
+from streaming_app.stream.log_positions import LogPositions
+from streaming_app.stream.progress import Progress
+from streaming_app.tables.definitions import history_tables, table
+from streaming_app.tables.reader import WarehouseReader
+from tests.groups.encoded import FIRST_EPOCH, group_records
+from tests.offsets_topic import UNDECODABLE
+from tests.stream.test_commits_batch import commit, history
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+pytestmark = pytest.mark.broker
+
+_OFFSETS = {"offsets": {"enabled": True}}
+_ROUNDS = 12  # so that most records are before those that are read first
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def topic(client: StreamsGroupClient, broker: Broker, unique: Callable[[str], str]) -> str:
+    """A topic with records of every kind in three partitions, many of them of the same keys."""
+    name = unique("topic")
+    client.create_topic(name, 3)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5)
+    for number in range(_ROUNDS):
+        for key, value in history():
+            producer.send(name, key=key, value=value, partition=0)
+        for group in ("first", "second"):
+            for key, value in group_records(group, FIRST_EPOCH + number):
+                producer.send(name, key=key, value=value, partition=1)
+        key, value = commit("old", number) if number < 3 else commit("new", number, number % 2)
+        producer.send(name, key=key, value=value, partition=2)
+        for key, value in (UNDECODABLE, (None, b"no key")):
+            producer.send(name, key=key, value=value, partition=2)
+    producer.close()
+    return name
+
+
+def content(warehouse: Path) -> dict[str, list[str]]:
+    reader = WarehouseReader(warehouse)
+    columns = {one.name: ", ".join(f'"{name}"' for name in one.names) for one in (table("groups"), *history_tables())}
+    columns |= {"offsets": "*", "all_groups": "*"}
+    return {name: sorted(map(str, reader.rows(f"SELECT {which} FROM {name}"))) for name, which in columns.items()}
+
+
+@pytest.fixture
+def expected(topic: str, run: Run, tmp_path: Path) -> dict[str, list[str]]:
+    """The tables after both streams have read the topic on their own, as they do if it is small."""
+    warehouse = tmp_path / "expected"
+    run(topic, warehouse=warehouse, **_OFFSETS)
+    return content(warehouse)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each of the attempts to read for both succeeded, however little there is to read."""
+    made: list[bool] = []
+    read = FirstReading.read
+
+    def observed(*arguments: Any) -> DataFrame | None:
+        found = read(*arguments)
+        made.append(found is not None)
+        return found
+
+    monkeypatch.setattr(FirstReading, "read", observed)
+    monkeypatch.setattr(first_reading, "MIN_OFFSETS", 1)
+    return made
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """The records that Spark says that the queries read, by batch."""
+    counts: dict[int, int] = {}
+    take = Progress._take
+
+    def observed(self: Progress, progress: Any) -> None:
+        counts[progress.batchId] = counts.get(progress.batchId, 0) + progress.numInputRows
+        take(self, progress)
+
+    monkeypatch.setattr(Progress, "_take", observed)
+    return counts
+
+
+def test_what_is_read_once_gives_what_two_readings_give(
+    topic: str,
+    run: Run,
+    tmp_path: Path,
+    expected: dict[str, list[str]],
+    reads: list[bool],
+    seen: dict[int, int],
+) -> None:
+    run(topic, **_OFFSETS)
+    assert reads == [True, True]
+    assert seen == {0: 0}
+    assert content(tmp_path) == expected
+    assert all(expected[name] for name in ("groups", "offsets", "all_groups", "quarantine", "group_events"))
+
+
+def test_each_stream_adds_what_its_batch_has_more_than_the_other(
+    topic: str,
+    run: Run,
+    tmp_path: Path,
+    expected: dict[str, list[str]],
+    reads: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    join = FirstReading._join
+    monkeypatch.setattr(
+        FirstReading, "_join", lambda self, ends: join(self, {one: max(0, end - 7) for one, end in ends.items()})
+    )
+    run(topic, **_OFFSETS)
+    assert reads == [True, True]
+    assert content(tmp_path) == expected
+
+
+def test_the_job_goes_on_behind_what_was_read_once(
+    topic: str, run: Run, tmp_path: Path, broker: Broker, reads: list[bool]
+) -> None:
+    run(topic, **_OFFSETS)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
+    key, value = commit("new", 77)
+    producer.send(topic, key=key, value=value, partition=2)
+    producer.close()
+    assert "resuming from the checkpoint" in run(topic, **_OFFSETS)
+    assert reads == [True, True]
+    run(topic, warehouse=tmp_path / "fresh", **_OFFSETS)
+    assert content(tmp_path) == content(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("reason", ["failure", "hash", "election"])
+def test_each_stream_reads_for_itself_where_it_cannot_be_read_once(
+    reason: str,
+    topic: str,
+    run: Run,
+    tmp_path: Path,
+    expected: dict[str, list[str]],
+    reads: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if reason == "failure":
+        monkeypatch.setattr(FirstReading, "_records", lambda *_: 1 / 0)
+    elif reason == "hash":
+        monkeypatch.setattr(first_reading, "_IS_ONE", "count(*) < 3")
+    else:
+        after_read, calls = LogPositions.after_read, list[None]()
+
+        def elected(*arguments: Any) -> bool:
+            calls.append(None)
+            return after_read(*arguments) and len(calls) > 2
+
+        monkeypatch.setattr(LogPositions, "after_read", elected)
+    run(topic, **_OFFSETS)
+    assert reads == [reason == "election"] * 2
+    assert content(tmp_path) == expected
+
+
+def test_a_stream_alone_does_not_wait_and_reads_for_itself(topic: str, run: Run, reads: list[bool]) -> None:
+    run(topic, offsets={"enabled": False})
+    assert reads == [False]
+
+
+def test_a_stream_that_waits_for_the_other_ends_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_reading, "_WAIT_SECONDS", 600.0)
+    stop = threading.Event()
+    reading = FirstReading({}, lambda _: None, stop)
+    found: list[object] = []
+    waiting = threading.Thread(target=lambda: found.append(reading.read(None, None, {0: 10_000_000})))  # type: ignore[arg-type]
+    waiting.start()
+    assert waiting.is_alive()
+    stop.set()
+    waiting.join(60)
+    assert found == [None]
+
+
+def test_a_stream_that_comes_alone_reads_for_itself_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_reading, "_WAIT_SECONDS", 0.1)
+    reading = FirstReading({}, lambda _: None, threading.Event())
+    for _ in range(2):
+        assert reading.read(None, None, {0: 10_000_000}) is None  # type: ignore[arg-type]

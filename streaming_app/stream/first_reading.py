@@ -136,7 +136,7 @@ class FirstReading:
             return None
 
     def _read_to(self, spark: SparkSession, topic: OffsetsTopic, ends: Ends) -> SharedRecords | None:
-        """Return None in the unlikely case that two keys have the same hash."""
+        """Return None if there is nothing, or, as is unlikely, two keys have the same hash."""
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.sql.functions import broadcast  # noqa: PLC0415
 
@@ -145,12 +145,13 @@ class FirstReading:
         newest = _find_newest(_with_ids(self._records(spark, topic, middle, ends))).persist(StorageLevel.DISK_ONLY)
         parts = [newest]
         try:
-            is_valid = _is_valid(newest)
+            is_valid, records = _keep(newest)
             known = newest.where(_IS_COMMIT).select("hash", "id").limit(_MOST_KNOWN)
             rest = _with_ids(self._records(spark, topic, dict.fromkeys(ends, _EARLIEST), middle))
             rest = rest.join(broadcast(known), ["hash", "id"], "left_anti")
             parts.append(_find_newest(rest).persist(StorageLevel.DISK_ONLY))
-            if is_valid and _is_valid(parts[1]):
+            is_rest_valid, more = _keep(parts[1])
+            if is_valid and is_rest_valid and records + more:
                 return SharedRecords((parts[0], parts[1]), ends)
         except Exception:
             _unpersist(parts)
@@ -179,10 +180,10 @@ def _find_newest(records: DataFrame) -> DataFrame:
     return found.selectExpr("newest.*", "hash", "id", "is_one")
 
 
-def _is_valid(newest: DataFrame) -> bool:
-    """Read the records, which keeps them; return whether each hash is of one id."""
-    (row,) = newest.selectExpr("coalesce(every(is_one), true) AS is_valid").collect()
-    return bool(row["is_valid"])
+def _keep(newest: DataFrame) -> tuple[bool, int]:
+    """Read the records, which keeps them; return whether each hash is of one id, and how many there are."""
+    (row,) = newest.selectExpr("coalesce(every(is_one), true) AS is_valid", "count(*) AS records").collect()
+    return row["is_valid"], row["records"]
 
 
 def _unpersist(parts: Iterable[DataFrame]) -> None:

@@ -41,7 +41,7 @@ _WAIT_SECONDS = 15.0  # for the other stream: both are started at the same time
 _POLL_SECONDS = 0.2
 _MAX_CAUSE = 500  # characters of a line
 _TAIL = 10  # one in so many offsets of a partition is in the part that is read first
-_MOST_KNOWN = 250_000  # keys that are left out of the rest: each executor holds them in memory
+_MOST_KNOWN, _LONGEST_KNOWN = 100_000, 400  # keys that are left out of the rest, and their bytes: all are in memory
 _EARLIEST = -2  # in the offsets of Spark's source
 _WANTED = f"({WANTED}) OR ({WANTED_RECORDS})"
 _IS_COMMIT = f"coalesce({type_condition(COMMITS)}, false)"
@@ -146,9 +146,9 @@ class FirstReading:
         parts = [newest]
         try:
             is_valid, records = _keep(newest)
-            known = newest.where(_IS_COMMIT).select("hash", "id").limit(_MOST_KNOWN)
+            known = newest.where(f"{_IS_COMMIT} AND length(id) <= {_LONGEST_KNOWN}").select("hash", "id")
             rest = _with_ids(self._records(spark, topic, dict.fromkeys(ends, _EARLIEST), middle))
-            rest = rest.join(broadcast(known), ["hash", "id"], "left_anti")
+            rest = rest.join(broadcast(known.limit(_MOST_KNOWN)), ["hash", "id"], "left_anti")
             parts.append(_find_newest(rest).persist(StorageLevel.DISK_ONLY))
             is_rest_valid, more = _keep(parts[1])
             if is_valid and is_rest_valid and records + more:

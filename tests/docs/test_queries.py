@@ -64,7 +64,7 @@ def test_every_statement_that_only_spark_has_parses(queries: str, spark: SparkSe
 def test_the_python_of_the_page_runs(
     spark: SparkSession, empty_warehouse: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session, notebook, others = (code.replace(EXAMPLE_PATH, str(empty_warehouse)) for code in PYTHON)
+    session, notebook, others, stream = (code.replace(EXAMPLE_PATH, str(empty_warehouse)) for code in PYTHON)
     compile(session, "session", "exec")  # its first part would start a session of its own, and fetch jars
     _, call, questions = session.partition("streaming_app.open_warehouse(")
     exec("import streaming_app\n" + call + questions, {"spark": spark})  # noqa: S102 - the project's own
@@ -77,6 +77,9 @@ def test_the_python_of_the_page_runs(
     assert list(namespace["frame"].columns) == ["group_id", "state", "state_since"]
     exec(others, namespace)  # noqa: S102 - the project's own
     assert "count_star()" in capsys.readouterr().out
+    namespace["spark"] = spark
+    exec(stream, namespace)  # noqa: S102 - the project's own
+    assert namespace["events"].isStreaming
 
 
 def test_the_settings_of_the_notebook_are_those_of_the_session(spark: SparkSession) -> None:

@@ -112,7 +112,7 @@ def test_what_is_read_once_gives_what_two_readings_give(
     assert all(expected[name] for name in ("groups", "offsets", "all_groups", "quarantine", "group_events"))
 
 
-def test_each_stream_adds_what_its_batch_has_more_than_the_other(
+def test_each_stream_adds_what_its_batch_has_more_than_the_other_and_few_keys_need_be_known(
     topic: str,
     run: Run,
     tmp_path: Path,
@@ -120,6 +120,7 @@ def test_each_stream_adds_what_its_batch_has_more_than_the_other(
     reads: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(first_reading, "_MOST_KNOWN", 3)
     join = FirstReading._join
     monkeypatch.setattr(
         FirstReading, "_join", lambda self, ends: join(self, {one: max(0, end - 7) for one, end in ends.items()})

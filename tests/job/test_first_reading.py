@@ -80,6 +80,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(FirstReading, "read", observed)
     monkeypatch.setattr(first_reading, "MIN_OFFSETS", 1)
+    monkeypatch.setattr(first_reading, "_WAIT_SECONDS", 300.0)
     return made
 
 

@@ -120,6 +120,7 @@ _RAW_SCHEMA = pa.schema(
         "value": pa.binary(),
     }
 )
+_HUGE = 256 << 10  # bytes of a record; below it, what a division into slices costs is more than what it spares
 _CONDITIONS = 100  # in one expression
 _SLICES_READ = 20  # at a time: Spark shows no progress meanwhile
 Place = tuple[Boundary | None, Slice]
@@ -156,12 +157,12 @@ def wanted_records(batch: DataFrame) -> DataFrame:
 def read_few(records: DataFrame, most: int) -> pa.Table | None:
     """Return records that are `most` at most; None if some of them are too large.
 
-    In one Spark job. A record leaves the JVM unless so many of its size would be too large for this process, or, if
-    it is a large one, for a slice: the JVM holds five times what it sends at once.
+    In one Spark job. A record leaves the JVM unless so many of its size would be too large for this process, or, from
+    `_HUGE` on, for a slice: the JVM holds five times what it sends at once.
     """
     if not by_delta_rs(GROUPS, records=most):
         return None
-    largest = max(SLICE_BYTES // max(1, most), min(MOST[GROUPS].size // max(1, most), LARGE_RECORD - 1))
+    largest = max(SLICE_BYTES // max(1, most), min(MOST[GROUPS].size // max(1, most), _HUGE - 1))
     columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
     table = records.selectExpr("*", f"{SIZE} AS size").selectExpr("size", *columns).toArrow()
     if table.num_rows and pc.max(table["size"]).as_py() > largest:

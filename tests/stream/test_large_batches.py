@@ -151,7 +151,7 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
 
 @pytest.mark.parametrize(
     ("count", "size", "is_read"),
-    [(12, 900_000, False), (8, 900_000, True), (1_000, 15_000, True), (600, 17_000, False)],
+    [(12, 900_000, False), (8, 900_000, True), (1_000, 15_000, True), (600, 30_000, True)],
 )
 def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, count: int, size: int, *, is_read: bool
@@ -164,5 +164,5 @@ def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     )
     few = source.read_few(rows, count)
     assert (few is not None) is is_read
-    most = 2 if size < slices.LARGE_RECORD else 1  # small ones may be four times as many
+    most = 4 if size < source._HUGE else 1
     assert sum(table.nbytes for table in sent) < most * slices.SLICE_BYTES

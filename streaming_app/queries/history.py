@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from streaming_app.errors import WarehouseError
@@ -20,6 +20,7 @@ Event = Row
 """A row of `group_events`."""
 
 _ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_left", "deleted"
+_OLDEST = datetime.min.replace(tzinfo=timezone.utc)
 _GROUP_VALUES = (
     "state",
     "group_epoch",
@@ -52,6 +53,8 @@ class GroupAt:
     values: dict[str, str | None] = field(default_factory=lambda: dict.fromkeys(_GROUP_VALUES))
     members: dict[str, MemberAt] = field(default_factory=dict)
     deleted_at: datetime | None = None
+    unowned: Sequence[str] = ()
+    """The tasks that nobody had as active, as `unowned_tasks` returns them."""
 
     def apply(self, event: Event) -> None:
         """Change it as an event says."""
@@ -188,7 +191,23 @@ def group_at(events: Sequence[Event], time: datetime) -> GroupAt:
         raise WarehouseError(f"Nothing is known about the group at {asked}: see --at {earliest}")
     for event in known:
         group.apply(event)
+    group.unowned = unowned_tasks(known)
     return group
+
+
+def unowned_tasks(events: Sequence[Event]) -> list[str]:
+    """Return the tasks that nobody has after these events, and that somebody got since the topology last changed.
+
+    A task from before that change may be one that the topology no longer has.
+    """
+    dated = [{**event, "at": event["at"] or _OLDEST} for event in events]
+    changed = max((one["at"] for one in dated if one["kind"] in {"topology_epoch", "created"}), default=_OLDEST)
+    owned = owned_tasks(one for one in dated if one["kind"] in {_ASSIGNMENT, _LEFT, _DELETED})
+    return [
+        task
+        for task, one in owned.items()
+        if one.unowned and one.unowned[-1][1] is None and (one.since or _OLDEST) >= changed
+    ]
 
 
 def task_spells(events: Sequence[Event], task: str) -> list[TaskSpell]:

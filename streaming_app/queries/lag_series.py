@@ -24,7 +24,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _LASTS, _PAUSE = SAMPLE_LASTS // _MICROSECOND, timedelta(minutes=2) // _MICROSECOND
 _SAMPLES = f"""
-SELECT topic, partition, CAST(observed_at AS BIGINT) AS at, lag_seconds, lag_seconds_is_lower_bound, observed_at,
+SELECT topic, partition, committed_offset, log_end_offset, status, CAST(observed_at AS BIGINT) AS at,
+  lag_seconds, lag_seconds_is_lower_bound, observed_at,
   status <> '{LEFT_OVER}' AS is_read,
   CASE WHEN status = '{LEFT_OVER}' THEN NULL
     WHEN lag IS NULL AND committed_offset IS NULL AND log_end_offset = log_start_offset THEN 0 ELSE lag END AS lag,
@@ -149,13 +150,13 @@ def _bin(before: LagBin | None, row: Mapping[str, Any] | None, begin: datetime, 
 
 
 def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[dict[str, Any]]:
-    """Return the lag of each partition of a group at a time: rows with `topic`, `partition`, `lag`, `lag_seconds`.
+    """Return the lag of each partition of a group at a time: rows with the columns of `lag_history`.
 
-    The last two are None where they were not known. Raises WarehouseError.
+    `lag`, `lag_seconds` and `status` are None where they were not known. Raises WarehouseError.
     """
     where = f"cluster = {quote(cluster)} AND group_id = {quote(group_id)} AND observed_at <= {time_literal(at)}"
     rows = reader.rows(_NEWEST.format(where=where))
     for row in rows:
         if not row["lasts"] and row["observed_at"] + SAMPLE_LASTS < at:
-            row["lag"] = row["lag_seconds"] = None
+            row["lag"] = row["lag_seconds"] = row["status"] = None
     return [row for row in rows if row["is_read"]]

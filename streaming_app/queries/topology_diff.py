@@ -118,6 +118,15 @@ def diff_topologies(
     return TopologyDiff(group_id, earlier[-1], newest, *(some[-1].nodes if some else None for some in (before, after)))
 
 
+def topology_at(warehouse: WarehouseReader, cluster: str, group_id: str, at: datetime) -> KnownTopology | None:
+    """Return the topology of a group at a time; None if the tables have none that is so old.
+
+    Raises WarehouseError for a group that is unknown.
+    """
+    known = _known_topologies(warehouse, cluster, group_id)
+    return next((one for one in reversed(known) if one.first_seen_at is None or one.first_seen_at <= at), None)
+
+
 class _Description(NamedTuple):
     stored_at: datetime | None
     nodes: Nodes

@@ -19,7 +19,7 @@ from streaming_app.lag.status import OK as IN_TIME
 from streaming_app.notify.silences import Silence
 from streaming_app.queries.behind_series import BehindSeries
 from streaming_app.queries.facts import GroupFacts
-from streaming_app.queries.history import GroupAt, Owned
+from streaming_app.queries.history import Owned
 from streaming_app.queries.lag_chart import LagChart, RateChart, behind_chart, rate_chart
 from streaming_app.queries.rate_series import Rate
 from streaming_app.queries.topics import BY_PATTERN, Served, Topic, served
@@ -27,15 +27,8 @@ from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.text import duration
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
 from streaming_app.web.group_summary import GroupSummary, severity_rank
-from streaming_app.web.task_matrix import (
-    Instant,
-    Matrix,
-    instant_view,
-    lag_by_task,
-    task_matrix,
-    tasks_by_partition,
-    with_copies,
-)
+from streaming_app.web.instant import Instant, Then, instant_view, tasks_by_partition
+from streaming_app.web.task_matrix import Matrix, lag_by_task, task_matrix, with_copies
 from streaming_app.web.timeline import (
     Events,
     Judged,
@@ -52,8 +45,6 @@ from streaming_app.web.window import Window
 from streaming_app.web.words import Meaning, description_meaning, state_text
 
 Row = Mapping[str, Any]
-Then = tuple[GroupAt, Sequence[Row]]
-"""A group at an instant, and the newest sample of the lag of each of its partitions."""
 SHOWN_MEMBERS = 500
 SHOWN_LAG = 200
 SHOWN_TAGS = 10
@@ -242,9 +233,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         matrix=task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag)),
         members=list(_members(row, topics))[:SHOWN_MEMBERS],
         timeline=line,
-        instant=instant_view(then[0], window.at, row["assignments"] or (), then[1], task_of)
-        if then and window.at
-        else None,
+        instant=instant_view(then, window.at, row, task_of) if then and window.at else None,
         events=[EventRow(event["at"], event_text(event), event["member_id"], event["kind"]) for event in newest],
         all_events=found,
         described=described,

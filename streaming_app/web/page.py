@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,9 +28,10 @@ from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.behind_series import BINS
+from streaming_app.queries.topics import Topic
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
-from streaming_app.text import escape
+from streaming_app.text import escape, utc
 from streaming_app.web.access import AccessMiddleware, PageAccess
 from streaming_app.web.descriptions import (
     ANSWER_SECONDS,
@@ -42,6 +43,7 @@ from streaming_app.web.descriptions import (
 )
 from streaming_app.web.group_page import History, alerts_by_rule, group_view, hosts_of, other_group_view
 from streaming_app.web.group_summary import STREAMS, GroupSummary
+from streaming_app.web.instant import Then
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.picture import Graph
@@ -64,6 +66,7 @@ _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
 _STRIP = timedelta(days=1)
 _NO_GROUP = "There is no such group in the tables of this cluster."
+_NO_EVENT = "The tables have no event of this group that is so old: the picture is that of now."
 
 
 class Page:
@@ -188,7 +191,6 @@ class Page:
         row = self._row(request, snapshot)
         window = parse_window(request.query_params, row, now)
         begin, end = _bounds(window)
-        then = snapshot.group_at(group_id, window.until) if window.until else None
         view = group_view(
             row,
             window,
@@ -197,7 +199,7 @@ class Page:
             alerts=snapshot.alerts,
             lag=snapshot.lag_rows(group_id),
             history=self._history(group_id, window, snapshot),
-            then=(then, snapshot.lag_at(group_id, window.until)) if then and window.until else None,
+            then=_then(snapshot, group_id, window),
             described=self._described(row, snapshot),
             diff=snapshot.topology_diff(group_id),
             copies=snapshot.copies(group_id),
@@ -238,7 +240,7 @@ class Page:
         view = pipelines_view(snapshot.pipelines(), _by_id(snapshot))
         return self._html("pipelines.html", snapshot, now, view=view)
 
-    def _graph(self, request: Request, snapshot: Snapshot, _: datetime) -> Response:
+    def _graph(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         parameters = request.query_params
         is_open = _opened_boxes(parameters.get("open"))
         if parameters.get("of") == "pipelines":
@@ -246,20 +248,31 @@ class Page:
             graph = pipelines_graph(snapshot.pipelines(), _by_id(snapshot), group_url, is_open)
             return JSONResponse(graph.to_json())
         row = self._row(request, snapshot)
-        lag = snapshot.lag_rows(row["group_id"])
-        if parameters.get("level") == "processors":
-            graph = self._processors(row, snapshot, lag)
+        group_id, window = row["group_id"], parse_window(parameters, row, now)
+        level = "processors" if parameters.get("level") == "processors" else "map"
+        then = _then(snapshot, group_id, window)
+        if then is None:
+            shown = _Shown(row["subtopologies"] or (), hosts_of(row), snapshot.lag_rows(group_id), snapshot.topics(row))
+            graph = self._topology(level, row, shown, snapshot)
+            graph.notes[:0] = [_NO_EVENT] if window.at else []
+        elif then.group.deleted_at:
+            graph = Graph(level, problem="The group did not exist at this time.")
         else:
-            graph = topology_map(row["group_id"], row["subtopologies"] or (), hosts_of(row), lag, snapshot.topics(row))
+            shown = _Shown(then.subtopologies(row), then.tasks, then.lag_rows, ())
+            graph = self._topology(level, row, shown, snapshot)
+            graph.notes[:0] = _notes_of(then, row, window.at, level)
         return JSONResponse(graph.folded(is_open).to_json())
 
-    def _processors(self, row: Row, snapshot: Snapshot, lag: Sequence[Row]) -> Graph:
+    def _topology(self, level: str, row: Row, shown: _Shown, snapshot: Snapshot) -> Graph:
+        if level == "map":
+            return topology_map(row["group_id"], *shown)
         described = self._described(row, snapshot)
         if described is None:
-            return Graph("processors", problem="The broker has not been asked for the description yet.")
-        parts, by_topic = row["subtopologies"] or (), lag_by_topic(lag)
-        changelogs = [one["name"] for part in parts for one in part["state_changelog_topics"]]
-        return description_graph(described, changelogs, conditions_of(parts, hosts_of(row), by_topic), by_topic)
+            return Graph(level, problem="The broker has not been asked for the description yet.")
+        by_topic = lag_by_topic(shown.lag)
+        changelogs = [one["name"] for part in shown.subtopologies for one in part["state_changelog_topics"]]
+        conditions = conditions_of(shown.subtopologies, shown.assignments, by_topic)
+        return description_graph(described, changelogs, conditions, by_topic)
 
     def _has_broker(self, snapshot: Snapshot) -> bool:
         return self._descriptions is not None and snapshot.cluster == self._source.cluster
@@ -407,6 +420,38 @@ def _bounds(window: Window) -> tuple[datetime | None, datetime | None]:
 def _lag_bounds(window: Window) -> tuple[datetime, datetime]:
     begin, end = _bounds(window)
     return begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+class _Shown(NamedTuple):
+    """What the picture of a group shows, of now or of an instant."""
+
+    subtopologies: Sequence[Row]
+    assignments: Sequence[Row]
+    """With the host of each member."""
+    lag: Sequence[Row]
+    topics: Sequence[Topic]
+
+
+def _then(snapshot: Snapshot, group_id: str, window: Window) -> Then | None:
+    """Return the group at the instant of the window; None without one, and if no event is that old."""
+    if window.until is None:
+        return None
+    group = snapshot.group_at(group_id, window.until)
+    if group is None:
+        return None
+    return Then(group, snapshot.lag_at(group_id, window.until), snapshot.topology_at(group_id, window.until))
+
+
+def _notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]:
+    """Return what the picture of an instant shows of then, and what of now."""
+    notes = [f"As of {utc(at)}: who had which task, and the lag, where they are known."] if at else []
+    if then.topology is None:
+        notes.append("No topology is known that is so old: subtopologies and topics are those of now.")
+    if level == "processors":
+        is_same = then.topology is not None and then.topology.subtopologies == row["subtopologies"]
+        text = "Processors and stores are those that the broker described since."
+        notes.append(text if is_same else f"{text} The topology may have been another one then.")
+    return notes
 
 
 def _group_url(cluster: str | None, group_id: str) -> str:

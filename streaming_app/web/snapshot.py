@@ -29,7 +29,7 @@ from streaming_app.queries.lag_series import lag_at, lag_series
 from streaming_app.queries.pipelines import Pipelines, read_pipelines
 from streaming_app.queries.rate_series import Rate, rate_series
 from streaming_app.queries.topics import Topic, read_topics
-from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies
+from streaming_app.queries.topology_diff import KnownTopology, TopologyDiff, diff_topologies, topology_at
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.health_tables import HealthRow, read_incidents
@@ -264,6 +264,10 @@ class Snapshot:
     def lag_at(self, group_id: str, at: datetime) -> Sequence[Row]:
         """Return the lag of each partition at a time, as `queries.lag_series` does. Raises WarehouseError."""
         return self._ask(lag_at, self.cluster, group_id, at, before=[])
+
+    def topology_at(self, group_id: str, at: datetime) -> KnownTopology | None:
+        """Return the topology at a time, as `queries.topology_diff` does. Raises WarehouseError."""
+        return self._ask(topology_at, self.cluster, group_id, at, before=None)
 
     def search(self, text: str) -> Mapping[str, str]:
         """Return the groups that `queries.groups` finds by this text, and by what. Raises WarehouseError."""

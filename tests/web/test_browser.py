@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 from tests.warehouses import append, make_warehouse
 from tests.web import screenshots
 from tests.web.browser import View, view
-from tests.web.sample import HOSTILE, RICH, beat, group, part, replace_group, task, write_sample
+from tests.web.sample import HOSTILE, RICH, beat, group, part, replace_group, rich_group, task, write_sample
 from tests.web.sample_others import CONSUMER, OTHER_CLUSTER
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ def test_hostile_names_are_shown_and_drawn_as_text(chromium: Browser, url: str, 
         seen.page.locator("#timeline").focus()
         seen.page.keyboard.press("Shift+ArrowLeft")
         assert seen.page.locator("#picture .node").count() == 4
+        assert "no event of this group that is so old" in seen.page.inner_text(".picture-notes")
         assert seen.page.locator("b:has-text('alert'), #picture script").count() == 0
         assert seen.width_overflow() <= 0
 
@@ -332,6 +333,49 @@ def test_the_chosen_instant_is_an_event_of_the_document(chromium: Browser, url: 
         assert int(str(root.get_attribute("instant"))) < int(chosen)
         seen.page.keyboard.press("Escape")
         expect(root).to_have_attribute("instant", "null")
+
+
+def test_the_hair_line_binds_picture_and_tables_to_the_chosen_instant(
+    chromium: Browser, serve_page: Callable[..., str], sample: Path
+) -> None:
+    """Two hours ago the group had four members, and read another topic; what is only known of now says so."""
+    now = datetime.now(timezone.utc)
+    newest = rich_group(now)["subtopologies"]
+    topology = {"cluster": "default", "group_id": RICH, "topology_epoch": 0, "source_partition": 0}
+    for number, minutes, parts in ((10, 1_000, [part("0", ["orders-of-old"])]), (11, 60, newest)):
+        times = {"first_seen_at": now - timedelta(minutes=minutes), "offset": number}
+        append(sample, "topologies", {**topology, **times, "topology_hash": str(number), "subtopologies": parts})
+    samples = {"cluster": "default", "group_id": RICH, "topic": "orders-of-old", "log_start_offset": 0, "status": "OK"}
+    offsets = {"committed_offset": 1_000, "log_end_offset": 1_777, "lag": 777, "lag_seconds": 70.0}
+    append(sample, "lag_history", {**samples, **offsets, "partition": 0, "observed_at": now - timedelta(minutes=121)})
+    at = url_time(now - timedelta(minutes=120))
+    with view(chromium, serve_page(sample)) as seen:
+        nodes = seen.page.locator("#picture .node")
+        seen.open(f"/group?{group_query(RICH, range='24h')}")
+        seen.wait_for_picture()
+        expect(nodes.filter(has_text="orders-of-old")).to_have_count(0)
+        expect(seen.page.locator(".picture-notes")).not_to_contain_text("As of")
+        lag_now = seen.page.get_by_role("region", name="Lag").inner_text()
+        seen.page.get_by_label("Instant, UTC").fill(at)
+        seen.page.get_by_role("button", name="Show").click()
+        expect(nodes.filter(has_text="orders-of-old")).to_contain_text("lag 777 · 1 min 10 s")
+        expect(nodes.filter(has_text="Subtopology 0")).to_contain_text("4 active")
+        expect(nodes.filter(has_text="Subtopology 1")).to_have_count(0)
+        expect(seen.page.locator(".picture-notes")).to_contain_text("As of")
+        assert "orders-of-old" in seen.page.inner_text("#topology table")
+        assert "refunds" not in seen.page.inner_text("#topology table")
+        assert "orders-of-old" in seen.page.get_by_role("region", name="Lag").inner_text()
+        members = seen.page.get_by_role("region", name="Members").inner_text()
+        assert "orders-1-StreamThread-1" in members
+        assert "orders-2-StreamThread-1" not in members  # joined nine minutes ago
+        for section in ("topology", "tasks", "lag", "members"):
+            expect(seen.page.locator(f"#{section} h2")).to_contain_text(f"at {at[:10]} {at[11:19]}")
+        expect(seen.page.locator("#of-now")).to_contain_text("now")
+        seen.page.locator("#timeline").focus()
+        seen.page.keyboard.press("Escape")
+        expect(nodes.filter(has_text="Subtopology 1")).to_have_count(1)
+        expect(seen.page.locator("#members h2")).to_contain_text("as of")
+        assert seen.page.get_by_role("region", name="Lag").inner_text() == lag_now
 
 
 def test_the_first_lane_says_the_verdict_since_when_and_why_by_pointer_and_by_keyboard(
@@ -666,11 +710,11 @@ def test_without_javascript_an_instant_is_shown_by_a_form(chromium: Browser, url
         assert "no members since the deployment" in seen.page.inner_text("#instant")
         seen.page.get_by_label("Instant, UTC").fill("700m")
         seen.page.get_by_role("button", name="Show").click()
-        assert "orders-0-StreamThread-1" in seen.page.inner_text("#instant")
+        assert "orders-0-StreamThread-1" in seen.page.inner_text("#tasks")
         seen.page.get_by_role("link", name="Zoom in").click()
         assert "from=" in seen.page.url
         assert "at=" in seen.page.url
-        assert "orders-0-StreamThread-1" in seen.page.inner_text("#instant")
+        assert "orders-0-StreamThread-1" in seen.page.inner_text("#tasks")
         seen.open(f"/group?{group_query(HOSTILE[2])}")
         seen.page.get_by_label("Instant, UTC").fill("1m")
         seen.page.get_by_role("button", name="Show").click()

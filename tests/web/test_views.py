@@ -21,10 +21,11 @@ from streaming_app.regex import compiled
 from streaming_app.web.descriptions import described_of, description_graph, node_rows
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.group_summary import GroupSummary, all_summaries
+from streaming_app.web.instant import Then, instant_view
 from streaming_app.web.overview import Query, overview, trouble
 from streaming_app.web.picture import FOLDED_ABOVE, MAX_NODES, Graph, Lag
 from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
-from streaming_app.web.task_matrix import TaskLag, instant_view, task_matrix, task_order, with_copies
+from streaming_app.web.task_matrix import TaskLag, task_matrix, task_order, with_copies
 from streaming_app.web.timeline import Events, judgements, strip, timeline
 from streaming_app.web.topology_map import topology_map
 from streaming_app.web.window import Window, parse_window
@@ -392,15 +393,16 @@ def test_an_instant_shows_who_had_which_task_then() -> None:
         {"topic": "t", "partition": 2, "lag": None, "lag_seconds": None},
     ]
     current = [task("b", "0_0"), task("b", "0_1"), task("a", "10_0", "standby")]
-    view = instant_view(group_at(events, at), at, current, samples, {("t", 1): "0_1"})
+    row = group("g", "Stable", NOW, 1, assignments=current)
+    view = instant_view(Then(group_at(events, at), samples), at, row, {("t", 1): "0_1"})
     assert view.values["state"] == "Stable"
-    assert (view.members, view.lag, view.lag_seconds) == (2, 40, 2.0)
+    assert (len(view.members), view.lag, view.lag_seconds) == (2, 40, 2.0)
     assert view.matrix.columns == [("0", 0), ("0", 1), ("1", 0), ("10", 0)]
     by_member = {process.process_id: process for process in view.matrix.processes}
     assert (by_member["a"].active, by_member["a"].standby, by_member["a"].client_ids) == (2, 1, ("client-a",))
     assert by_member["b"].cells["0", 1][0].lag_level == 4
     assert view.moved == ["0_0", "10_0"]
-    earlier = instant_view(group_at(events, NOW - timedelta(minutes=40)), at, current, [], {})
+    earlier = instant_view(Then(group_at(events, NOW - timedelta(minutes=40)), []), at, row, {})
     assert [process.process_id for process in earlier.matrix.processes] == ["a"]
     assert earlier.lag is None
 

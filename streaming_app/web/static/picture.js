@@ -2,6 +2,7 @@
 // the view.
 // Names become text nodes and attributes only.
 
+import { chosenInstant } from "./timeline.js";
 import { workerUrl } from "./workers.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -31,6 +32,12 @@ const canvas = document.createElement("canvas").getContext("2d");
 function textWidth(text, font) {
   canvas.font = `${font} ${getComputedStyle(document.documentElement).fontFamily}`;
   return canvas.measureText(text).width;
+}
+
+// The picture is that of the instant which is chosen on the timeline.
+function atQuery() {
+  const at = chosenInstant();
+  return at === null ? "" : `&at=${new Date(at).toISOString()}`;
 }
 
 const isBox = (node) => node.kind === "folded" || node.kind === "frame"; // Enter and a click open or close it
@@ -79,6 +86,7 @@ export class Picture {
   #view = { x: 0, y: 0, k: 1 };
   #state;
   #updates = Promise.resolve();
+  #isQueued = false;
   #toggled = null; // the name of the box that was opened or closed, until that is drawn
 
   constructor(host) {
@@ -93,23 +101,29 @@ export class Picture {
       open: openedFrom(saved.get("open")), // names of boxes, or * for all
     };
     this.#build();
+    document.addEventListener("instant", () => this.update(this.#host));
   }
 
-  // One update at a time.
+  // One update at a time; those that are asked for meanwhile are one.
   update(host) {
-    this.#updates = this.#updates.then(() => this.#update(host));
+    this.#host = host;
+    if (this.#isQueued) return this.#updates;
+    this.#isQueued = true;
+    this.#updates = this.#updates.then(() => {
+      this.#isQueued = false;
+      return this.#update(this.#host);
+    });
     return this.#updates;
   }
 
   // Fetches the data again; lays out again only if the topology has changed.
   async #update(host) {
-    this.#host = host;
     const described = host.hasAttribute("data-described");
     this.levels.hidden = !described;
     if (!described) this.#state.level = "map";
     let graph;
     try {
-      const response = await fetch(`${host.dataset.graph}&level=${this.#state.level}${this.#openQuery()}`);
+      const response = await fetch(`${host.dataset.graph}&level=${this.#state.level}${this.#openQuery()}${atQuery()}`);
       if (!response.ok) throw new Error(response.statusText);
       graph = await response.json();
     } catch {
@@ -150,6 +164,7 @@ export class Picture {
         this.#reveal(this.#opening(shown));
       }
     } else this.#relabel(shown);
+    this.notes.replaceChildren(...graph.notes.map((note) => element("li", {}, note)));
     this.#toggled = null;
     this.#highlight();
   }
@@ -318,7 +333,6 @@ export class Picture {
     this.svg.setAttribute("height", Math.round(Math.min(Math.max(140, height * scale + 40), innerHeight * 0.72)));
     this.#listen();
     this.#press();
-    this.notes.replaceChildren(...this.#graph.notes.map((note) => element("li", {}, note)));
     const selected = [...nodes, ...frames].find((node) => node.name === this.#state.node) ?? null;
     if (selected) this.#select(selected.id, false);
     else this.facts.replaceChildren();

@@ -1,0 +1,157 @@
+"""A group at an instant: its topology, who had which task, and how far behind it was. Pure.
+
+The events do not name processes, so a line of the task matrix is a member. Of a task that nobody had, they say so where
+somebody had it before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from streaming_app.groups.task_copies import ACTIVE, format_task
+from streaming_app.queries.history import GroupAt, MemberAt, parse_tasks
+from streaming_app.queries.topology_diff import KnownTopology
+from streaming_app.web.task_matrix import Matrix, lag_by_task, task_matrix, task_order
+
+Row = Mapping[str, Any]
+
+
+class Then(NamedTuple):
+    """What the tables have of a group at a time."""
+
+    group: GroupAt
+    lag: Sequence[Row]
+    """The newest sample of each partition, as `lag_at` returns them."""
+    topology: KnownTopology | None = None
+    """None if the tables have none that is so old."""
+
+    def subtopologies(self, row: Row) -> Sequence[Row]:
+        """Return those of then; those of a row of `groups`, which are of now, if none is known of then."""
+        return self.topology.subtopologies if self.topology else row["subtopologies"] or ()
+
+    @property
+    def tasks(self) -> list[Row]:
+        """Who had which task, as columns of `assignments` with the host; those that nobody had are of no member."""
+        return [*self._owned(), *self._unowned()]
+
+    def _owned(self) -> Iterator[Row]:
+        for member in self.group.members.values():
+            for role, subtopology_id, partition in parse_tasks(member.tasks):
+                task = {"role": role, "subtopology_id": subtopology_id, "partition": partition}
+                held = {"current": True, "target": True, "pending_revocation": False}
+                yield {**task, **held, "member_id": member.member_id, "client_host": _host(member)}
+
+    def _unowned(self) -> Iterator[Row]:
+        for role, subtopology_id, partition in parse_tasks(f"{ACTIVE} {','.join(self.group.unowned)}"):
+            task = {"role": role, "subtopology_id": subtopology_id, "partition": partition}
+            yield {**task, "current": False, "target": True, "pending_revocation": False, "member_id": None}
+
+    @property
+    def lag_rows(self) -> list[Row]:
+        """The samples as columns of `lag`, the largest first."""
+        rows = [{**one, "is_unknown": one["lag"] is None} for one in self.lag]
+        return sorted(rows, key=lambda one: (-(one["lag"] or 0), one["topic"], one["partition"]))
+
+
+@dataclass(frozen=True)
+class MemberThen:
+    """A member as it was."""
+
+    row: MemberAt
+    host: str
+    active: int
+    copies: int
+
+
+@dataclass(frozen=True)
+class Instant:
+    """A group as it was."""
+
+    at: datetime
+    values: Mapping[str, str | None]
+    """State, epochs and so on, by the kinds of the events."""
+    deleted_at: datetime | None
+    members: Sequence[MemberThen]
+    matrix: Matrix
+    """Its processes are the members: the events do not name processes."""
+    unowned: Sequence[str]
+    """Tasks that nobody had as active."""
+    lag: int | None
+    """Offsets, of the partitions of which it is known; None if it is of none."""
+    lag_is_partial: bool
+    """Of some partitions it is not known."""
+    lag_seconds: float | None
+    lag_rows: Sequence[Row]
+    """Of each partition, with the task that reads it now."""
+    subtopologies: Sequence[Row]
+    knows_topology: bool
+    """Else the subtopologies are those of now."""
+    moved: Sequence[str]
+    """The tasks that another member has now as active, or none."""
+
+
+def instant_view(then: Then, at: datetime, row: Row, task_of: Mapping[tuple[str, int], str]) -> Instant:
+    """Return the group at a time.
+
+    `row` is its row of `groups`, of now, and `task_of` the task ids by topic and partition.
+    """
+    group, tasks = then.group, then.tasks
+    held = [one for one in tasks if one["member_id"] is not None]
+    known = [one["lag"] for one in then.lag if one["lag"] is not None]
+    seconds = [one["lag_seconds"] for one in then.lag if one["lag_seconds"] is not None]
+    of_tasks = [{**one, "task_id": task_of.get((one["topic"], one["partition"]))} for one in then.lag_rows]
+    matrix = task_matrix(map(_member, group.members.values()), held, lag_by_task(of_tasks))
+    return Instant(
+        at=at,
+        values=group.values,
+        deleted_at=group.deleted_at,
+        members=[_member_then(one, held) for one in group.members.values()],
+        matrix=matrix,
+        unowned=sorted({*matrix.unowned, *group.unowned}),
+        lag=sum(known) if known else None,
+        lag_is_partial=len(known) < len(then.lag),
+        lag_seconds=max(seconds, default=None),
+        lag_rows=of_tasks,
+        subtopologies=then.subtopologies(row),
+        knows_topology=then.topology is not None,
+        moved=_moved(held, row["assignments"] or ()),
+    )
+
+
+def tasks_by_partition(lag: Iterable[Row]) -> dict[tuple[str, int], str]:
+    """Return the task ids by topic and partition, from rows of `lag`."""
+    return {(one["topic"], one["partition"]): one["task_id"] for one in lag if one["task_id"] is not None}
+
+
+def _host(member: MemberAt) -> str:
+    return (member.client_host or "").removeprefix("/")
+
+
+def _member(member: MemberAt) -> Row:
+    return {
+        "member_id": member.member_id,
+        "process_id": None,
+        "client_host": member.client_host,
+        "client_id": member.instance_id or member.client_id,
+    }
+
+
+def _member_then(member: MemberAt, tasks: Iterable[Row]) -> MemberThen:
+    roles = [one["role"] for one in tasks if one["member_id"] == member.member_id]
+    active = roles.count(ACTIVE)
+    return MemberThen(member, _host(member), active, len(roles) - active)
+
+
+def _moved(then: Iterable[Row], now: Iterable[Row]) -> list[str]:
+    owners = [
+        {
+            (row["subtopology_id"], row["partition"]): row["member_id"]
+            for row in rows
+            if row["role"] == ACTIVE and row["current"]
+        }
+        for rows in (then, now)
+    ]
+    return [format_task(task) for task in sorted(owners[0], key=task_order) if owners[0][task] != owners[1].get(task)]

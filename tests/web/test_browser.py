@@ -335,6 +335,22 @@ def test_the_chosen_instant_is_an_event_of_the_document(chromium: Browser, url: 
         expect(root).to_have_attribute("instant", "null")
 
 
+def test_a_picture_that_fits_into_its_stage_is_shown_whole(chromium: Browser, url: str) -> None:
+    with view(chromium, url, viewport={"width": 1200, "height": 800}) as seen:
+        seen.open(f"/group?{group_query(RICH, range='24h', at='700m')}")
+        seen.wait_for_picture()
+        stage = seen.page.locator("#picture svg").first.bounding_box()
+        boxes = [node.bounding_box() for node in seen.page.locator("#picture .node").all()]
+        assert stage
+        assert len(boxes) > 8
+        for box in boxes:
+            assert box
+            assert stage["x"] <= box["x"]
+            assert box["x"] + box["width"] <= stage["x"] + stage["width"]
+            assert stage["y"] <= box["y"]
+            assert box["y"] + box["height"] <= stage["y"] + stage["height"]
+
+
 def test_the_hair_line_binds_picture_and_tables_to_the_chosen_instant(
     chromium: Browser, serve_page: Callable[..., str], sample: Path
 ) -> None:

@@ -564,7 +564,16 @@ export class Picture {
     const at = [x * this.#view.k + this.#view.x, y * this.#view.k + this.#view.y];
     const [w, h] = [this.svg.clientWidth, this.svg.clientHeight];
     if (at[0] > 60 && at[0] < w - 60 && at[1] > 30 && at[1] < h - 30) return;
-    this.#move({ ...this.#view, x: w / 2 - x * this.#view.k, y: h / 2 - y * this.#view.k });
+    // The node is in the middle, but for a node at an edge: a part of the stage would be empty.
+    const { width, height } = this.#layout;
+    const k = this.#view.k;
+    const within = (wanted, size, stage, now) =>
+      size * k + 24 <= stage ? now : Math.min(12, Math.max(stage - size * k - 12, wanted));
+    this.#move({
+      x: within(w / 2 - x * k, width, w, this.#view.x),
+      y: within(h / 2 - y * k, height, h, this.#view.y),
+      k,
+    });
   }
 
   #restoreView() {

@@ -119,6 +119,19 @@ def test_a_task_is_drawn_as_unowned_exactly_while_nobody_has_it(events: list[dic
         first = min(e["at"] for e in events if task_id in (e["new"] or ""))
         is_gone = any(begin <= at(minute) and (end is None or at(minute) < end) for begin, end in one.unowned)
         assert is_gone == (first <= at(minute) and (sub, int(number)) not in has)
+        assert is_gone == (task_id in then.unowned)
+
+
+def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
+    common = {"old": None, "cause": None, "client_host": None, "instance_id": None}
+    begin, new = {**common, "at": at(1), "member_id": "a"}, {**common, "at": at(3), "member_id": None}
+    events = [
+        {**begin, "kind": "assignment", "new": "active 0_0,0_1"},
+        {**new, "kind": "topology_epoch", "old": "1", "new": "2"},
+        {**begin, "at": at(4), "kind": "assignment", "new": "active 0_0,1_0"},
+        {**begin, "at": at(5), "kind": "assignment", "new": "active 0_0"},
+    ]
+    assert group_at(events, at(6)).unowned == ["1_0"]
 
 
 # --- Alerts, silences, deployments, restores --------------------------------------------------------------------------

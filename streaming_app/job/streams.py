@@ -225,16 +225,13 @@ class TopicStream(ABC):
     @contextmanager
     def _records_of(self, batch: DataFrame, batch_id: int) -> Iterator[DataFrame]:
         """Yield the records of a batch, or those of them that matter: see `first_reading`."""
-        topic, ends = self._topic, None
-        if self._joins_first_reading and not batch_id:
-            ends = read_batch_ends(self._checkpoint, batch_id)
-        self._joins_first_reading = False
-        if topic is None or ends is None:
+        topic, is_joining, self._joins_first_reading = self._topic, self._joins_first_reading, False
+        if topic is None or not is_joining:
             yield batch
             return
+        ends = read_batch_ends(self._checkpoint, batch_id) or {}
         try:
-            self._positions.before_read()
-            records = self.first_reading.read(batch.sparkSession, topic, ends)
+            records = self.first_reading.read(batch.sparkSession, topic, ends, self._positions.before_read)
             if records is None or not self._positions.after_read(ends):
                 yield batch
             else:

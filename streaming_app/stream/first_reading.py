@@ -18,16 +18,16 @@ its size is tried in slices then, see `slices`.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.errors import java_error_message
 from streaming_app.stream.newest_records import COLUMNS, COMMITS, ENTITY, WANTED
-from streaming_app.stream.source import WANTED_RECORDS, source_options, type_condition
+from streaming_app.stream.source import EARLIEST, WANTED_RECORDS, read_range, type_condition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,6 @@ _POLL_SECONDS = 0.2
 _MAX_CAUSE = 500  # characters of a line
 _TAIL = 10  # one in so many offsets of a partition is in the part that is read first
 _MOST_KNOWN, _LONGEST_KNOWN = 100_000, 400  # keys that are left out of the rest, and their bytes: all are in memory
-_EARLIEST = -2  # in the offsets of Spark's source
 _WANTED = f"({WANTED}) OR ({WANTED_RECORDS})"
 _IS_COMMIT = f"coalesce({type_condition(COMMITS)}, false)"
 # Of a commit its key, of any other record its place: it is the newest of its own.
@@ -78,12 +77,18 @@ class FirstReading:
             self._is_over = True
             self._condition.notify_all()
 
-    def read(self, spark: SparkSession, topic: OffsetsTopic, ends: Ends) -> DataFrame | None:
+    def read(
+        self, spark: SparkSession, topic: OffsetsTopic, ends: Ends, before_read: Callable[[], None] = lambda: None
+    ) -> DataFrame | None:
         """Return what a stream needs of the topic up to `ends`, with `newest_records.COLUMNS`; each calls this once.
 
         None if it has to read that itself. Otherwise it calls `release` once it has written what came of them. Waits
-        for the other stream.
+        for the other stream, and calls `before_read` before anything is read.
         """
+        if self._is_over or sum(ends.values()) < MIN_OFFSETS:
+            self.leave()
+            return None
+        before_read()
         number = self._join(ends)
         if number is None:
             return None
@@ -95,7 +100,7 @@ class FirstReading:
         if shared is None:
             return None
         first, second = (part.select(*COLUMNS) for part in shared.parts)
-        rest = self._records(spark, topic, shared.ends, ends).where(_WANTED).select(*COLUMNS)
+        rest = read_range(spark, self._properties, topic, shared.ends, ends).where(_WANTED).select(*COLUMNS)
         return first.unionByName(second).unionByName(rest)
 
     def release(self) -> None:
@@ -110,8 +115,7 @@ class FirstReading:
         """Return whether this is the first or the last of both streams, once both are there; None if they are not."""
         deadline = time.monotonic() + _WAIT_SECONDS
         with self._condition:
-            if self._is_over or sum(ends.values()) < MIN_OFFSETS:
-                self.leave()
+            if self._is_over:
                 return None
             self._joined.append(ends)
             number = len(self._joined)
@@ -140,14 +144,15 @@ class FirstReading:
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
         from pyspark.sql.functions import broadcast  # noqa: PLC0415
 
+        read = partial(read_range, spark, self._properties, topic)
         starts = {one: topic.start_offsets.get(one, 0) for one in ends}
         middle = {one: max(starts[one], end - (end - starts[one]) // _TAIL) for one, end in ends.items()}
-        newest = _find_newest(_with_ids(self._records(spark, topic, middle, ends))).persist(StorageLevel.DISK_ONLY)
+        newest = _find_newest(_with_ids(read(middle, ends))).persist(StorageLevel.DISK_ONLY)
         parts = [newest]
         try:
             is_valid, records = _keep(newest)
             known = newest.where(f"{_IS_COMMIT} AND length(id) <= {_LONGEST_KNOWN}").select("hash", "id")
-            rest = _with_ids(self._records(spark, topic, dict.fromkeys(ends, _EARLIEST), middle))
+            rest = _with_ids(read(dict.fromkeys(ends, EARLIEST), middle))
             rest = rest.join(broadcast(known.limit(_MOST_KNOWN)), ["hash", "id"], "left_anti")
             parts.append(_find_newest(rest).persist(StorageLevel.DISK_ONLY))
             is_rest_valid, more = _keep(parts[1])
@@ -158,13 +163,6 @@ class FirstReading:
             raise
         _unpersist(parts)
         return None
-
-    def _records(self, spark: SparkSession, topic: OffsetsTopic, starts: Ends, ends: Ends) -> DataFrame:
-        """Return the records of the topic from these offsets to those."""
-        options = source_options(self._properties, topic)
-        for name, offsets in (("startingOffsets", starts), ("endingOffsets", ends)):
-            options[name] = json.dumps({topic.name: {str(partition): one for partition, one in offsets.items()}})
-        return spark.read.format("kafka").options(**options).load()
 
 
 def _with_ids(records: DataFrame) -> DataFrame:

@@ -14,7 +14,6 @@ log no longer proves become null, as after reading the whole topic from the begi
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -31,7 +30,7 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.stream.fold_stage import fold_stream, stored_as_records
 from streaming_app.stream.outputs import FOLDED_DDL
-from streaming_app.stream.source import GROUP_BYTES, WANTED_RECORDS, source_options
+from streaming_app.stream.source import EARLIEST, GROUP_BYTES, WANTED_RECORDS, read_range
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.definitions import table
 from streaming_app.tables.group_rows import GroupRows
@@ -205,12 +204,7 @@ def read_partition(
     spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic, partition: int, stop: int
 ) -> DataFrame:
     """Return the records of one partition of the topic below offset `stop`, as a table with the stream's columns."""
-    options = {
-        **source_options(properties, topic),
-        "assign": json.dumps({topic.name: [partition]}),
-        "endingOffsets": json.dumps({topic.name: {str(partition): stop}}),
-    }
-    return spark.read.format("kafka").options(**options).load()
+    return read_range(spark, properties, topic, {partition: EARLIEST}, {partition: stop})
 
 
 def may_replace(before: Row | None, now: Row | None, span: ReadRange) -> bool:

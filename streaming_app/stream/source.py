@@ -79,7 +79,7 @@ def read_stream(
     """
     options = source_options(properties, topic)
     if starting:
-        options["startingOffsets"] = json.dumps({topic.name: {str(one): offset for one, offset in starting.items()}})
+        options["startingOffsets"] = _offsets_of(topic, starting)
     return spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=max_offsets).load()
 
 
@@ -101,6 +101,31 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
         "groupIdPrefix": GROUP_PREFIX,
         "includeHeaders": "false",
     }
+
+
+EARLIEST = -2
+"""In offsets of Spark's source: the first that a partition has."""
+
+
+def read_range(
+    spark: SparkSession,
+    properties: Mapping[str, str],
+    topic: OffsetsTopic,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> DataFrame:
+    """Return the records of these partitions from `starts` up to, and without, `ends`, with the stream's columns."""
+    options = {
+        **source_options(properties, topic),
+        "assign": json.dumps({topic.name: list(ends)}),
+        "startingOffsets": _offsets_of(topic, starts),
+        "endingOffsets": _offsets_of(topic, ends),
+    }
+    return spark.read.format("kafka").options(**options).load()
+
+
+def _offsets_of(topic: OffsetsTopic, offsets: Mapping[int, int]) -> str:
+    return json.dumps({topic.name: {str(partition): offset for partition, offset in offsets.items()}})
 
 
 SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"

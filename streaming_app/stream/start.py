@@ -40,6 +40,7 @@ from streaming_app.errors import OtherTopicError
 from streaming_app.job_status import is_too_long
 from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
+from streaming_app.stream.source import EARLIEST
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.stream.truncation import (
     LOG_TRUNCATED,
@@ -64,7 +65,6 @@ _ROWS = "groups"  # in the record: the identity of the groups table
 _NO_ROWS = ""  # its value while the start is being prepared
 _SOURCE = ("cluster_id", "topic", "topic_id")
 
-_EARLIEST = -2  # in Spark's `startingOffsets`
 _STARTING = "starting"  # in the record: where a query without a checkpoint starts
 _OWN_ROWS = {
     "group_events": f"kind NOT IN ('group_type', '{LOG_TRUNCATED}')",
@@ -210,7 +210,7 @@ def _starting(log: LogCheck, known: Mapping[str, Any], topic: OffsetsTopic, cut:
     """Return where each partition begins: those that were cut at their start, others after what was committed."""
     earlier = {int(partition): offset for partition, offset in known.get(_STARTING, {}).items()}
     ends = log.committed or earlier
-    return {str(one): _EARLIEST if one in cut else ends.get(one, _EARLIEST) for one in range(topic.partitions)}
+    return {str(one): EARLIEST if one in cut else ends.get(one, EARLIEST) for one in range(topic.partitions)}
 
 
 def _partly(cuts: Sequence[Cut]) -> str:

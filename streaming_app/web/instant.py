@@ -6,6 +6,7 @@ somebody had it before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from streaming_app.groups.task_copies import ACTIVE, format_task
 from streaming_app.queries.history import GroupAt, MemberAt, parse_tasks
 from streaming_app.queries.topology_diff import KnownTopology
+from streaming_app.text import utc
 from streaming_app.web.task_matrix import Matrix, lag_by_task, task_matrix, task_order
 
 Row = Mapping[str, Any]
@@ -108,7 +110,7 @@ def instant_view(then: Then, at: datetime, row: Row, task_of: Mapping[tuple[str,
         at=at,
         values=group.values,
         deleted_at=group.deleted_at,
-        members=[_member_then(one, held) for one in group.members.values()],
+        members=list(_members_then(group.members.values(), held)),
         matrix=matrix,
         unowned=sorted({*matrix.unowned, *group.unowned}),
         lag=sum(known) if known else None,
@@ -119,6 +121,18 @@ def instant_view(then: Then, at: datetime, row: Row, task_of: Mapping[tuple[str,
         knows_topology=then.topology is not None,
         moved=_moved(held, row["assignments"] or ()),
     )
+
+
+def notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]:
+    """Return what a picture of a group at this instant shows of then, and what of now; `row` is that of now."""
+    notes = [f"As of {utc(at)}: who had which task, and the lag, where they are known."] if at else []
+    if then.topology is None:
+        notes.append("No topology is known that is so old: subtopologies and topics are those of now.")
+    if level == "processors":
+        is_same = then.topology is not None and then.topology.subtopologies == row["subtopologies"]
+        text = "Processors and stores are those that the broker described since."
+        notes.append(text if is_same else f"{text} The topology may have been another one then.")
+    return notes
 
 
 def tasks_by_partition(lag: Iterable[Row]) -> dict[tuple[str, int], str]:
@@ -139,10 +153,10 @@ def _member(member: MemberAt) -> Row:
     }
 
 
-def _member_then(member: MemberAt, tasks: Iterable[Row]) -> MemberThen:
-    roles = [one["role"] for one in tasks if one["member_id"] == member.member_id]
-    active = roles.count(ACTIVE)
-    return MemberThen(member, _host(member), active, len(roles) - active)
+def _members_then(members: Iterable[MemberAt], tasks: Iterable[Row]) -> Iterator[MemberThen]:
+    held = Counter((one["member_id"], one["role"] == ACTIVE) for one in tasks)
+    for one in members:
+        yield MemberThen(one, _host(one), held[one.member_id, True], held[one.member_id, False])
 
 
 def _moved(then: Iterable[Row], now: Iterable[Row]) -> list[str]:

@@ -31,7 +31,7 @@ from streaming_app.queries.behind_series import BINS
 from streaming_app.queries.topics import Topic
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
-from streaming_app.text import escape, utc
+from streaming_app.text import escape
 from streaming_app.web.access import AccessMiddleware, PageAccess
 from streaming_app.web.descriptions import (
     ANSWER_SECONDS,
@@ -43,7 +43,7 @@ from streaming_app.web.descriptions import (
 )
 from streaming_app.web.group_page import History, alerts_by_rule, group_view, hosts_of, other_group_view
 from streaming_app.web.group_summary import STREAMS, GroupSummary
-from streaming_app.web.instant import Then
+from streaming_app.web.instant import Then, notes_of
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.picture import Graph
@@ -260,7 +260,7 @@ class Page:
         else:
             shown = _Shown(then.subtopologies(row), then.tasks, then.lag_rows, ())
             graph = self._topology(level, row, shown, snapshot)
-            graph.notes[:0] = _notes_of(then, row, window.at, level)
+            graph.notes[:0] = notes_of(then, row, window.at, level)
         return JSONResponse(graph.folded(is_open).to_json())
 
     def _topology(self, level: str, row: Row, shown: _Shown, snapshot: Snapshot) -> Graph:
@@ -440,18 +440,6 @@ def _then(snapshot: Snapshot, group_id: str, window: Window) -> Then | None:
     if group is None:
         return None
     return Then(group, snapshot.lag_at(group_id, window.until), snapshot.topology_at(group_id, window.until))
-
-
-def _notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]:
-    """Return what the picture of an instant shows of then, and what of now."""
-    notes = [f"As of {utc(at)}: who had which task, and the lag, where they are known."] if at else []
-    if then.topology is None:
-        notes.append("No topology is known that is so old: subtopologies and topics are those of now.")
-    if level == "processors":
-        is_same = then.topology is not None and then.topology.subtopologies == row["subtopologies"]
-        text = "Processors and stores are those that the broker described since."
-        notes.append(text if is_same else f"{text} The topology may have been another one then.")
-    return notes
 
 
 def _group_url(cluster: str | None, group_id: str) -> str:

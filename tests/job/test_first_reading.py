@@ -30,6 +30,7 @@ pytestmark = pytest.mark.broker
 _OFFSETS = {"offsets": {"enabled": True}}
 _ROUNDS = 12  # so that most records are before those that are read first
 Run = Callable[..., str]
+Written = Callable[[], dict[str, list[str]]]
 
 
 @pytest.fixture
@@ -68,6 +69,17 @@ def expected(topic: str, run: Run, tmp_path: Path) -> dict[str, list[str]]:
 
 
 @pytest.fixture
+def written(topic: str, run: Run, tmp_path: Path) -> Written:
+    """Lets both streams read the topic, and returns the tables."""
+
+    def read() -> dict[str, list[str]]:
+        run(topic, **_OFFSETS)
+        return content(tmp_path)
+
+    return read
+
+
+@pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each of the attempts to read for both succeeded, however little there is to read."""
     made: list[bool] = []
@@ -99,36 +111,24 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 
 
 def test_what_is_read_once_gives_what_two_readings_give(
-    topic: str,
-    run: Run,
-    tmp_path: Path,
-    expected: dict[str, list[str]],
-    reads: list[bool],
-    seen: dict[int, int],
+    written: Written, expected: dict[str, list[str]], reads: list[bool], seen: dict[int, int]
 ) -> None:
-    run(topic, **_OFFSETS)
+    assert written() == expected
     assert reads == [True, True]
     assert seen == {0: 0}
-    assert content(tmp_path) == expected
     assert all(expected[name] for name in ("groups", "offsets", "all_groups", "quarantine", "group_events"))
 
 
 def test_each_stream_adds_what_its_batch_has_more_than_the_other_and_few_keys_need_be_known(
-    topic: str,
-    run: Run,
-    tmp_path: Path,
-    expected: dict[str, list[str]],
-    reads: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
+    written: Written, expected: dict[str, list[str]], reads: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_reading, "_MOST_KNOWN", 3)
     join = FirstReading._join
     monkeypatch.setattr(
         FirstReading, "_join", lambda self, ends: join(self, {one: max(0, end - 7) for one, end in ends.items()})
     )
-    run(topic, **_OFFSETS)
+    assert written() == expected
     assert reads == [True, True]
-    assert content(tmp_path) == expected
 
 
 def test_the_job_goes_on_behind_what_was_read_once(
@@ -148,15 +148,13 @@ def test_the_job_goes_on_behind_what_was_read_once(
 @pytest.mark.parametrize("reason", ["failure", "hash", "election"])
 def test_each_stream_reads_for_itself_where_it_cannot_be_read_once(
     reason: str,
-    topic: str,
-    run: Run,
-    tmp_path: Path,
+    written: Written,
     expected: dict[str, list[str]],
     reads: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if reason == "failure":
-        monkeypatch.setattr(FirstReading, "_records", lambda *_: 1 / 0)
+        monkeypatch.setattr(first_reading, "read_range", lambda *_: 1 / 0)
     elif reason == "hash":
         monkeypatch.setattr(first_reading, "_IS_ONE", "count(*) < 3")
     else:
@@ -167,9 +165,8 @@ def test_each_stream_reads_for_itself_where_it_cannot_be_read_once(
             return after_read(*arguments) and len(calls) > 2
 
         monkeypatch.setattr(LogPositions, "after_read", elected)
-    run(topic, **_OFFSETS)
+    assert written() == expected
     assert reads == [reason == "election"] * 2
-    assert content(tmp_path) == expected
 
 
 def test_a_stream_alone_does_not_wait_and_reads_for_itself(topic: str, run: Run, reads: list[bool]) -> None:

@@ -88,20 +88,26 @@ def next_change(
 
     With `is_in`, when its result changes: it depends on which of the intervals a time is in.
     """
+    return next(changes(intervals, at, at + _LOOKED_AHEAD * _DAY, is_in), None)
+
+
+def changes(
+    intervals: Sequence[TimeInterval], begin: datetime, end: datetime, is_in: Callable[[datetime], bool] | None = None
+) -> Iterator[datetime]:
+    """Yield the times after `begin`, up to `end`, of which `next_change` is the first."""
     is_in = is_in or (lambda time: contain(intervals, time))
-    before = is_in(at)
-    for number in range(_LOOKED_AHEAD):
+    known, before = begin, is_in(begin)
+    while known < end:
         # A day of one location begins before that of another one ends: only what all of these days cover is in order.
-        end = at + (number + 1) * _DAY - _SHIFT
+        until = min(end, known + _DAY - _SHIFT)
         days = (
-            (one, at.astimezone(one.location).date() + (number + offset) * _DAY)
-            for one in intervals
-            for offset in (-1, 0, 1)
+            (one, known.astimezone(one.location).date() + offset * _DAY) for one in intervals for offset in (-1, 0, 1)
         )
-        for bound in sorted({bound for one, day in days for bound in one.bounds(day)}):
-            if at < bound <= end and is_in(bound) != before:
-                return bound
-    return None
+        for bound in sorted({bound for one, day in days for bound in one.bounds(day) if known < bound <= until}):
+            if is_in(bound) != before:
+                before = not before
+                yield bound
+        known = until
 
 
 def parse_clock(text: str) -> int:

@@ -12,12 +12,12 @@ from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 
 if TYPE_CHECKING:
-    from streaming_app.config.routing import RouteSettings
+    from streaming_app.config.routing import NamedIntervals, RouteSettings, SilenceSettings
     from streaming_app.config.sections import PageSettings
 
 
 @click.command()
-@config_sections("page", "routes")
+@config_sections("page", "routes", "silences", "time_intervals")
 @optional_broker_options()
 @warehouse_options
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where it is served.")
@@ -44,15 +44,18 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     command_config: Path | None,
     page: PageSettings | None,
     routes: tuple[RouteSettings, ...] | None,
+    silences: tuple[SilenceSettings, ...] | None,
+    time_intervals: tuple[NamedIntervals, ...] | None,
     base_path: str | None,
     allowed_hosts: tuple[str, ...],
     auth_file: Path | None,
 ) -> None:
     """Serve a page that shows the groups, their topologies, tasks, history and alerts, until Ctrl-C.
 
-    It reads the section `page` of the configuration, but for the address, and the teams of `routes`. The brokers are
-    asked for nothing but a topology description, when a reader wants it.
+    It reads the section `page` of the configuration, but for the address, the teams of `routes`, and `silences`. The
+    brokers are asked for nothing but a topology description, when a reader wants it.
     """
+    from streaming_app.config.routing import make_silences  # noqa: PLC0415
     from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415
     from streaming_app.kafka.properties import SecurityError  # noqa: PLC0415 - not loaded by --help
     from streaming_app.web.access import PageAccess  # noqa: PLC0415
@@ -71,4 +74,5 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
         brokers = brokers_of(bootstrap_server, command_config) if bootstrap_server else None
     except SecurityError as error:
         raise click.ClickException(f"--command-config: {error}") from None
-    serve(warehouse, cluster, PageAccess.of(given, listen, brokers, routes or ()), click.echo)
+    recurring = make_silences(silences or (), time_intervals or ())
+    serve(warehouse, cluster, PageAccess.of(given, listen, brokers, routes or (), recurring), click.echo)

@@ -150,6 +150,8 @@ def make_page_service(config: JobConfig, report: Report, retry_seconds: float = 
         listen=str(config.page.listen),
         page=config.page,
         routes=config.routes,
+        silences=config.silences,
+        time_intervals=config.time_intervals,
         bootstrap_server=config.bootstrap_server,
         command_config=config.command_config,
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import zip_longest
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -25,7 +26,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
 from streaming_app.tables.request_files import RequestFiles
 from streaming_app.text import format_duration, parse_duration, utc
-from streaming_app.time_intervals import TimeInterval, contain, next_change
+from streaming_app.time_intervals import TimeInterval, changes, contain, next_change
 
 MAX_SECONDS = 30 * 86_400.0
 _MAX_COMMENT, _MAX_REGEX = 500, 1_000  # characters
@@ -35,6 +36,7 @@ _REPORTED_FILES = 1_000  # that cannot be read, of which each is reported once
 _AHEAD = timedelta(days=365)  # when a silence may begin
 _IN_A_ROW = 100
 _CONFIGURATION = "the configuration"
+_CHANGES, _AT_ONCE = 1_000, timedelta(days=8)  # of a recurring silence, over a time
 _KIND = "silences"
 _SUFFIX, _EXPIRED_SUFFIX = ".json", ".expired"
 _ID = re.compile(r"[0-9a-f]{8}")
@@ -141,12 +143,32 @@ class RecurringSilence:
         """Return the silence that is active now, until it ends; None if none is."""
         if not self.is_active(now):
             return None
-        ends_at = next_change((*self.mute, *self.active), now, self.is_active) or now + timedelta(seconds=MAX_SECONDS)
+        ends_at = next_change(self._intervals, now, self.is_active) or now + timedelta(seconds=MAX_SECONDS)
+        return self._during(now, ends_at)
+
+    def between(self, begin: datetime, end: datetime) -> Iterator[Silence]:
+        """Yield the silences of this time, the first one first; of many, the last ones."""
+        first, found = end, list[datetime]()
+        while first > begin and len(found) < _CHANGES:
+            last, first = first, max(begin, first - _AT_ONCE)
+            found[:0] = changes(self._intervals, first, last, self.is_active)
+        times, place = [first, *found], 0 if self.is_active(first) else 1
+        for starts_at, ends_at in zip_longest(times[place::2], times[place + 1 :: 2]):
+            if ends_at is not None:
+                yield self._during(starts_at, ends_at)
+            elif newest := self.at(end):
+                yield self._during(starts_at, newest.ends_at)
+
+    @property
+    def _intervals(self) -> Sequence[TimeInterval]:
+        return (*self.mute, *self.active)
+
+    def _during(self, starts_at: datetime, ends_at: datetime) -> Silence:
         return Silence.model_construct(
             id=self.id,
             group=self.group,
             rule=self.rule,
-            starts_at=now,
+            starts_at=starts_at,
             ends_at=ends_at,
             comment=self.comment,
             created_by=_CONFIGURATION,

@@ -31,6 +31,7 @@ from streaming_app.alerts.routes import NO_ROUTES, Routes
 from streaming_app.config.routing import RouteSettings, make_routes
 from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
+from streaming_app.notify.silences import RecurringSilence
 from streaming_app.secret_file import read_secret_file
 from streaming_app.text import split_address
 
@@ -223,6 +224,8 @@ class PageAccess:
     """As `PageSettings` has them."""
     routes: Routes = NO_ROUTES
     """Which team owns a group."""
+    silences: Sequence[RecurringSilence] = ()
+    """Those of the configuration."""
 
     @classmethod
     def of(
@@ -231,6 +234,7 @@ class PageAccess:
         listen: str,
         brokers: Mapping[str, str] | None = None,
         routes: Sequence[RouteSettings] = (),
+        silences: Sequence[RecurringSilence] = (),
     ) -> PageAccess:
         """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
         return cls(
@@ -241,6 +245,7 @@ class PageAccess:
             brokers=brokers,
             labels=config.labels,
             routes=make_routes(routes),
+            silences=silences,
         )
 
     @property

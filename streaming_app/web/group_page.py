@@ -16,7 +16,7 @@ from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.status import LEFT_OVER
 from streaming_app.lag.status import OK as IN_TIME
-from streaming_app.notify.silences import Silence
+from streaming_app.notify.silences import RecurringSilence, Silence
 from streaming_app.queries.behind_series import BehindSeries
 from streaming_app.queries.facts import GroupFacts
 from streaming_app.queries.history import Owned
@@ -115,6 +115,8 @@ class History:
     """None: the events of assignments are too many."""
     alerts: Sequence[Alert] = ()
     silences: Sequence[Silence] = ()
+    recurring: Sequence[RecurringSilence] = ()
+    """The silences of the configuration, as it is now."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         owned=history.owned or {},
         alerts=history.alerts,
         silences=history.silences,
+        recurring=history.recurring,
         events=events.drawn,
         copies=copies,
         series_window=history.times,

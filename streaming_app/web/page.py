@@ -211,8 +211,7 @@ class Page:
         )
         return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
 
-    @staticmethod
-    def _history(group_id: str, window: Window, snapshot: Snapshot) -> History:
+    def _history(self, group_id: str, window: Window, snapshot: Snapshot) -> History:
         times = _lag_bounds(window)
         owned = snapshot.owned_tasks(group_id, *times)
         unowned = sorted(name for name, one in (owned or {}).items() if one.unowned)[:ALL_TASKS]
@@ -226,6 +225,7 @@ class Page:
             owned=owned,
             alerts=snapshot.alerts_of(group_id, *times),
             silences=snapshot.silences_of(group_id),
+            recurring=[one for one in self._settings.silences if one.group.matches(group_id)],
         )
 
     def _other_group(self, group: GroupSummary, request: Request, snapshot: Snapshot, now: datetime) -> Response:

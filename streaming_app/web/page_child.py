@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming_app.config.routing import RouteSettings
+from streaming_app.config.routing import NamedIntervals, RouteSettings, SilenceSettings, make_silences
 from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
 from streaming_app.section import Address, Section
@@ -40,6 +40,8 @@ class ServedPage(Section):
     listen: Address
     page: PageSettings
     routes: tuple[RouteSettings, ...] = ()
+    silences: tuple[SilenceSettings, ...] = ()
+    time_intervals: tuple[NamedIntervals, ...] = ()
     bootstrap_server: str | None = None
     command_config: Path | None = None
 
@@ -82,7 +84,8 @@ def _server_of(served: ServedPage) -> PageServer:
     from streaming_app.web.page import PageServer  # noqa: PLC0415
 
     brokers = brokers_of(served.bootstrap_server, served.command_config) if served.bootstrap_server else None
-    settings = PageAccess.of(served.page, served.listen, brokers, served.routes)
+    silences = make_silences(served.silences, served.time_intervals)
+    settings = PageAccess.of(served.page, served.listen, brokers, served.routes, silences)
     warehouse = Location.of(served.warehouse)
     return PageServer(warehouse, served.cluster, settings, lambda line: _tell(SAYS, f"page: {line}"))
 

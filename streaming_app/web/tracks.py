@@ -15,7 +15,7 @@ from typing import Any
 from streaming_app.alerts.alert import Alert
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
-from streaming_app.notify.silences import Silence
+from streaming_app.notify.silences import RecurringSilence, Silence
 from streaming_app.queries.behind_series import Behind, BehindSeries
 from streaming_app.queries.history import Owned
 from streaming_app.text import duration, utc, utc_clock
@@ -85,6 +85,8 @@ class Tracks:
     alerts: Sequence[Sequence[Span]]
     """In rows, so that none hides another; the value is the severity."""
     silences: Sequence[Span]
+    silenced: Sequence[str]
+    """The silences in words; those of one entry of the configuration are one line."""
     deployments: Sequence[Span]
     restores: Sequence[Restore]
     more_restores: int
@@ -97,22 +99,26 @@ def tracks(  # noqa: PLR0913 - what the tables hold
     owned: Mapping[str, Owned],
     alerts: Iterable[Alert] = (),
     silences: Iterable[Silence] = (),
+    recurring: Iterable[RecurringSilence] = (),
     events: Iterable[Row] = (),
     copies: Iterable[TaskCopy] = (),
     series_window: tuple[datetime, datetime] | None = None,
 ) -> Tracks:
     """Return the tracks of a group in a window.
 
-    `series` is from `series_window` on, `owned` as `owned_tasks` returns it, `alerts` and `silences` are those of the
-    group, `copies` are the copies of its tasks now.
+    `series` is from `series_window` on, `owned` as `owned_tasks` returns it, `alerts`, `silences` and `recurring` are
+    those of the group, `copies` are the copies of its tasks now.
     """
     scale = Scale(window.begin, window.end)
     restoring = [one for one in copies if one.role == RESTORING and window.selected]
     restoring.sort(key=lambda one: (-(one.lag or 0), one.task))
+    added = list(_silences(silences, scale))
+    planned = [found for one in recurring if (found := _planned(one, scale))]
     return Tracks(
         heat=heat_map(window, series, owned, series_window or (window.begin, window.end)),
         alerts=_rows(list(_alerts(alerts, scale))),
-        silences=list(_silences(silences, scale)),
+        silences=[*added, *(span for spans, _ in planned for span in spans)],
+        silenced=[*(span.text for span in added), *(text for _, text in planned)],
         deployments=list(_deployments(events, scale)),
         restores=[_restore(one, owned, window, scale) for one in restoring[:SHOWN_RESTORES]],
         more_restores=max(0, len(restoring) - SHOWN_RESTORES),
@@ -225,9 +231,33 @@ def _rows(spans: Sequence[Span]) -> list[list[Span]]:
 
 def _silences(silences: Iterable[Silence], scale: Scale) -> Iterator[Span]:
     for one in silences:
-        what = f"alerts of {one.rule}" if one.rule else "alerts"
-        text = f"{what} silenced until {utc(one.ends_at)} by {one.created_by}: {one.comment}"
+        text = f"{_what(one)} silenced until {utc(one.ends_at)} by {one.created_by}: {one.comment}"
         yield from scale.span(one.starts_at, min(one.ends_at, scale.end), "silence", text)
+
+
+def _planned(one: RecurringSilence, scale: Scale) -> tuple[list[Span], str] | None:
+    """Return when a silence of the configuration is active, and the same in words. Those too close to see are one."""
+    found = list(one.between(scale.begin, scale.end))
+    if not found:
+        return None
+    what = f"{_what(one)} silenced at times of the configuration ({one.id})"
+    why = f": {one.comment}" if one.comment else ""
+    spans = list[Span]()
+    for silence in found:
+        begin, end = silence.starts_at, min(silence.ends_at, scale.end)
+        text = f"{what}, {_during(begin, end)}{why}"
+        for span in scale.span(begin, end, "silence", text):
+            if spans and span.x < spans[-1].x + spans[-1].width + 1:
+                first = spans.pop()
+                spans.append(Span(first.x, round(span.x + span.width - first.x, 2), span.value, f"{what}{why}"))
+            else:
+                spans.append(span)
+    last = ", last" if len(found) > 1 else ""
+    return spans, f"{what}{last} until {utc(found[-1].ends_at)}{why}"
+
+
+def _what(silence: Silence | RecurringSilence) -> str:
+    return f"alerts of {silence.rule}" if silence.rule else "alerts"
 
 
 def _deployments(events: Iterable[Row], scale: Scale) -> Iterator[Span]:

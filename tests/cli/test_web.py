@@ -135,6 +135,8 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     file.write_text(
         f"bootstrap_server: broker:9092\ncommand_config: {properties}\n"
         f"page: {{base_path: streams, allowed_hosts: [A.example], auth_file: {users}, labels: {{team: {{a: b.*}}}}}}\n"
+        "silences: [{groups: a, mute_time_intervals: [may]}]\n"
+        "time_intervals: [{name: may, time_intervals: [{months: [may]}]}]\n"
     )
     result = CliRunner().invoke(main, ["web", "--config", str(file)])
     assert result.exit_code == 0, result.output
@@ -144,6 +146,7 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     assert settings.allowed_hosts == {"a.example"}
     assert settings.credentials is not None
     assert settings.labels == {"team": {"a": "b.*"}}
+    assert [one.id for one in settings.silences] == ["silences[0]"]
     flags = ["--bootstrap-server", "other:1", "--base-path", "/x", "--allowed-host", "B"]
     assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
     assert (served[1].brokers["bootstrap.servers"], served[1].base_path, served[1].allowed_hosts) == (

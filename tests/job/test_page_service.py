@@ -18,7 +18,7 @@ import pytest
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
-from streaming_app.config.routing import RouteSettings
+from streaming_app.config.routing import NamedIntervals, RouteSettings, SilenceSettings
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.page_service import PageService, make_page_service
 from streaming_app.job.service import Services
@@ -90,6 +90,23 @@ def test_the_page_of_the_job_says_which_team_owns_a_group(tmp_path: Path) -> Non
         assert wait_until(lambda: bool(lines))
         assert answer(f"http://{address}").count("team:money</bdi>") == 1
         assert "team:money</bdi>" in request(f"http://{address}", "/group?id=payments")[2]
+
+
+def test_the_page_of_the_job_has_the_silences_of_the_configuration(tmp_path: Path) -> None:
+    make_warehouse(tmp_path / "w")
+    append(tmp_path / "w", "groups", group("payments", "Stable", datetime.now(timezone.utc), 1))
+    lines: list[str] = []
+    address = free_address()
+    silences = SilenceSettings.model_validate(
+        {"groups": "pay.*", "mute_time_intervals": ["always"], "comment": "not yet in use"}
+    )
+    always = NamedIntervals.model_validate({"name": "always", "time_intervals": [{"months": ["january:12"]}]})
+    changes = {"silences": (silences,), "time_intervals": (always,)}
+    with serving_page(config(tmp_path / "w", address).model_copy(update=changes), lines.append):
+        assert wait_until(lambda: bool(lines))
+        text = request(f"http://{address}", "/group?id=payments")[2]
+        what = "alerts silenced at times of the configuration (silences[0])"
+        assert re.search(f"{re.escape(what)} until [^<]*: not yet in use<", text)
 
 
 def _routes(given: list[dict[str, object]]) -> tuple[RouteSettings, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -195,6 +196,30 @@ def test_a_silence_that_recurs_ends_when_its_interval_does() -> None:
     assert NIGHTS.at(datetime(2026, 10, 24, 12, tzinfo=timezone.utc)) is None
     day = RecurringSilence("x", Regex(".*"), None, (), NIGHTS.mute, "")
     assert [one.is_active(datetime(2026, 10, 24, 12, tzinfo=timezone.utc)) for one in (day, NIGHTS)] == [True, False]
+
+
+@given(
+    begin=st.integers(0, 330_000).map(lambda minutes: NOW - timedelta(minutes=minutes)),
+    hours=st.integers(1, 24 * 40),
+    share=st.floats(0, 1),
+    is_day=st.booleans(),
+)
+def test_the_times_of_a_silence_that_recurs_are_those_at_which_it_is_active(
+    begin: datetime, hours: int, share: float, is_day: bool
+) -> None:
+    silence = RecurringSilence("x", Regex(".*"), None, (), NIGHTS.mute, "") if is_day else NIGHTS
+    end = begin + timedelta(hours=hours)
+    found = list(silence.between(begin, end))
+    time = begin + share * (end - begin)
+    assert any(one.starts_at <= time < one.ends_at for one in found) == silence.is_active(time)
+    assert all(before.ends_at < after.starts_at for before, after in pairwise(found))
+
+
+def test_a_silence_that_recurs_without_an_end_is_one() -> None:
+    always, begin = RecurringSilence("x", Regex(".*"), None, [TimeInterval()], (), ""), NOW
+    (found,) = always.between(begin, begin + timedelta(days=100))
+    assert (found.starts_at, found.ends_at) == (begin, begin + timedelta(days=130))
+    assert list(NIGHTS.between(begin, begin)) == []
 
 
 def test_a_silenced_alert_sends_nothing_and_is_sent_if_it_still_fires_at_the_end(silenced: Silenced) -> None:

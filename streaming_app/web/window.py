@@ -95,7 +95,7 @@ def parse_window(parameters: Mapping[str, str], group: Row, now: datetime) -> Wi
 
 def _parse_times(parameters: Mapping[str, str], group: Row, now: datetime) -> Window:
     times, problem = _times(parameters, now)
-    at = times.get("at")
+    at = times["at"].replace(microsecond=0) if "at" in times else None  # what shows an instant shows its second
     if "from" in times and "to" in times:
         begin, end = sorted((times["from"], times["to"]))
         return Window(begin, max(end, begin + _SHORTEST), at=at, problem=problem)

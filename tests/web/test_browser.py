@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -333,6 +333,17 @@ def test_the_chosen_instant_is_an_event_of_the_document(chromium: Browser, url: 
         assert int(str(root.get_attribute("instant"))) < int(chosen)
         seen.page.keyboard.press("Escape")
         expect(root).to_have_attribute("instant", "null")
+
+
+def test_the_picture_asks_for_the_second_that_the_page_shows(chromium: Browser, url: str) -> None:
+    at = url_time(datetime.now(timezone.utc) - timedelta(minutes=700))
+    with view(chromium, url) as seen:
+        asked: list[str] = []
+        seen.page.on("request", lambda request: asked.append(request.url) if "/graph?" in request.url else None)
+        seen.open(f"/group?{group_query(RICH, range='24h', at=at.replace('Z', '.700Z'))}")
+        seen.wait_for_picture()
+        expect(seen.page.get_by_role("heading", name=re.compile(f"^At {at[:10]} {at[11:]}"))).to_be_visible()
+        assert {parse_qs(urlsplit(one).query)["at"][0] for one in asked} == {at.replace("Z", ".000Z")}
 
 
 def test_a_picture_that_fits_into_its_stage_is_shown_whole(chromium: Browser, url: str) -> None:

@@ -356,6 +356,14 @@ def test_the_window_of_a_url_contains_its_instant(
         assert parse_window(moved, group("g", "Stable", NOW, 15), NOW).problem is None
 
 
+@pytest.mark.parametrize("text", ["10m", "2026-11-22T11:50:00.7Z", "2026-11-22 11:50:00.999999"])
+def test_an_instant_is_a_whole_second_for_all_that_show_it(text: str) -> None:
+    now = NOW + timedelta(milliseconds=700)
+    window = parse_window({"at": text, "range": "1h"}, group("g", "Stable", NOW, 15), now)
+    assert window.at == NOW - timedelta(minutes=10)
+    assert window.until == window.at + timedelta(microseconds=999_999)
+
+
 def test_zooming_keeps_the_instant_where_it_is() -> None:
     window = Window(NOW - timedelta(hours=4), NOW, at=NOW - timedelta(hours=1))
     zoomed = parse_window(window.moves["Zoom in"], group("g", "Stable", NOW, 15), NOW)

@@ -19,16 +19,19 @@ export function chosenInstant() {
   return published;
 }
 
-// Instants are those of the URL, to the second.
 function publish(time) {
-  const chosen = time === null ? null : Math.round(time / 1000) * 1000;
-  if (chosen === published) return;
-  published = chosen;
-  document.dispatchEvent(new CustomEvent("instant", { detail: { time: chosen } }));
+  if (time === published) return;
+  published = time;
+  document.dispatchEvent(new CustomEvent("instant", { detail: { time } }));
+}
+
+// Instants are whole seconds, as those that the server gives: only what is pointed at is rounded, and only here.
+function second(time) {
+  return Math.round(time / 1000) * 1000;
 }
 
 function write(time) {
-  return new Date(Math.round(time / 1000) * 1000).toISOString().replace(/\.\d+Z$/, "Z");
+  return new Date(second(time)).toISOString().replace(/\.\d+Z$/, "Z");
 }
 
 function words(time) {
@@ -168,10 +171,10 @@ class Timeline {
 
   choose(time, replace = false) {
     clearTimeout(pause);
-    cursor = time;
+    cursor = second(time);
     const { selected } = this.stage.dataset;
-    this.go(this.url(selected ? { range: selected } : this.window(), time), replace);
-    publish(time);
+    this.go(this.url(selected ? { range: selected } : this.window(), cursor), replace);
+    publish(cursor);
     this.describe();
   }
 

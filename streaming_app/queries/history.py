@@ -144,12 +144,13 @@ class Owned:
     """When that one got it."""
     unowned: list[tuple[datetime, datetime | None]] = field(default_factory=list)
     """The times in which nobody had it, after somebody did; the end of the last one is None if it lasts."""
+    owners: dict[str, datetime] = field(default_factory=dict)
+    """Those that have it at the end, and since when."""
 
 
 def owned_tasks(events: Iterable[Event]) -> dict[str, Owned]:
     """Return by task id who had it, from events as `read_assignments` returns them."""
     held: dict[str, set[str]] = {}
-    owners: dict[str, set[str]] = {}
     found: dict[str, Owned] = {}
     for event in events:
         member_id, at = event["member_id"], event["at"]
@@ -165,20 +166,20 @@ def owned_tasks(events: Iterable[Event]) -> dict[str, Owned]:
             before = held.get(member, set())
             held[member] = tasks
             for task in tasks - before:
-                _begin_owning(owners.setdefault(task, set()), found.setdefault(task, Owned()), member, at)
+                _begin_owning(found.setdefault(task, Owned()), member, at)
             for task in before - tasks:
-                owners[task].discard(member)
-                if not owners[task]:
+                del found[task].owners[member]
+                if not found[task].owners:
                     found[task].unowned.append((at, None))
     return found
 
 
-def _begin_owning(owners: set[str], owned: Owned, member: str, at: datetime) -> None:
-    if not owners and owned.unowned:
+def _begin_owning(owned: Owned, member: str, at: datetime) -> None:
+    if not owned.owners and owned.unowned:
         begin, _ = owned.unowned.pop()
         if begin < at:
             owned.unowned.append((begin, at))
-    owners.add(member)
+    owned.owners[member] = at
     owned.member_id, owned.since = member, at
 
 

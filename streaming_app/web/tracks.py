@@ -274,8 +274,7 @@ def _deployments(events: Iterable[Row], scale: Scale) -> Iterator[Span]:
 
 def _restore(copy: TaskCopy, owned: Mapping[str, Owned], window: Window, scale: Scale) -> Restore:
     task_id = format_task(copy.task)
-    own = owned.get(task_id)
-    since = own.since if own and own.member_id == copy.member_id else None
+    since = owned[task_id].owners.get(copy.member_id) if task_id in owned else None
     begin = max(since or copy.reported_at or window.end - timedelta(seconds=1), window.begin)
     share = None
     if copy.task_offset is not None and copy.task_end_offset:

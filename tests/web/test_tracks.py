@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.groups.task_copies import RESTORING, TaskCopy
+from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.silences import RecurringSilence, Silence
 from streaming_app.queries.behind_series import Behind, BehindSeries
 from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
@@ -27,7 +27,7 @@ from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page
 from streaming_app.web.source import SnapshotSource
 from streaming_app.web.timeline import Events, Span, judgements, timeline
-from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, places, tracks
+from streaming_app.web.tracks import ALL_TASKS, SHOWN_RESTORES, SHOWN_TASKS, Tracks, heat_map, places, tracks
 from streaming_app.web.window import Window
 from tests.warehouses import append, make_warehouse
 from tests.web.sample import RICH, group, part
@@ -213,14 +213,64 @@ def test_silences_that_recur_often_are_few_shapes_and_one_line_and_lack_none_of_
 def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
     offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750, "reported_at": at(50)}
     copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
-    found = made(owned={"1_0": Owned("m1", at(30))}, copies=[copy, copy._replace(role="standby")])
+    found = made(owned={"1_0": Owned("other", at(40), owners={"m1": at(30), "other": at(40)})}, copies=[copy, copy._replace(role="standby")])
     (one,) = found.restores
     assert (one.span.x, one.span.width, one.done) == (500, 500, 125)
     assert one.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
-    assert made(owned={"1_0": Owned("other", at(30))}, copies=[copy]).restores[0].span.x == pytest.approx(833.33)
+    assert made(owned={"1_0": Owned("m1", at(30))}, copies=[copy]).restores[0].span.x == pytest.approx(833.33)
     past = Window(*TIMES)
     assert tracks(past, series=None, owned={}, copies=[copy]).restores == []  # only the present is known
     assert made(copies=[copy] * 9).more_restores == 5
+
+
+@st.composite
+def task_copies(draw: st.DrawFn) -> list[TaskCopy]:
+    """Draw what members report of copies of tasks, one of each task and member."""
+    places = draw(st.sets(st.tuples(st.sampled_from(["a", "b", "c"]), st.sampled_from(["0_0", "0_1", "1_0"]))))
+    copies = []
+    for member, task_id in sorted(places):
+        sub, _, number = task_id.partition("_")
+        offsets = draw(st.none() | st.tuples(st.integers(0, 1_000), st.integers(1, 1_000)))
+        restored, end = offsets or (None, None)
+        reported = draw(st.none() | st.integers(-10, 60).map(at))
+        role = draw(st.sampled_from([RESTORING, "dormant"]))
+        known: dict[str, Any] = {"task_offset": restored, "task_end_offset": end, "reported_at": reported}
+        copies.append(TaskCopy("g", member, None, None, role, sub, int(number), **known))
+    return copies
+
+
+@given(assignment_events(), task_copies(), st.floats(0, 59.9))
+def test_a_restore_is_drawn_exactly_while_its_member_has_the_task_and_as_far_as_the_tables_say(
+    events: list[dict[str, Any]], copies: list[TaskCopy], minute: float
+) -> None:
+    assume(abs(minute - round(minute)) > 0.01)  # not at the edge of two
+    found = made(owned=owned_tasks(events), copies=copies)
+    drawn = {one.text.partition(": ")[0].partition(",")[0]: one for one in found.restores}
+    wanted = [one for one in copies if one.role == RESTORING]
+    assert len(found.restores) == min(len(wanted), SHOWN_RESTORES)
+    assert found.more_restores == len(wanted) - len(found.restores)
+    changes = [at(minute), *(one["at"] for one in events if one["at"] > at(minute))]
+    for copy in wanted:
+        restore = drawn.get(f"{format_task(copy.task)} restores its state on {copy.member_id}")
+        if restore is None:
+            assert found.more_restores
+            continue
+        had = [has_task(events, time, copy) for time in changes]
+        now = has_task(events, NOW, copy)
+        reported = copy.reported_at or NOW - timedelta(seconds=1)
+        assert covers([restore.span], minute) == (all(had) if now else at(minute) >= reported)
+        share = None if copy.task_offset is None else min(1.0, copy.task_offset / (copy.task_end_offset or 1))
+        assert restore.done == pytest.approx(restore.span.width * (share or 0.0), abs=0.01)
+        assert ("how far is not known" in restore.text) == (share is None)
+
+
+def has_task(events: list[dict[str, Any]], time: datetime, copy: TaskCopy) -> bool:
+    """Return whether the tables say that a member had a task as active."""
+    if not any(one["at"] <= time for one in events):
+        return False
+    members = group_at(events, time).members
+    tasks = parse_tasks(members[copy.member_id].tasks) if copy.member_id in members else ()
+    return any(role == "active" and (sub, n) == copy.task for role, sub, n in tasks)
 
 
 def test_only_what_is_known_has_a_lane_and_none_covers_another() -> None:

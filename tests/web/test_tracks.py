@@ -213,7 +213,8 @@ def test_silences_that_recur_often_are_few_shapes_and_one_line_and_lack_none_of_
 def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
     offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750, "reported_at": at(50)}
     copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
-    found = made(owned={"1_0": Owned("other", at(40), owners={"m1": at(30), "other": at(40)})}, copies=[copy, copy._replace(role="standby")])
+    owned = {"1_0": Owned("other", at(40), owners={"m1": at(30), "other": at(40)})}
+    found = made(owned=owned, copies=[copy, copy._replace(role="standby")])
     (one,) = found.restores
     assert (one.span.x, one.span.width, one.done) == (500, 500, 125)
     assert one.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")

@@ -26,7 +26,8 @@ Link = Callable[[str], str]
 _NOTES = {
     "writers": "Who writes a topic is known of streams groups whose topology description is archived, and of Kafka "
     "Streams applications with exactly-once processing whose transactions were seen: a topic that no arrow leads to "
-    "is written by others.",
+    "is written by others. An arrow to a topic with one writer has the rate of the topic, although others may write it, "
+    "too.",
     "undescribed": "What {} write is not known: no description of their topology is archived, and none of their "
     "transactions was seen.",
 }
@@ -89,9 +90,10 @@ def pipelines_graph(
         node.lines = [f"{what} · hop {depth}" if depth else what]
         node.tone = _tone([verdict])
     for topic in found.topics:
-        node = _topic(graph, found, topic)
-        for one in found.writers(topic):
-            graph.connect(nodes[one], node)
+        node, writers = _topic(graph, found, topic), found.writers(topic)
+        rate = found.rates.get(topic) if len(writers) == 1 else None  # how much each of several writes is not known
+        for one in writers:
+            graph.connect(nodes[one], node, rate=rate)
         for read in found.reads_of(topic):
             graph.connect(node, nodes[read.group_id], lag=_lag(read), rate=read.rate)
     graph = graph.folded(is_open, all_users=True)

@@ -607,6 +607,20 @@ def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
     assert (len(found.group_ids), view.all_topics) == (81, 81)
 
 
+def test_an_arrow_to_a_topic_has_the_rate_of_the_topic_unless_several_groups_write_it() -> None:
+    writes = Write("enrich", "alone"), Write("enrich", "both"), Write("other", "both"), Write("other", "unknown")
+    found = Pipelines((), writes, rates={"alone": 12.0, "both": 30.0})
+    graph = pipelines_graph(found, {}, lambda one: f"group?{one}", lambda _: True)
+    named = {node.id: node.name for node in graph.nodes}
+    assert {(named[one.start], named[one.end]): one.text for one in graph.edges} == {
+        ("enrich", "alone"): "12 records/s",
+        ("enrich", "both"): "",
+        ("other", "both"): "",
+        ("other", "unknown"): "",
+    }
+    assert any("although others may write it" in note for note in graph.notes)
+
+
 def large_topology(subtopologies: int) -> list[dict[str, object]]:
     """Return a chain of subtopologies of twelve nodes each: itself, nine sources, repartition and changelog topics."""
     parts = []

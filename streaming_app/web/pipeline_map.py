@@ -26,8 +26,8 @@ Link = Callable[[str], str]
 _NOTES = {
     "writers": "Who writes a topic is known of streams groups whose topology description is archived, and of Kafka "
     "Streams applications with exactly-once processing whose transactions were seen: a topic that no arrow leads to "
-    "is written by others. An arrow to a topic with one writer has the rate of the topic, although others may write it, "
-    "too.",
+    "is written by others. An arrow to a topic with one writer has the rate of the topic, although others may write "
+    "it, too.",
     "undescribed": "What {} write is not known: no description of their topology is archived, and none of their "
     "transactions was seen.",
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.warehouses import append
 from tests.web.browser import view
 from tests.web.sample import RICH, write_sample
 
@@ -14,12 +15,18 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
+_DOWN = "fraud-detection"
 _SIZE = {"width": 1200, "height": 800}
 
 
 def write_clean_sample(directory: Path) -> Path:
-    """Create the sample without the hostile names."""
-    return write_sample(directory / "warehouse", datetime.now(timezone.utc), hostile=False)
+    """Create the sample without the hostile names, and with a change before a group was down."""
+    now = datetime.now(timezone.utc)
+    warehouse = write_sample(directory / "warehouse", now, hostile=False)
+    change = {"kind": "config_changed", "old": "{}", "new": '{"streams.num.standby.replicas": "1"}'}
+    of_group = {"cluster": "default", "group_id": _DOWN, "source_partition": 0, "offset": 1}
+    append(warehouse, "group_events", {**of_group, **change, "at": now - timedelta(minutes=21)})
+    return warehouse
 
 
 def take(browser: Browser, url: str, directory: Path) -> list[Path]:
@@ -38,6 +45,10 @@ def take(browser: Browser, url: str, directory: Path) -> list[Path]:
             seen.page.wait_for_timeout(300)
             taken.append(directory / "page-pipelines.png")
             seen.page.screenshot(path=taken[-1], clip={"x": 0, "y": 0, "width": 1200, "height": 1010}, full_page=True)
+            seen.open(f"/group?id={_DOWN}&range=1h")
+            seen.page.wait_for_timeout(300)
+            taken.append(directory / "page-questions.png")
+            seen.page.screenshot(path=taken[-1], clip={"x": 0, "y": 0, "width": 1200, "height": 740})
             seen.open(f"/group?id={RICH}&range=24h")
             seen.wait_for_picture()
             seen.page.wait_for_timeout(300)

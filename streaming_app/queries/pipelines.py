@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -192,7 +192,19 @@ WHERE cluster = {{cluster}} AND is_newest AND from_kind = '{SINK}' AND to_kind =
 """  # noqa: S608 - our own constants
 _WRITERS = f"SELECT group_id, subject AS topic FROM broker_facts WHERE cluster = {{cluster}} AND kind = '{WRITER}'"  # noqa: S608
 _DESCRIBED = "SELECT DISTINCT group_id FROM descriptions WHERE cluster = {cluster} AND is_newest AND NOT truncated"
-_ENDS = "SELECT topic, end_offsets, times FROM log_ends WHERE cluster = {cluster}"
+# A topic has dozens of samples of each partition: only what they give leaves the query.
+_TOPIC_RATES = f"""
+WITH samples AS (
+  SELECT topic, partition, times[-1] - INTERVAL '{RATE_SECONDS:.0f} seconds' AS due,
+    unnest(times) AS at, unnest(end_offsets) AS ends
+  FROM log_ends WHERE cluster = {{cluster}}),
+pairs AS (
+  SELECT topic, last_value(ends ORDER BY at) - coalesce(
+      last_value(ends ORDER BY at) FILTER (WHERE at <= due), first_value(ends ORDER BY at)) AS new,
+    CAST(max(at) AS BIGINT) - CAST(coalesce(max(CASE WHEN at <= due THEN at END), min(at)) AS BIGINT) AS lasts
+  FROM samples GROUP BY topic, partition)
+SELECT topic, sum(greatest(0.0, 1e6 * new / lasts)) AS rate FROM pairs WHERE lasts > 0 GROUP BY topic
+"""  # noqa: S608 - our own constants
 
 
 def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
@@ -201,7 +213,7 @@ def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
     def rows(sql: str) -> list[dict[str, Any]]:
         return list(reader.rows(sql.replace("{cluster}", quote(cluster))))
 
-    lag, rates = rows(_LAG), topic_rates(rows(_ENDS))
+    lag, rates = rows(_LAG), {row["topic"]: row["rate"] for row in rows(_TOPIC_RATES)}
     topologies = rows(_TOPOLOGIES)
     living = {row["group_id"] for row in rows(_GROUPS)}
     seen = rows(_WRITERS)
@@ -268,31 +280,6 @@ def pipelines(
         frozenset(undescribed),
         rate_of or {},
     )
-
-
-def topic_rates(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the records a second of each topic, from rows of `log_ends`: over the newest ten minutes known."""
-    found = defaultdict[str, float](float)
-    for row in ends:
-        samples = list(zip(row["times"] or (), row["end_offsets"] or (), strict=False))
-        if (rate := _rate(samples)) is not None:
-            found[row["topic"]] += rate
-    return dict(found)
-
-
-def _rate(samples: list[tuple[datetime, int]]) -> float | None:
-    if len(samples) < 2:  # noqa: PLR2004 - a rate is between two
-        return None
-    newest_at, newest = samples[-1]
-    at, offset = next(
-        one for one in reversed(samples[:-1]) if one is samples[0] or _seconds(one[0], newest_at) >= RATE_SECONDS
-    )
-    seconds = _seconds(at, newest_at)
-    return max(0.0, (newest - offset) / seconds) if seconds > 0 else None
-
-
-def _seconds(begin: datetime, end: datetime) -> float:
-    return (end - begin).total_seconds()
 
 
 def _read(row: Mapping[str, Any]) -> Read:

@@ -4,8 +4,7 @@ Theory of operation
 -------------------
 Most groups are healthy, and rules are evaluated every few seconds. So rules declare as data which states and
 description statuses they apply to, and a group is checked only against the rules that can match; nearly all groups are
-Stable and CURRENT, and are checked against very few rules, each of which returns at its first comparison. Rules that
-look at what happened lately are checked only for the groups to which something happened.
+Stable and CURRENT, and are checked against very few rules, each of which returns at its first comparison.
 
 One cause is to give one alert. A rule names the rules that say the same and more (`hidden_by`), and a rule for the
 cluster those for a group that it takes the place of, once many groups have a finding of them (`replaces`).
@@ -95,10 +94,10 @@ def evaluate(
 ) -> dict[AlertKey, Finding]:
     """Return a finding for every rule whose condition holds now, for any group and for the job."""
     findings: dict[AlertKey, Finding] = {}
-    with_descriptions, histories = context.descriptions_since is not None, context.histories
+    with_descriptions = context.descriptions_since is not None
     for group in groups:
         group_id = group.group_id
-        rules = _applicable_rules(group.state, group.description_status, with_descriptions, group_id in histories)
+        rules = _applicable_rules(group.state, group.description_status, with_descriptions)
         if not rules or group.group_type != "streams":
             continue
         enabled = rule_settings_of(group_id)
@@ -270,7 +269,6 @@ def _applicable_rules(
     state: str,
     status: str,
     with_descriptions: bool,  # noqa: FBT001 - a cache's key
-    with_history: bool,  # noqa: FBT001 - the same
 ) -> tuple[GroupRule, ...]:
     return tuple(
         rule
@@ -278,5 +276,4 @@ def _applicable_rules(
         if state in rule.states
         and (rule.statuses is None or status in rule.statuses)
         and (with_descriptions or not rule.requires_descriptions)
-        and (with_history or not rule.requires_history)
     )

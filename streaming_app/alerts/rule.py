@@ -130,8 +130,6 @@ class GroupRule(Rule[GroupSnapshot]):
     """None: any description status."""
     requires_descriptions: bool = False
     """Not checked on a cluster that does not keep topology descriptions."""
-    requires_history: bool = False
-    """Not checked for a group to which nothing happened lately."""
     hidden_by: frozenset[str] = frozenset()
     """Rules that say the same and more: with a finding of one of them for the group, this rule has none."""
 

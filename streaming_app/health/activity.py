@@ -27,7 +27,7 @@ _PATIENCE = 1.25  # times the longest of them
 _COMPLETE = timedelta(hours=1)  # of older changes of states, only those to and from Empty are known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Activity:
     """What a group does, by its records."""
 

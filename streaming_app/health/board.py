@@ -29,7 +29,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import DEAD, activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.successors import Successors
+from streaming_app.health.successors import NOBODY, Successors, Takeover
 from streaming_app.health.verdict import (
     BAD,
     OFF,
@@ -54,6 +54,7 @@ _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 time
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 NO_RESTORES: Restores = MappingProxyType({})
+_UNJUDGED = Verdict(UNKNOWN, _EPOCH, _EPOCH, "")
 
 SettingsLookup = Callable[[str], HealthSettings]
 
@@ -85,15 +86,6 @@ class Change(NamedTuple):
     """When: no earlier change of the group has this time."""
 
 
-class _Group(NamedTuple):
-    snapshot: GroupSnapshot
-    version: int
-    work: GroupWork | None
-    lag: GroupLag | None
-    facts: Facts
-    verdict: Verdict
-
-
 class _Seen(NamedTuple):
     """What is known of a group."""
 
@@ -103,11 +95,31 @@ class _Seen(NamedTuple):
     lag: GroupLag | None
     restores: Restores
 
-    def is_in(self, one: _Group) -> bool:
-        """Tell whether a group was judged by it."""
-        is_same = self.snapshot is one.snapshot and self.work is one.work and self.lag is one.lag
-        is_same = is_same and self.history.version == one.version
-        return is_same and (self.restores is one.facts.restores or self.restores == one.facts.restores)
+    def is_in(self, one: _Seen) -> bool:
+        """Tell whether it is what was known before."""
+        is_same = self.snapshot is one.snapshot and self.history is one.history
+        is_same = is_same and self.work is one.work and self.lag is one.lag
+        return is_same and (self.restores is one.restores or self.restores == one.restores)
+
+
+class _Group(NamedTuple):
+    """A group as it was judged last. Facts are made of it when they are needed: they would be most of the memory."""
+
+    seen: _Seen
+    at: datetime
+    """When its snapshot and history were first seen."""
+    retention: Mapping[str, float]
+    away: Away
+    verdict: Verdict
+    takeover: Takeover = NOBODY
+    is_deleted: bool = False
+
+    def facts(self, watched_since: datetime | None) -> Facts:
+        """Return what the verdict is made of."""
+        seen = self.seen
+        does = activity(seen.snapshot, seen.history, self.at)
+        rest = (self.is_deleted, self.retention, self.away, seen.restores, watched_since)
+        return Facts(does, seen.work, seen.lag, *rest, self.takeover.successor, self.takeover.copy)
 
 
 class Board:
@@ -140,7 +152,7 @@ class Board:
             before = one.verdict if one else self._stored.get(group_id)
             if before is None:
                 continue
-            verdict = ended_by_person(before, one.facts.activity if one else None, reason, now)
+            verdict = ended_by_person(before, one.seen.snapshot if one else None, reason, now)
             if one:
                 self._groups[group_id] = one._replace(verdict=verdict)
             else:
@@ -179,14 +191,14 @@ class Board:
             if group_id not in rest and _is_gone(snapshot):
                 continue
             one = self._groups.get(group_id)
-            seen = _see(one.snapshot if one and group_id in rest else snapshot, known, one)
-            is_same = one is not None and seen.is_in(one)
+            seen = _see(one.seen.snapshot if one and group_id in rest else snapshot, known, one)
+            is_same = one is not None and seen.is_in(one.seen)
             if one is None or not is_same or _is_due(one.verdict, now):
                 yield seen.snapshot, self._judge(group_id, seen, known, now, is_same=is_same)
         for group_id, one in list(self._groups.items()):
-            is_due = not one.facts.is_deleted or _is_due(one.verdict, now)
+            is_due = not one.is_deleted or _is_due(one.verdict, now)
             if is_due and group_id not in others and _is_gone(known.groups.get(group_id)):
-                yield one.snapshot, self._judge_deleted(group_id, known.groups.get(group_id), now)
+                yield one.seen.snapshot, self._judge_deleted(group_id, known.groups.get(group_id), now)
 
     def _judge_newcomers(
         self, newcomers: Mapping[str, tuple[GroupSnapshot, Iterator[Change]]], now: datetime
@@ -204,17 +216,15 @@ class Board:
         one = self._groups.get(group_id)
         if one is not None:
             one = yield from self._recheck(group_id, one, now if is_same else self.put_off.get(group_id, now))
-        facts = one.facts if one else None
-        if facts is None or one is None or seen.snapshot is not one.snapshot or seen.history.version != one.version:
-            facts = Facts(activity(seen.snapshot, seen.history, now), watched_since=self._began)
-        facts = replace(facts, work=seen.work, lag=seen.lag, restores=seen.restores)
-        facts = replace(facts, retention=known.retention, away=known.away)
-        facts = replace(facts, is_deleted=False) if facts.is_deleted else facts
+        is_old = one is not None and seen.snapshot is one.seen.snapshot and seen.history is one.seen.history
         before = one.verdict if one else self._stored.pop(group_id, None)
-        successor, copy = self._successors.of(facts.activity, seen.work, before, self._settings_of(group_id))
-        facts = replace(facts, successor=successor, copy=copy)
+        new = _Group(seen, one.at if one and is_old else now, known.retention, known.away, before or _UNJUDGED)
+        facts = new.facts(self._began)
+        takeover = self._successors.of(facts.activity, seen.work, before, self._settings_of(group_id))
+        if takeover != NOBODY:
+            facts = replace(facts, successor=takeover.successor, copy=takeover.copy)
         verdict = self._safely(group_id, facts, now, before)
-        self._groups[group_id] = _Group(seen.snapshot, seen.history.version, seen.work, seen.lag, facts, verdict)
+        self._groups[group_id] = new._replace(takeover=takeover, verdict=verdict)
         yield from _change(group_id, before, verdict, now)
 
     def _recheck(self, group_id: str, one: _Group, now: datetime) -> Generator[Change, None, _Group]:
@@ -223,7 +233,7 @@ class Board:
             at = one.verdict.recheck_at
             if at is None or at > now:
                 break
-            verdict = self._safely(group_id, one.facts, at, one.verdict)
+            verdict = self._safely(group_id, one.facts(self._began), at, one.verdict)
             yield from _change(group_id, one.verdict, verdict, at)
             one = one._replace(verdict=verdict)
         self._groups[group_id] = one
@@ -244,17 +254,16 @@ class Board:
 
     def _judge_deleted(self, group_id: str, snapshot: GroupSnapshot | None, now: datetime) -> Iterator[Change]:
         one = self._groups[group_id]
-        if not one.facts.is_deleted:
+        if not one.is_deleted:
             one = yield from self._recheck(group_id, one, self.put_off.get(group_id, now))
-            facts = replace(one.facts, is_deleted=True)
+            one = one._replace(is_deleted=True)
             is_other = snapshot is not None and snapshot.group_type != STREAMS
             before = one.verdict
-            verdict = self._safely(group_id, facts, now, before)
+            verdict = self._safely(group_id, one.facts(self._began), now, before)
             if is_other:
                 verdict = Verdict(OFF, now, now, "Its id belongs to a group of another type now.")
             yield from _change(group_id, before, verdict, now)
-            one = one._replace(facts=facts, verdict=verdict)
-            self._groups[group_id] = one
+            self._groups[group_id] = one = one._replace(verdict=verdict)
         elif _is_due(one.verdict, now):
             one = yield from self._recheck(group_id, one, now)
         if one.verdict.recheck_at is None and one.verdict.verdict not in BAD:
@@ -262,12 +271,12 @@ class Board:
 
 
 def _see(snapshot: GroupSnapshot, known: Known, one: _Group | None) -> _Seen:
-    group_id = snapshot.group_id
+    group_id, before = snapshot.group_id, one.seen if one else None
     return _Seen(
         snapshot,
         known.histories.get(group_id, NO_HISTORY),
-        one.work if known.work is None and one else (known.work or {}).get(group_id, one.work if one else None),
-        one.lag if known.lag is None and one else (known.lag or {}).get(group_id),
+        before.work if known.work is None and before else (known.work or {}).get(group_id, before and before.work),
+        before.lag if known.lag is None and before else (known.lag or {}).get(group_id),
         known.restores.get(group_id, NO_RESTORES),
     )
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -104,49 +104,48 @@ class Deployment(NamedTuple):
     since: datetime
 
 
-@dataclass(slots=True)
-class GroupHistory:
-    """The recent events of one group, each list in the order of the log."""
+class GroupHistory(NamedTuple):
+    """The recent events of one group, those of each kind in the order of the log.
 
-    states: list[StateChange] = field(default_factory=list)
-    assignments: list[Assignment] = field(default_factory=list)
-    members: list[MemberChange] = field(default_factory=list)
-    reasons: list[Reason] = field(default_factory=list)
-    pushes: list[Push] = field(default_factory=list)
-    deployments: list[Deployment] = field(default_factory=list)
-    stored: list[EpochOfDescription] = field(default_factory=list)
-    failed: list[EpochOfDescription] = field(default_factory=list)
-    version: int = 0
-    """Counts the changes."""
+    It never changes: with each event the group gets another one, so it is the same history as long as it is the same
+    object, and whoever was judged by it may keep it.
+    """
 
-    def prune(self, since: datetime, empty_since: datetime) -> None:
-        """Remove what is older than `since`, and of what is kept longer what is older than `empty_since`."""
-        for name, kept_since in (
-            ("assignments", since),
-            ("members", since),
-            ("reasons", empty_since),
-            ("pushes", since),
-            ("deployments", empty_since),
-            ("stored", since),
-            ("failed", since),
-        ):
-            entries = getattr(self, name)
-            if entries and entries[0].at < kept_since:
-                self.version += 1
-                entries[:] = [entry for entry in entries if entry.at >= kept_since]
-        if self.states and self.states[0].at < since:
-            kept = [change for change in self.states if change.at >= (empty_since if change.touches_empty else since)]
-            self.version += len(kept) < len(self.states)
-            self.states = kept
+    states: Sequence[StateChange] = ()
+    assignments: Sequence[Assignment] = ()
+    members: Sequence[MemberChange] = ()
+    reasons: Sequence[Reason] = ()
+    pushes: Sequence[Push] = ()
+    deployments: Sequence[Deployment] = ()
+    stored: Sequence[EpochOfDescription] = ()
+    failed: Sequence[EpochOfDescription] = ()
+
+    def pruned(self, since: datetime, empty_since: datetime) -> GroupHistory:
+        """Return it without what is older than `since`, and of what is kept longer what is older than `empty_since`."""
+        kept: dict[str, Any] = {}
+        lists: Iterable[Sequence[Any]] = self
+        for name, entries in zip(self._fields, lists, strict=True):
+            kept_since = empty_since if name in _KEPT_LONGER else since
+            if not entries or entries[0].at >= (since if name == "states" else kept_since):
+                continue
+            left = tuple(one for one in entries if one.at >= (empty_since if _touches_empty(one) else kept_since))
+            if len(left) < len(entries):
+                kept[name] = left
+        return self._replace(**kept) if kept else self
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is left."""
-        return not any(getattr(self, name) for name in _LISTS)
+        return not any(self)
 
 
 NO_HISTORY = GroupHistory()
-"""Of a group to which nothing happened lately; it is never changed."""
+"""Of a group to which nothing happened lately."""
+_KEPT_LONGER = ("reasons", "deployments")
+
+
+def _touches_empty(entry: object) -> bool:
+    return isinstance(entry, StateChange) and entry.touches_empty
 
 
 def _state(event: Row) -> StateChange:
@@ -163,7 +162,7 @@ def _assignment(event: Row) -> Assignment | None:
 
 def _member(event: Row) -> MemberChange:
     host = (event.get("client_host") or "").lstrip("/")
-    place = event.get("instance_id") or host or event["new"] or event["old"] or ""
+    place = intern(event.get("instance_id") or host or event["new"] or event["old"] or "")
     joined = event["kind"] == "member_joined"
     return MemberChange(event["at"], event["offset"], event["member_id"], joined, place)
 
@@ -187,7 +186,7 @@ def _deployment(event: Row) -> Deployment:
     return Deployment(event["at"], event["offset"], min(max(began, event["at"] - WITHIN), event["at"]))
 
 
-# kind of event -> the list that keeps it, and the entry that is made of it
+# kind of event -> the field that keeps it, and the entry that is made of it
 _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "state": ("states", _state),
     "assignment_epoch": ("assignments", _assignment),
@@ -199,7 +198,6 @@ _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     _STORED: ("stored", _description),
     "failed_description_epoch": ("failed", _description),
 }
-_LISTS = tuple(dict.fromkeys(name for name, _ in _ENTRIES.values()))
 KINDS = tuple(_ENTRIES)
 """The kinds of events that are kept."""
 COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
@@ -238,7 +236,7 @@ class GroupHistories:
         self._pruned_at: datetime | None = None
 
     def groups(self) -> Mapping[str, GroupHistory]:
-        """Return the history of each group that has one; it changes with the next event."""
+        """Return the history of each group that has one; the mapping changes with the next event."""
         return MappingProxyType(self._groups)
 
     def add(self, group_id: str, event: Row, now: datetime) -> bool:
@@ -249,17 +247,15 @@ class GroupHistories:
         entry = make_entry(event)
         if entry is None or entry.at < now - self._kept_for(entry):
             return False
-        history = self._groups.get(group_id) or GroupHistory()
+        history = self._groups.get(group_id, NO_HISTORY)
         entries = getattr(history, name)
         position = bisect_left(entries, _key(entry), key=_key)
         if position < len(entries) and _key(entries[position]) == _key(entry):
             return False
         if position and entry.at < entries[position - 1].at:
             entry = entry._replace(at=entries[position - 1].at)
-        entries.insert(position, entry)
-        del entries[:-_KEPT]
-        history.version += 1
-        self._groups[group_id] = history
+        longer = (*entries[:position], entry, *entries[position:])
+        self._groups[group_id] = history._replace(**{name: longer[-_KEPT:]})
         return True
 
     def retract(self, group_id: str, event: Row) -> None:
@@ -267,12 +263,13 @@ class GroupHistories:
         history = self._groups.get(group_id)
         if history is None or event["kind"] not in _ENTRIES:
             return
-        entries = getattr(history, _ENTRIES[event["kind"]][0])
+        name, _ = _ENTRIES[event["kind"]]
+        entries = getattr(history, name)
         key = event["offset"], event["member_id"] or ""
         position = bisect_left(entries, key, key=_key)
         if position < len(entries) and _key(entries[position]) == key:
-            del entries[position]
-            history.version += 1
+            left = (*entries[:position], *entries[position + 1 :])
+            self._groups[group_id] = history._replace(**{name: left})
 
     def prune(self, known: Collection[str], now: datetime) -> None:
         """Remove what is too old, about once a minute; of groups that are not in `known` all that is out of the window.
@@ -284,14 +281,12 @@ class GroupHistories:
         self._pruned_at = now
         since, empty_since = now - self.window, now - EMPTY_KEPT_FOR
         for group_id, history in list(self._groups.items()):
-            history.prune(since, empty_since if group_id in known else since)
-            if history.is_empty:
+            self._groups[group_id] = kept = history.pruned(since, empty_since if group_id in known else since)
+            if kept.is_empty:
                 del self._groups[group_id]
 
     def _kept_for(self, entry: object) -> timedelta:
-        is_kept_longer = isinstance(entry, Reason | Deployment) or (
-            isinstance(entry, StateChange) and entry.touches_empty
-        )
+        is_kept_longer = isinstance(entry, Reason | Deployment) or _touches_empty(entry)
         return EMPTY_KEPT_FOR if is_kept_longer else self.window
 
 

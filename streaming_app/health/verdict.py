@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.groups.copies_status import Restore
 from streaming_app.groups.partition import OFFSETS_TOPIC
+from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import Activity
 from streaming_app.health.history import EMPTY
 from streaming_app.lag.group_lag import GroupLag
@@ -91,7 +92,7 @@ CLIENT_HOST, BROKER_AWAY = "client_host", "broker_away"
 """Keys of evidence: the one host that all members left, and the broker that led partitions which the group reads."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a group, each with the time that it is true for."""
 
@@ -130,7 +131,7 @@ class Check(NamedTuple):
     """When it may end by itself."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A verdict, and what proves it."""
 
@@ -223,13 +224,13 @@ def _first_due(
     return None, wakes
 
 
-def ended_by_person(verdict: Verdict, activity: Activity | None, reason: str, now: datetime) -> Verdict:
+def ended_by_person(verdict: Verdict, group: GroupSnapshot | None, reason: str, now: datetime) -> Verdict:
     """Return the verdict on a group whose incident a person ends: one that is retired is Off until it runs again.
 
-    `activity` is None for a group of which only the verdict is known. What was planned keeps its verdict, without a
+    `group` is None where only the verdict is known. What was planned keeps its verdict, without a
     severity, and is an incident again once it has another bad verdict.
     """
-    if reason == RETIRED and (activity is None or activity.group.state == EMPTY):
+    if reason == RETIRED and (group is None or group.state == EMPTY):
         return Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
     return replace(verdict, severity=None, evidence={**verdict.evidence, PLANNED: True})
 

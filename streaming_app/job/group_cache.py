@@ -20,7 +20,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +40,7 @@ from streaming_app.tables.reader import WarehouseReader, quote
 
 DEAD = "Dead"
 _QUEUED_ROWS = 50_000  # beyond that, reading the table again is cheaper than keeping them
+_SLICE = 10_000  # rows of which there are Python objects at a time
 _READ = 200  # unsettled members of one group, those with the oldest records: it may have thousands
 _TASK_FIELDS = ("member_id", "subtopology_id", "partition", "current", "target", "pending_revocation")
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in history.COLUMNS)
@@ -161,10 +162,11 @@ class GroupCache:
     def _add_events(self, events: Iterable[tuple[str, dict[str, Any]]], bounds: WrittenBetween) -> None:
         new: dict[str, list[dict[str, Any]]] = {}
         for group_id, event in events:
-            if group_id not in self._groups or event["at"] is None:
+            group = self._groups.get(group_id)
+            if group is None or event["at"] is None:
                 continue
             event["at"] = bounds.correct(event["at"])
-            if self._histories.add(group_id, event, bounds.latest) and event["at"] >= self._started_at:
+            if self._histories.add(group.group_id, event, bounds.latest) and event["at"] >= self._started_at:
                 new.setdefault(group_id, []).append(event)
         for group_id, of_group in new.items():
             counted = history.count(of_group)
@@ -223,14 +225,20 @@ class GroupCache:
             f'{empty} IN ("old", "new"))))) AND void IS NOT TRUE '
             f"ORDER BY e.offset"
         )
-        yield from _with_group_ids(rows["group_id"], rows.select(list(history.COLUMNS)))
+        yield from _with_group_ids(rows)
 
 
 def _snapshots(rows: pa.Table, members: Mapping[str, Mapping[str, Any]]) -> Iterator[GroupSnapshot]:
-    columns = zip(*(to_values(rows[name]) for name in COLUMNS), strict=True)
-    for row in columns:
-        named = dict(zip(COLUMNS, row, strict=True))
-        yield group_snapshot({**named, **members.get(named["group_id"], {})})
+    for row in _rows(rows, COLUMNS):
+        yield group_snapshot({**row, **members.get(row["group_id"], {})})
+
+
+def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield rows as dicts; within a slice of them, equal texts of a column and equal times are one object."""
+    for start in range(0, rows.num_rows, _SLICE):
+        part, times = rows.slice(start, _SLICE), dict[int, datetime]()
+        for row in zip(*(to_values(part[name], times) for name in names), strict=True):
+            yield dict(zip(names, row, strict=True))
 
 
 def _events(rows: pa.Table, column: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -240,14 +248,12 @@ def _events(rows: pa.Table, column: str) -> Iterator[tuple[str, dict[str, Any]]]
         events = pa.Table.from_struct_array(nested.flatten()).append_column(
             "group_id", batch["group_id"].take(pc.list_parent_indices(nested))
         )
-        kept = events.filter(_is_in(events["kind"], history.KINDS))
-        yield from _with_group_ids(kept["group_id"], kept.select(list(history.COLUMNS)))
+        yield from _with_group_ids(events.filter(_is_in(events["kind"], history.KINDS)))
 
 
-def _with_group_ids(group_ids: pa.ChunkedArray, events: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    columns = zip(*map(to_values, events.columns), strict=True)
-    for group_id, row in zip(to_values(group_ids), columns, strict=True):
-        yield group_id, dict(zip(history.COLUMNS, row, strict=True))
+def _with_group_ids(events: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
+    for event in _rows(events, ("group_id", *history.COLUMNS)):
+        yield event.pop("group_id"), event
 
 
 def _is_in(column: pa.ChunkedArray, values: Iterable[str]) -> pa.ChunkedArray:

@@ -327,6 +327,8 @@ class GroupsBatchWriter:
                 self._group_rows.append(output.table, rows, *batch)
 
     def _write_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
+        from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
+
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
         if not is_first:
@@ -336,7 +338,7 @@ class GroupsBatchWriter:
             )
         raw.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         ordered = records.repartition("group_bytes").sortWithinPartitions("group_bytes", "offset")
-        folded = ordered.mapInArrow(self._fold_in_worker, FOLDED_DDL).persist()
+        folded = ordered.mapInArrow(self._fold_in_worker, FOLDED_DDL).persist(StorageLevel.DISK_ONLY)
         try:
             sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
             with self._times.measure("fold"):  # and the stored rows are read

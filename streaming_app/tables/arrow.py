@@ -34,14 +34,20 @@ def to_arrow(result: Any) -> pa.Table:  # noqa: ANN401 - delta-rs' own type, whi
     return pa.RecordBatchReader.from_stream(result).read_all()
 
 
-def to_datetimes(column: pa.Array | pa.ChunkedArray, first_us: int = 0) -> list[datetime | None]:
+def to_datetimes(
+    column: pa.Array | pa.ChunkedArray, first_us: int = 0, known: dict[int, datetime] | None = None
+) -> list[datetime | None]:
     """Return aware times; None for null, and for those before 1970, or `first_us`, or after 9999.
 
     Arrow's `to_pylist` takes 3 to 7 us for each; here each time is converted once, and in a log many are equal.
+    `known` has, and gets, those of other columns, by their microseconds.
     """
     numbers = column.cast(TIMESTAMP).cast(pa.int64())
     distinct = pc.drop_null(pc.unique(numbers)).to_pylist()
-    times = {us: _EPOCH + timedelta(microseconds=us) for us in distinct if first_us <= us <= _LAST_US}
+    times = {} if known is None else known
+    for us in distinct:
+        if us not in times and first_us <= us <= _LAST_US:
+            times[us] = _EPOCH + timedelta(microseconds=us)
     return [times.get(us) for us in numbers.to_pylist()]
 
 
@@ -77,10 +83,10 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def to_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; equal strings and equal times are one object."""
+def to_values(column: pa.ChunkedArray, times: dict[int, datetime] | None = None) -> list[Any]:
+    """Return the values of a column; equal strings and equal times are one object, also those in `times`."""
     if pa.types.is_timestamp(column.type):
-        return to_datetimes(column)
+        return to_datetimes(column, known=times)
     values: list[Any] = column.to_pylist()
     return intern_strings(values) if isinstance(next(iter(values), None), str) else values
 

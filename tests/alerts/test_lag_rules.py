@@ -82,9 +82,9 @@ def since(lag: Mapping[str, GroupLag], rule: str, **context: Any) -> datetime | 
 def test_offsets_that_go_back_are_found_unless_somebody_reset_them(
     states: list[tuple[str, float]], *, found: bool
 ) -> None:
-    history = GroupHistory()
-    for (old, _), (state, minute) in pairwise(states):
-        history.states.append(StateChange(at(minute), int(minute), old, state))
+    history = GroupHistory(
+        [StateChange(at(minute), int(minute), old, state) for (old, _), (state, minute) in pairwise(states)]
+    )
     known = follow([owned("REWOUND", 57, rewound_from=1_000, committed_offset=90)])
     one = find(known, REWOUND, histories={GROUP: history})
     assert (one is not None) == found

@@ -54,14 +54,14 @@ def facts(groups: int) -> list[GroupSnapshot]:
 
 def restarted_lately() -> GroupHistory:
     """Return the history of a group of three instances after a rolling restart."""
-    history = GroupHistory()
+    states, assignments, members = [], [], []
     for n in range(3):
         at = NOW - timedelta(minutes=10 - n)
-        history.states += [StateChange(at, n, "Stable", "Assigning"), StateChange(at, n, "Assigning", "Stable")]
-        history.assignments += [Assignment(at, n, "member_left"), Assignment(at, n, "member_joined")]
-        for joined in (False, True):
-            history.members.append(MemberChange(at, n, f"m{n}-{joined}", joined=joined, place=f"10.0.0.{n}"))
-    return history
+        states += [StateChange(at, n, "Stable", "Assigning"), StateChange(at, n, "Assigning", "Stable")]
+        assignments += [Assignment(at, n, "member_left"), Assignment(at, n, "member_joined")]
+        changes = [(at, n, f"m{n}-{joined}", joined, f"10.0.0.{n}") for joined in (False, True)]
+        members += [MemberChange(*change) for change in changes]
+    return GroupHistory(states, assignments, members)
 
 
 def run(groups: int = 100_000) -> None:

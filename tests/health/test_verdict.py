@@ -289,8 +289,10 @@ def deployed(minutes: float, history: GroupHistory | None = None, times: int = 2
     known = history or GroupHistory()
     for day in range(times, 0, -1):
         begin, end = ago(days=day), ago(days=day) + timedelta(minutes=minutes)
-        known.states += [StateChange(begin, day, "Stable", "Empty"), StateChange(end, day, "Empty", "Stable")]
-        known.deployments.append(Deployment(end, day, begin))
+        outage = StateChange(begin, day, "Stable", "Empty"), StateChange(end, day, "Empty", "Stable")
+        known = known._replace(
+            states=(*known.states, *outage), deployments=(*known.deployments, Deployment(end, day, begin))
+        )
     return known
 
 

@@ -158,10 +158,14 @@ class LagPass:
         """Read the rows of the streams groups that have changed since the pass before."""
         versions = self._store.group_versions(reader)
         changed = {group_id for group_id, version in versions.items() if self._versions.get(group_id) != version}
+        shared: dict[Any, Any] = {}  # many groups read the same topics, and tasks have the same names
         for row in self._store.groups(reader, changed):
             has_patterns = any(part["source_topic_regex"] for part in row["subtopologies"] or ())
+            topics = frozenset(source_topics(row))
             self._known[row["group_id"]] = _KnownGroup(
-                group_tasks(row, self._match), frozenset(source_topics(row)), row if has_patterns else None
+                _sharing(group_tasks(row, self._match), shared),
+                shared.setdefault(topics, topics),
+                row if has_patterns else None,
             )
         for group_id in self._known.keys() - versions.keys():
             del self._known[group_id]
@@ -223,6 +227,17 @@ class LagPass:
         for (topic, partition), samples in found.items():
             self.tracker.restore_samples(topic, partition, self._ends.topic_id(topic), samples)
         return requests
+
+
+def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:
+    """Return the tasks with those equal parts that other groups have, too, from `shared`."""
+    topics = tasks.subtopology_of
+    return replace(
+        tasks,
+        subtopology_of=topics and shared.setdefault(tuple(topics.items()), topics),
+        owners={shared.setdefault(task, task): owner for task, owner in tasks.owners.items()},
+        stateful=shared.setdefault(tasks.stateful, tasks.stateful),
+    )
 
 
 def describe_errors(errors: Mapping[str, Collection[str]], away: Mapping[str, Collection[str]]) -> str | None:

@@ -59,6 +59,7 @@ SESSION_CONF = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.inMemoryColumnarStorage.batchSize": "1000",  # a row of `groups` has kilobytes
     "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and deterministic
     # Delta 4.1 refuses a cached source, whose tables may be of other versions: here only this job writes them.
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
@@ -78,6 +79,9 @@ _CONF = {
     "spark.kafka.consumer.cache.capacity": "256",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What is kept on disk is a stream of Java objects, each a thousand rows (see `SESSION_CONF`). By default the stream
+    # keeps the last hundred that were written or read in memory, which is most of the heap at a first catch-up.
+    "spark.serializer.objectStreamReset": "1",
     # Each sort and each aggregate of a task begins with a page, of 32 MB by default, however few its rows are.
     "spark.buffer.pageSize": "2m",
     "spark.driver.memory": "2g",

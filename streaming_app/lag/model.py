@@ -75,7 +75,7 @@ class Owner(NamedTuple):
 NOBODY = Owner("", None, None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GroupTasks:
     """What a group reads, and who does. The default is that of a group of which only commits are known."""
 

@@ -21,6 +21,7 @@ from tests.bench import (
     page,
     rules,
     startup,
+    store_requests,
     throughput,
     touched,
     viewers,
@@ -52,11 +53,12 @@ WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
     "lag-freshness": lambda shared, _: lag_freshness.run(shared),
     "viewers": lambda shared, _: viewers.run(shared),
     "idle": lambda shared, asked: idle.run(shared, asked.minutes),
+    "store-requests": lambda shared, asked: store_requests.run(shared, asked.minutes),
     "week": lambda shared, asked: week.run(shared, asked.minutes),
     "list_offsets": lambda shared, _: list_offsets.run(shared),
 }
 EVERY = (*ALONE, *WITH_A_BROKER)
-_WITHOUT_SPARK = {"idle", "startup", "week"}
+_WITHOUT_SPARK = {"idle", "startup", "store-requests", "week"}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

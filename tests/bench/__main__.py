@@ -16,6 +16,7 @@ from tests.bench import (
     kminion,
     lag_freshness,
     list_offsets,
+    many_jobs,
     notification,
     offsets,
     page,
@@ -53,12 +54,13 @@ WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
     "lag-freshness": lambda shared, _: lag_freshness.run(shared),
     "viewers": lambda shared, _: viewers.run(shared),
     "idle": lambda shared, asked: idle.run(shared, asked.minutes),
+    "many-jobs": lambda shared, _: many_jobs.run(shared),
     "store-requests": lambda shared, asked: store_requests.run(shared, asked.minutes),
     "week": lambda shared, asked: week.run(shared, asked.minutes),
     "list_offsets": lambda shared, _: list_offsets.run(shared),
 }
 EVERY = (*ALONE, *WITH_A_BROKER)
-_WITHOUT_SPARK = {"idle", "startup", "store-requests", "week"}
+_WITHOUT_SPARK = {"idle", "many-jobs", "startup", "store-requests", "week"}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -81,6 +81,18 @@ def test_a_clock_that_goes_back_gives_no_spell_of_negative_length() -> None:
     ]
 
 
+def test_a_history_that_somebody_keeps_stays_as_it_was() -> None:
+    kept = histories(event("state", -2, 1, "Stable", "Empty"))
+    before = kept.groups()["g"]
+    kept.add("g", event("state", -1, 2, "Empty", "Stable"), NOW)
+    kept.retract("g", event("state", -2, 1, "Stable", "Empty"))
+    assert [one.offset for one in before.states] == [1]
+    assert [one.offset for one in kept.groups()["g"].states] == [2]
+    after = kept.groups()["g"]
+    kept.prune({"g"}, NOW)
+    assert kept.groups()["g"] is after  # nothing was removed: nothing has changed
+
+
 def test_an_event_that_is_retracted_is_removed_and_one_that_was_never_added_is_ignored() -> None:
     kept = histories(event("state", -3, 1, "Stable", "Empty"))
     kept.retract("g", event("state", -3, 2))

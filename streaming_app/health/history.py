@@ -254,7 +254,8 @@ class GroupHistories:
             return False
         if position and entry.at < entries[position - 1].at:
             entry = entry._replace(at=entries[position - 1].at)
-        longer = (*entries[:position], entry, *entries[position:])
+        # Where it is the newest one, these are one copy of thousands of entries; unpacked they would be three.
+        longer = entries[:position] + (entry,) + entries[position:]  # noqa: RUF005 - see above
         self._groups[group_id] = history._replace(**{name: longer[-_KEPT:]})
         return True
 

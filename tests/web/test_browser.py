@@ -405,6 +405,19 @@ def test_the_hair_line_binds_picture_and_tables_to_the_chosen_instant(
         assert seen.page.get_by_role("region", name="Lag").inner_text() == lag_now
 
 
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_name_of_a_track_is_not_cut(chromium: Browser, url: str, width: int) -> None:
+    with view(chromium, url, viewport={"width": width, "height": 800}) as seen:
+        seen.open(f"/group?id={RICH}&range=24h")
+        names = seen.page.locator("svg.names text")
+        for longest in ("Behind ≤ 23 h 59 min", "Records/s ≤ 1,234,567", "Lag ≤ 1,234,567,890"):
+            names.first.evaluate("(text, longest) => { text.textContent = longest; }", longest)
+            box, around = names.first.bounding_box(), seen.page.locator("svg.names").bounding_box()
+            assert box
+            assert around
+            assert box["x"] >= around["x"], longest
+
+
 def test_the_first_lane_says_the_verdict_since_when_and_why_by_pointer_and_by_keyboard(
     chromium: Browser, url: str
 ) -> None:

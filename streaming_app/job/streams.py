@@ -32,6 +32,7 @@ from streaming_app.job.stream_query import (
     StreamQuery,
 )
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic, has_description_plugin
 from streaming_app.report import Report
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
@@ -292,7 +293,7 @@ class GroupsStream(TopicStream):
         super().__init__(parts, checkpoint, progress, partial(Maintenance, parts.writer, done_at), first_reading)
         if not config.offsets.enabled:
             first_reading.leave()
-        self._topics, self._services = topics, services
+        self._topics, self._services, self._logs = topics, services, LogReaders(parts.properties)
         self._plugin_read_at = -math.inf
         self._tables = KnownTables(config.warehouse, parts.writer.files)
 
@@ -352,6 +353,7 @@ class GroupsStream(TopicStream):
             partitions=topic.partitions,
             partitions_grew=position.partitions_grew,
             topics=self._topics,
+            open_log=partial(self._logs.open, topic.name),
             check_topic=self._topic_identity.check,
             positions=self._positions,
             maintenance=self._maintenance,

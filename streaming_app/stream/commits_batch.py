@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from streaming_app.stream.batch_outcome import CommitsOutcome
+from streaming_app.stream.few_records import read_few
 from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.newest_records import (
     COLUMNS,
@@ -35,7 +36,7 @@ from streaming_app.stream.newest_records import (
     to_rows,
     wanted_records,
 )
-from streaming_app.stream.source import SIZE, read_few
+from streaming_app.stream.source import SIZE
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
@@ -108,11 +109,12 @@ class CommitsBatchWriter:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
         most = self._offsets.most_records(batch_id)
-        few = self._read(lambda: read_few(wanted_records(batch), most)) if most is not None else None
-        if few is None:
-            outcome = self._write_newest(batch, written_by)
+        wanted = wanted_records(batch).selectExpr("*", f"{SIZE} AS size")
+        few = self._read(lambda: read_few(wanted, most)) if most is not None else None
+        if few is not None and few.is_whole:
+            outcome = self._write_few(take_newest(few.table.drop_columns("size")), written_by)
         else:
-            outcome = self._write_few(take_newest(few), written_by)
+            outcome = self._write_newest(batch, written_by)
         written = outcome.commits + outcome.group_records
         if written:
             self._versions.write()

@@ -13,8 +13,8 @@ are small, see `which_writer`. A batch with large records, or one that failed re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -27,6 +27,7 @@ from streaming_app.errors import JobError
 from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, GroupsOutcome
+from streaming_app.stream.few_records import FewRecords, read_few
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
     fold_in_worker,
@@ -52,17 +53,16 @@ from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Slice, SlicePlans
 from streaming_app.stream.source import (
     MEASURES,
     RAW,
+    Place,
     Summary,
     between,
     groups_apart,
     large_records,
     of_groups,
     partition_offsets,
-    read_few,
     read_slices,
     record_cuts,
     summarize,
-    summarize_few,
     summarize_slices,
     wanted_records,
 )
@@ -74,10 +74,9 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.which_writer import GROUPS, by_delta_rs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
 
+    from streaming_app.kafka.log_reader import LogReader
     from streaming_app.stream.log_positions import LogPositions
     from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.spark_writer import SparkWriter
@@ -104,6 +103,18 @@ class _Batch(NamedTuple):
     version: int
 
 
+class _Parts(NamedTuple):
+    """A batch that is to be divided: as Spark has it, and what gives parts of it to this process."""
+
+    records: DataFrame
+    sizes: DataFrame
+    """The measures of the records."""
+    summarize: Callable[[Sequence[Place], Sequence[int]], list[Summary]]
+    """As `source.summarize_slices`."""
+    read: Callable[[Sequence[Place], Sequence[int], Sequence[int]], Iterator[pa.Table]]
+    """As `source.read_slices`."""
+
+
 def _keep_and_summarize(records: DataFrame, sizes: DataFrame) -> Summary:
     """Return what the records amount to by their sizes; the one reading of the topic, which keeps both."""
     read_again(records)
@@ -124,6 +135,7 @@ class GroupsBatchWriter:
         partitions: int | None = None,
         partitions_grew: bool = False,
         topics: TopicLookup | None = None,
+        open_log: Callable[[], AbstractContextManager[LogReader | None]] = nullcontext,
         check_topic: Callable[[], None] = lambda: None,
         positions: LogPositions | None = None,
         maintenance: Maintenance | None = None,
@@ -135,9 +147,9 @@ class GroupsBatchWriter:
         """Prepare for batches of `topic`.
 
         `history_offsets` is what the history tables hold already, by table and partition, see `start`; `topics`
-        finds the reasons of NotReady; `check_topic` is called once the records of a batch are read, and raises if they
-        may be of another topic; `positions` are asked before and after that; `lock` is held by each batch; the rest is
-        as in `FoldOptions`.
+        finds the reasons of NotReady; `open_log` gives what reads large records, or None if only Spark can;
+        `check_topic` is called once the records of a batch are read, and raises if they may be of another topic;
+        `positions` are asked before and after that; `lock` is held by each batch; the rest is as in `FoldOptions`.
         """
         self._writer = writer
         self._group_rows = GroupRows(writer)
@@ -157,7 +169,7 @@ class GroupsBatchWriter:
         options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, reached, chains, budget)
         self._fold = partial(fold_stream, schema=self._schema, options=options)
         self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options)
-        self._topics = topics
+        self._topics, self._open_log = topics, open_log
         checkpoint = checkpoint_location(writer.location, cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._plans = SlicePlans(writer.files, checkpoint)
@@ -192,13 +204,13 @@ class GroupsBatchWriter:
         records = wanted_records(batch)
         with self._times.measure("read"):
             most = self._offsets.most_records(batch_id)
-            is_small = most is not None and self._plans.is_whole
-            few = self._read(lambda: read_few(records.select(*RAW), most or 0)) if is_small else None
-        if few is None:
-            summary, counts = self._write_parts(records, writers, batch_id)
+            is_few = most is not None and self._plans.is_whole
+            few = self._read(lambda: read_few(records, most or 0)) if is_few else None
+        if few is not None and few.is_whole:
+            summary, whole = few.summarize(), _Batch(writers, WHOLE[0].version(batch_id))
+            counts = Counter(self._write_small(few.table.select(list(RAW)), records, whole))
         else:
-            summary = summarize_few(few)
-            counts = Counter(self._write_small(few, records, _Batch(writers, WHOLE[0].version(batch_id))))
+            summary, counts = self._divide_and_write(few, records, writers, batch_id)
         totals = {name: counts[name] for name in ("decoded", "groups", "quarantined", "drifted")}
         if any(totals.values()):
             with self._times.measure("checkpoint"):
@@ -213,22 +225,38 @@ class GroupsBatchWriter:
         self._check_topic()
         return found
 
-    def _write_parts(self, records: DataFrame, writers: tuple[str, str], batch_id: int) -> tuple[Summary, Counter[str]]:
+    def _divide_and_write(
+        self, few: FewRecords | None, records: DataFrame, writers: tuple[str, str], batch_id: int
+    ) -> tuple[Summary, Counter[str]]:
+        with self._open_log() if few else nullcontext() as log:
+            if few is None or log is None:
+                return self._keep_and_write(records, writers, batch_id)
+            read = partial(few.read_slices, lambda ranges: self._read(lambda: list(log.read(ranges))))
+            parts = _Parts(records, few.measures(records.sparkSession), few.summarize_slices, read)
+            return few.summarize(), self._write_parts(parts, few.summarize(), writers, batch_id)
+
+    def _keep_and_write(
+        self, records: DataFrame, writers: tuple[str, str], batch_id: int
+    ) -> tuple[Summary, Counter[str]]:
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
         records = records.persist(StorageLevel.DISK_ONLY)  # in memory it would be garbage of the heap soon
         sizes = records.select(*MEASURES).persist(StorageLevel.DISK_ONLY)
-        counts: Counter[str] = Counter()
         try:
             with self._times.measure("read"):
                 summary = self._read(partial(_keep_and_summarize, records, sizes))
-            slices = self._slices(sizes, summary)
-            for one, part, part_summary, few in self._parts(records, sizes, summary, slices):
-                counts.update(self._write(part, part_summary, few, _Batch(writers, one.version(batch_id))))
+            parts = _Parts(records, sizes, partial(summarize_slices, sizes), partial(read_slices, records))
+            return summary, self._write_parts(parts, summary, writers, batch_id)
         finally:
             sizes.unpersist()
             records.unpersist()
-        return summary, counts
+
+    def _write_parts(self, parts: _Parts, summary: Summary, writers: tuple[str, str], batch_id: int) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for one, part, few in self._read_parts(parts, summary):
+            batch = _Batch(writers, one.version(batch_id))
+            counts.update(self._write_many(part, batch) if few is None else self._write_small(few, part, batch))
+        return counts
 
     def _slices(self, sizes: DataFrame, summary: Summary) -> tuple[Slice, ...]:
         if not summary.records:
@@ -240,38 +268,20 @@ class GroupsBatchWriter:
         offsets = partition_offsets(sizes) if self._plans.is_halved else {}
         return self._plans.divide(offsets, large_records(sizes), apart, cuts)
 
-    def _parts(
-        self, records: DataFrame, sizes: DataFrame, summary: Summary, slices: Sequence[Slice]
-    ) -> Iterator[tuple[Slice, DataFrame, Summary, pa.Table | None]]:
-        """Yield each slice that has records: as Spark has them, what they amount to, and as Arrow if they are few.
-
-        Slices of few records are read at once: each reading of the records is one of the whole batch.
-        """
-        if slices is WHOLE:
-            yield WHOLE[0], records, summary, None
-            return
+    def _read_parts(self, parts: _Parts, summary: Summary) -> Iterator[tuple[Slice, DataFrame, pa.Table | None]]:
+        """Yield each slice that has records: as Spark has them, and as Arrow if they are few."""
+        slices = self._slices(parts.sizes, summary)
         apart, starts = self._plans.apart, [None, *(one.end for one in slices)]
         places = list(zip(starts, slices, strict=False))
         with self._times.measure("read"):
-            summaries = summarize_slices(sizes, places, apart)
-        few = read_slices(
-            records, places, apart, [n for n, one in enumerate(summaries) if one.records and one.is_small]
-        )
+            summaries = [summary] if slices is WHOLE else parts.summarize(places, apart)
+        few = parts.read(places, apart, [n for n, one in enumerate(summaries) if one.records and one.is_small])
         for (start, one), part in zip(places, summaries, strict=True):
             if part.records:
                 condition = f"{between(start, one.end)} AND {of_groups(apart, are_these=one.is_apart)}"
                 with self._times.measure("read"):
                     table = next(few) if part.is_small else None
-                yield one, records.where(condition), part, table
-
-    def _write(self, records: DataFrame, summary: Summary, few: pa.Table | None, batch: _Batch) -> Mapping[str, int]:
-        if not summary.records:
-            return {}
-        if not summary.is_small:
-            return self._write_many(records, batch)
-        with self._times.measure("read"):
-            few = records.select(*RAW).toArrow() if few is None else few
-        return self._write_small(few, records, batch)
+                yield one, parts.records.where(condition), table
 
     def _write_small(self, few: pa.Table, records: DataFrame, batch: _Batch) -> Mapping[str, int]:
         """Write the records `few`, which are those of `records`."""

@@ -5,15 +5,13 @@ By default it lists topics without internal ones. A setting prevents that, but a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from streaming_app.errors import NothingReadError
-from streaming_app.kafka.connection import connection_settings, silence_log
+from streaming_app.kafka.log_reader import LogReader
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.stream.source import source_options
 from streaming_app.text import count
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
     from streaming_app.kafka.offsets_topic import OffsetsTopic
 
-_FETCH_SECONDS = 20.0
-_POLL_MS = 500
 _SETTING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
@@ -69,31 +65,9 @@ def _find_record(
     Also None where that is not known: no broker answers, or kafka-python does not support the properties.
     """
     try:
-        silence_log()
-        settings = connection_settings(properties)
-        consumer = KafkaConsumer(
-            **settings, client_id="streams-groups", enable_auto_commit=False, isolation_level="read_uncommitted"
-        )
+        with LogReader(properties, topic) as log:
+            starts = log.start_offsets(ranges)
+            ranges = {partition: (max(start, starts[partition]), end) for partition, (start, end) in ranges.items()}
+            return next(((one.partition, one.offset) for one in log.read(ranges)), None)
     except (KafkaError, SecurityError):
         return None
-    try:
-        return _find(consumer, {TopicPartition(topic, partition): one for partition, one in ranges.items()})
-    except KafkaError:
-        return None
-    finally:
-        consumer.close()
-
-
-def _find(consumer: Any, ranges: Mapping[Any, tuple[int, int]]) -> tuple[int, int] | None:  # noqa: ANN401 - untyped
-    consumer.assign(list(ranges))
-    starts = consumer.beginning_offsets(list(ranges))
-    for partition, (start, _) in ranges.items():
-        consumer.seek(partition, max(start, starts[partition]))
-    deadline = time.monotonic() + _FETCH_SECONDS
-    while time.monotonic() < deadline:
-        for partition, records in consumer.poll(timeout_ms=_POLL_MS).items():
-            if records and records[0].offset < ranges[partition][1]:
-                return partition.partition, records[0].offset
-        if all(consumer.position(partition) >= end for partition, (_, end) in ranges.items()):
-            return None
-    return None

@@ -22,7 +22,7 @@ the events of that group in that batch for written.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, pairwise
@@ -41,6 +41,7 @@ FAILURES_BEFORE_HALVING = 2
 _POSITIONS = 1 << 32  # in a batch
 _MAX_SLICES = 4_096
 _START = (-1, 0)  # before every record
+_END = (1 << 31, 0)  # after every record
 
 Boundary = tuple[int, int]
 """Partition and offset: before it are the partitions below, and the offsets below in this partition."""
@@ -88,6 +89,18 @@ def batch_of(version: int) -> int:
 
 WHOLE = (Slice(None, _POSITIONS - 1),)
 """The slices of a batch that is not divided."""
+
+
+def slice_numbers(slices: Sequence[Slice], places: Iterable[Boundary], are_apart: Iterable[bool]) -> list[int]:
+    """Return the index in `slices` of the one that each record is in, by its place and whether its group is apart."""
+    own = {
+        is_apart: [(one.end or _END, number) for number, one in enumerate(slices) if one.is_apart == is_apart]
+        for is_apart in (False, True)
+    }
+    ends = {is_apart: [end for end, _ in ordered] for is_apart, ordered in own.items()}
+    return [
+        own[is_apart][bisect_right(ends[is_apart], place)][1] for place, is_apart in zip(places, are_apart, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What leaves the JVM: the Kafka source, the SQL that filters and groups its records, and what a batch amounts to.
 
-A small batch is read by one Spark job, straight into this process. Otherwise its records are counted first, and kept by
-Spark until the batch is written. Spark's workers load this module, and nothing here may load kafka-python for them.
+A small batch is read by one Spark job, straight into this process, see `few_records`. Otherwise its records are counted
+first, and kept by Spark until the batch is written. Spark's workers load this module, and nothing here may load
+kafka-python for them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from offsets_decoder.definitions import records
 from streaming_app.groups.fold import CLASSIC_GROUP
@@ -63,6 +63,11 @@ Offset commits and the records of other groups are most of the topic, and never 
 # here: it may not be valid UTF-8.
 RECORD_TYPE = "coalesce(cast(conv(hex(substring(key, 1, 2)), 16, 10) AS int), -1)"  # -1: there is no key
 GROUP_BYTES = "substring(key, 5, cast(conv(hex(substring(key, 3, 2)), 16, 10) AS int))"
+
+
+def group_bytes(key: bytes | None) -> bytes | None:
+    """Return what `GROUP_BYTES` gives of a key: nothing where there is no length of the id."""
+    return key[4 : 4 + int.from_bytes(key[2:4], "big")] if key and key[2:] else None
 
 
 def read_stream(
@@ -134,7 +139,6 @@ RAW = ("group_bytes", "offset", "partition", "timestamp", "key", "value")
 """The columns of a record that the fold gets."""
 MEASURES = ("partition", "offset", "type", "size", "hash")
 """Where a record is, what it amounts to, and the hash of its group: by these a batch is divided."""
-_BYTES = {"group_bytes", "key", "value"}
 _RAW_SCHEMA = pa.schema(
     {
         "group_bytes": pa.binary(),
@@ -145,7 +149,6 @@ _RAW_SCHEMA = pa.schema(
         "value": pa.binary(),
     }
 )
-_HUGE = 256 << 10  # bytes of a record; below it, what a division into slices costs is more than what it spares
 _CONDITIONS = 100  # in one expression
 _SLICES_READ = 20  # at a time: Spark shows no progress meanwhile
 Place = tuple[Boundary | None, Slice]
@@ -179,35 +182,6 @@ def wanted_records(batch: DataFrame) -> DataFrame:
     return raw.selectExpr(*RAW, f"{RECORD_TYPE} AS type", f"{SIZE} AS size", "xxhash64(group_bytes) AS hash")
 
 
-def read_few(records: DataFrame, most: int) -> pa.Table | None:
-    """Return records that are `most` at most; None if some of them are too large.
-
-    In one Spark job. A record leaves the JVM unless so many of its size would be too large for this process, or, from
-    `_HUGE` on, for a slice: the JVM holds five times what it sends at once.
-    """
-    if not by_delta_rs(GROUPS, records=most):
-        return None
-    largest = max(SLICE_BYTES // max(1, most), min(MOST[GROUPS].size // max(1, most), _HUGE - 1))
-    columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
-    table = records.selectExpr("*", f"{SIZE} AS size").selectExpr("size", *columns).toArrow()
-    if table.num_rows and pc.max(table["size"]).as_py() > largest:
-        return None
-    return table.drop_columns("size")
-
-
-def summarize_few(records: pa.Table) -> Summary:
-    """Return what records in memory amount to."""
-    by_type: dict[int, int] = {}
-    size = large_size = 0
-    for key, value in zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True):
-        record_type = int.from_bytes(key[:2], "big") if key else -1
-        by_type[record_type] = by_type.get(record_type, 0) + 1
-        own = len(key or b"") + len(value or b"")
-        size += own
-        large_size += own if own >= LARGE_RECORD else 0
-    return Summary(by_type, size, large_size)
-
-
 def summarize(sizes: DataFrame) -> Summary:
     """Return what records amount to, of which there are the `MEASURES`, as in the functions that divide a batch."""
     sizes = sizes.selectExpr("type", "size", f"if(size >= {LARGE_RECORD}, size, 0) AS large")
@@ -234,18 +208,21 @@ def read_slices(
     In few readings of the batch: each takes about as long, however few records it is for. Spark sorts the records by
     slice, on disk, and this process and the JVM hold one slice at a time.
     """
+    if len(slices) == 1:
+        yield from (records.select(*RAW).toArrow() for _ in numbers)
+        return
     columns = [f"unix_micros({name}) AS {name}" if name == "timestamp" else name for name in RAW]
     for first in range(0, len(numbers), _SLICES_READ):
         some = numbers[first : first + _SLICES_READ]
         numbered = _numbered(records, columns, slices, apart, some)
         ordered = numbered.repartitionByRange(len(some), "number").sortWithinPartitions("number", "partition", "offset")
         for _, rows in groupby(ordered.toLocalIterator(), key=itemgetter(0)):
-            yield _to_table(rows)  # nothing else keeps them
+            yield raw_table(row[1:] for row in rows)  # nothing else keeps them
 
 
-def _to_table(rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Return rows of a number and what `RAW` names."""
-    _, *values = zip(*rows, strict=True)
+def raw_table(rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Return rows with what `RAW` names; times are in microseconds since 1970."""
+    values = list(zip(*rows, strict=True)) or [()] * len(RAW)
     return pa.table(list(map(pa.array, values, _RAW_SCHEMA.types)), _RAW_SCHEMA)
 
 

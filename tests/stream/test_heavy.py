@@ -134,7 +134,7 @@ def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch
     pairs = [*honest[0], *epochs[:9_000], *honest[1], *epochs[9_000:], *honest[2]]
     records = batch(spark, [(n, START + timedelta(milliseconds=n), *pair) for n, pair in enumerate(pairs)])
     write = GroupsBatchWriter(SparkWriter(spark, str(empty_warehouse), "default"), "default", "topic", lambda *_: None)
-    write_part, written = write._write, list[object]()
+    write_part, written = write._write_small, list[object]()
 
     def die_after_the_first(*part: Any) -> object:
         if written:
@@ -142,7 +142,7 @@ def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch
         written.append(write_part(*part))
         return written[0]
 
-    monkeypatch.setattr(write, "_write", die_after_the_first)
+    monkeypatch.setattr(write, "_write_small", die_after_the_first)
     with pytest.raises(RuntimeError):
         write(records, 0)
     groups = "SELECT group_id, group_epoch FROM groups ORDER BY group_id"

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka import KafkaProducer
 
 from offsets_decoder import encode
-from streaming_app.stream import groups_batch, slices, source
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.log_reader import LogReader, LogReaders, Range
+from streaming_app.sandbox.container import Broker
+from streaming_app.stream import few_records, groups_batch, slices, source
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
-from tests.stream.frames import Pair, batch
+from tests.stream.frames import Pair, batch, expect_few_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,8 +83,8 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     monkeypatch.setattr(groups_batch, "SLICE_BYTES", 200_000)
     monkeypatch.setattr(slices, "SLICE_BYTES", 200_000)
     written = []
-    write = GroupsBatchWriter._write
-    monkeypatch.setattr(GroupsBatchWriter, "_write", lambda *args: (written.append(args[-1].version), write(*args))[1])
+    small = GroupsBatchWriter._write_small
+    monkeypatch.setattr(GroupsBatchWriter, "_write_small", lambda *a: (written.append(a[-1].version), small(*a))[1])
     outcomes: list[GroupsOutcome] = []
     read, read_alone = [], []
     to_arrow = type(batch(spark, [])).toArrow
@@ -91,6 +96,76 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     assert not read_alone
     assert content(empty_warehouse) == whole
     assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
+
+
+class FakeLog(LogReader):
+    """Reads `ROWS`."""
+
+    def __init__(self) -> None:
+        self.ranges = list[Range]()
+
+    def read(self, ranges: Mapping[int, Range]) -> Iterator[Any]:
+        self.ranges.append(ranges[0])
+        start, end = ranges[0]
+        for offset, at, key, value in ROWS[start:end]:
+            yield SimpleNamespace(
+                partition=0, offset=offset, timestamp=int(at.timestamp() * 1_000), key=key, value=value
+            )
+
+
+@pytest.mark.parametrize("slice_bytes", [100_000, 200_000, 400_000, 8 << 20])
+def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is(
+    spark: SparkSession,
+    empty_warehouse: Path,
+    whole: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    slice_bytes: int,
+) -> None:
+    for module in (groups_batch, slices, few_records):
+        monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(few_records, "_HUGE", 50_000)
+    expect_few_records(empty_warehouse)
+    kept, log = [], FakeLog()
+    monkeypatch.setattr(groups_batch, "summarize", lambda records: (kept.append(records), source.summarize(records))[1])
+    outcomes: list[GroupsOutcome] = []
+    writer = SparkWriter(spark, str(empty_warehouse), "default")
+    done = lambda _, one: outcomes.append(one)  # noqa: E731
+    GroupsBatchWriter(writer, "default", "topic", done, open_log=lambda: nullcontext(log))(batch(spark, ROWS), 3)
+    assert content(empty_warehouse) == whole
+    assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
+    assert not kept
+    large = {row[0] for row in ROWS if len(row[3] or b"") >= 50_000}
+    reads = [offset for start, end in log.ranges for offset in range(start, end) if offset in large]
+    assert set(reads) == large
+    if slice_bytes == 8 << 20:
+        assert len(reads) == len(large)
+    assert len(reads) <= 2 * len(large)  # once for the groups that are written apart, and once for the others
+
+
+def test_large_records_of_a_broker_give_what_they_give_when_spark_keeps_them(
+    run: Callable[..., str],
+    client: StreamsGroupClient,
+    broker: Broker,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (groups_batch, slices, few_records):
+        monkeypatch.setattr(module, "SLICE_BYTES", 200_000)
+    monkeypatch.setattr(few_records, "_HUGE", 50_000)
+    ranges, read = [], LogReader.read
+    monkeypatch.setattr(LogReader, "read", lambda log, places: (ranges.append(places), read(log, places))[1])
+    topic = unique("large")
+    client.create_topic(topic)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+        for _, at, key, value in ROWS:
+            producer.send(topic, value, key=key, partition=0, timestamp_ms=int(at.timestamp() * 1_000))
+        producer.flush()
+    run(topic, warehouse=tmp_path / "read again", offsets={"enabled": False})
+    assert len(ranges) > 4
+    monkeypatch.setattr(LogReaders, "open", lambda *_: nullcontext())
+    run(topic, warehouse=tmp_path / "kept by Spark", offsets={"enabled": False})
+    assert content(tmp_path / "read again") == content(tmp_path / "kept by Spark")
 
 
 def test_what_slices_amount_to_is_what_each_of_them_amounts_to_by_itself(
@@ -160,9 +235,15 @@ def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     to_arrow = type(batch(spark, [])).toArrow
     monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: sent.append(to_arrow(one)) or sent[-1])
     rows = spark.range(count).selectExpr(
-        "X'0011000167' AS key", f"cast(repeat('x', {size}) AS binary) AS value", "0 AS partition", "id AS offset"
+        "X'0011000167' AS key",
+        f"cast(repeat('x', {size}) AS binary) AS value",
+        "0 AS partition",
+        "id AS offset",
+        "now() AS timestamp",
     )
-    few = source.read_few(rows, count)
-    assert (few is not None) is is_read
-    most = 4 if size < source._HUGE else 1
+    few = few_records.read_few(source.wanted_records(rows), count)
+    assert few is not None
+    assert few.is_whole is is_read
+    assert few.summarize().size == count * (size + 5)
+    most = 4 if size < few_records._HUGE else 1
     assert sum(table.nbytes for table in sent) < most * slices.SLICE_BYTES

@@ -1,0 +1,112 @@
+"""Reads records of a topic with kafka-python, where a job of Spark would cost more than what it reads.
+
+A large record comes from the broker into this process in a tenth of the time that Spark's source and Arrow take, and
+the JVM does not hold it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, UnsupportedCodecError
+from typing_extensions import Self
+
+from streaming_app.kafka.connection import connection_settings, silence_log
+from streaming_app.kafka.properties import SecurityError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_POLL_MS = 500
+_PATIENCE_SECONDS = 20.0  # without a record
+_FETCH_BYTES = 4 << 20  # from a partition at once; a record may have more
+
+Range = tuple[int, int]
+"""The first offset, and the one after the last."""
+
+
+class LogReader:
+    """A connection to the brokers that reads one topic; a context manager. All calls raise KafkaError."""
+
+    def __init__(self, properties: Mapping[str, str], topic: str) -> None:
+        """Connect. Raises KafkaError if no broker answers, SecurityError if kafka-python does not support something.
+
+        Checksums are not computed: in Python that takes seconds for megabytes. Spark reads the same records, and does.
+        """
+        silence_log()
+        self._topic = topic
+        self._consumer = KafkaConsumer(
+            **connection_settings(properties),
+            client_id="streams-groups",
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_uncommitted",
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            fetch_max_bytes=_FETCH_BYTES,
+            check_crcs=False,
+        )
+
+    def start_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return where the log of each partition begins."""
+        found = self._consumer.beginning_offsets([TopicPartition(self._topic, one) for one in partitions])
+        return {partition.partition: offset for partition, offset in found.items()}
+
+    def read(self, ranges: Mapping[int, Range]) -> Iterator[Any]:
+        """Yield the records of these ranges of partitions, as kafka-python has them; of each partition in order.
+
+        Raises OffsetOutOfRangeError where the log begins later, KafkaTimeoutError if there is nothing for 20 seconds.
+        """
+        consumer = self._consumer
+        ends = {TopicPartition(self._topic, one): end for one, (start, end) in ranges.items() if start < end}
+        consumer.assign(list(ends))
+        consumer.resume(*ends)  # those that an earlier call has read to their end
+        for partition in ends:
+            consumer.seek(partition, ranges[partition.partition][0])
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while left := [one for one, end in ends.items() if consumer.position(one) < end]:
+            consumer.pause(*(ends.keys() - left))
+            found = consumer.poll(timeout_ms=_POLL_MS)
+            for partition, records in found.items():
+                yield from (record for record in records if record.offset < ends[partition])
+            if found:
+                deadline = time.monotonic() + _PATIENCE_SECONDS
+            elif time.monotonic() > deadline:
+                raise KafkaTimeoutError(f"{self._topic}: nothing for {_PATIENCE_SECONDS:.0f} s")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+
+class LogReaders:
+    """Opens connections, as long as kafka-python can read the topic."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """Prepare; `properties` are Kafka's."""
+        self._properties = properties
+        self._is_readable = True
+
+    @contextmanager
+    def open(self, topic: str) -> Iterator[LogReader | None]:
+        """Yield a reader; None if no broker answers, or kafka-python does not support a property or the compression.
+
+        The first time that it meets an unknown compression, the block gets UnsupportedCodecError.
+        """
+        try:
+            log = LogReader(self._properties, topic) if self._is_readable else None
+        except (KafkaError, SecurityError):
+            log = None
+        with log or nullcontext():
+            try:
+                yield log
+            except UnsupportedCodecError:
+                self._is_readable = False
+                raise

@@ -1,0 +1,118 @@
+"""A batch of few records, as this process holds it: one Spark job reads it, and leaves the large records in the log.
+
+That reading tells where each record is, how large, and of which group. By that a batch with large ones is divided,
+see `slices`, and of each slice only the large records are read once more, without Spark. This process holds those of
+one slice at a time, and the JVM none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming_app.kafka.log_reader import Range
+from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, slice_numbers
+from streaming_app.stream.source import MEASURES, RAW, Place, Summary, group_bytes, raw_table
+from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BYTES = {"group_bytes", "key", "value"}
+_HUGE = 256 << 10  # bytes of a record; below it, what a division into slices costs is more than what it spares
+_MICROSECONDS = 1_000
+ReadRanges = Callable[[Mapping[int, Range]], Iterable[Any]]
+"""Reads all records of these ranges by partition, as `LogReader.read`."""
+
+
+class LogReadError(Exception):
+    """The log gives other records than before. The text is one line."""
+
+
+class FewRecords(NamedTuple):
+    """The records of a batch: all of them, but without the bytes of the large ones."""
+
+    table: pa.Table
+    """What was asked for. Of records that are larger than `largest`, id, key and value are null."""
+    largest: int
+    """Bytes of a record."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all records are here."""
+        return not self.table.num_rows or pc.max(self.table["size"]).as_py() <= self.largest
+
+    def summarize(self) -> Summary:
+        """Return what the batch amounts to. This, and what follows, need the `MEASURES`."""
+        sizes = self.table["size"].to_pylist()
+        by_type = Counter(self.table["type"].to_pylist())
+        return Summary(by_type, sum(sizes), sum(size for size in sizes if size >= LARGE_RECORD))
+
+    def measures(self, spark: SparkSession) -> DataFrame:
+        """Return the `MEASURES` as Spark has those of a batch that it keeps."""
+        return spark.createDataFrame(self.table.select(list(MEASURES)))
+
+    def summarize_slices(self, slices: Sequence[Place], apart: Iterable[int]) -> list[Summary]:
+        """Return what is in each of the slices, without the types of records."""
+        records, sizes = Counter[int](), Counter[int]()
+        for number, size in zip(self._numbers(slices, apart), self.table["size"].to_pylist(), strict=True):
+            records[number] += 1
+            sizes[number] += size
+        return [Summary({-1: records[number]}, sizes[number], 0) for number in range(len(slices))]
+
+    def read_slices(
+        self, read: ReadRanges, slices: Sequence[Place], apart: Iterable[int], numbers: Sequence[int]
+    ) -> Iterator[pa.Table]:
+        """Yield the records of the slices that have these numbers, one slice after the other.
+
+        A large record that is no longer in the log, as a newer one of its key is, is left out.
+        """
+        numbered = pa.array(self._numbers(slices, apart), pa.int32())
+        for number in numbers:
+            records = self.table.filter(pc.equal(numbered, number))
+            is_large = pc.greater(records["size"], self.largest)
+            large = records.filter(is_large).select(["partition", "offset", "size"]).to_pylist()
+            few = records.filter(pc.invert(is_large)).select(list(RAW))
+            yield pa.concat_tables([few, _read_large(read, large).cast(few.schema)]) if large else few
+
+    def _numbers(self, slices: Sequence[Place], apart: Iterable[int]) -> list[int]:
+        hashes, (partitions, offsets, of) = set(apart), (self.table[name] for name in ("partition", "offset", "hash"))
+        places = zip(partitions.to_pylist(), offsets.to_pylist(), strict=True)
+        return slice_numbers([one for _, one in slices], places, [one in hashes for one in of.to_pylist()])
+
+
+def _read_large(read: ReadRanges, large: Sequence[Mapping[str, int]]) -> pa.Table:
+    """Return `RAW` of these records. Raises LogReadError if one is another one than it was."""
+    sizes = {(row["partition"], row["offset"]): row["size"] for row in large}
+    ranges: dict[int, Range] = {}
+    for partition, offset in sizes:
+        start, end = ranges.get(partition, (offset, offset))
+        ranges[partition] = min(start, offset), max(end, offset + 1)
+    found: list[tuple[Any, ...]] = []
+    for record in read(ranges):
+        key, value, size = record.key, record.value, sizes.get((record.partition, record.offset))
+        if size is None:
+            continue
+        if size != len(key or b"") + len(value or b""):
+            raise LogReadError(f"offset {record.offset} of partition {record.partition} has changed while it was read")
+        at = record.timestamp * _MICROSECONDS
+        found.append((group_bytes(key), record.offset, record.partition, at, key, value))
+    return raw_table(found)
+
+
+def read_few(records: DataFrame, most: int) -> FewRecords | None:
+    """Read records that are `most` at most, and have a `size`, in one Spark job; None if there may be too many.
+
+    A record leaves the JVM unless so many of its size would be too large for this process, or, from `_HUGE` on, for a
+    slice: the JVM holds five times what it sends at once.
+    """
+    if not by_delta_rs(GROUPS, records=most):
+        return None
+    largest = max(SLICE_BYTES // max(1, most), min(MOST[GROUPS].size // max(1, most), _HUGE - 1))
+    largest = 1 << largest.bit_length() - 1  # Spark compiles an expression for each number in it
+    columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
+    return FewRecords(records.selectExpr(*columns).toArrow(), largest)

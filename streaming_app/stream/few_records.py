@@ -15,15 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.kafka.log_reader import Range
-from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, slice_numbers
-from streaming_app.stream.source import MEASURES, RAW, Place, Summary, group_bytes, raw_table
+from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, LargeRecord, slice_numbers
+from streaming_app.stream.source import (
+    APART_BYTES,
+    APART_RECORDS,
+    RAW,
+    Place,
+    Summary,
+    choose_apart,
+    group_bytes,
+    raw_table,
+)
 from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _BYTES = {"group_bytes", "key", "value"}
-_HUGE = 256 << 10  # bytes of a record; below it, what a division into slices costs is more than what it spares
 _MICROSECONDS = 1_000
 ReadRanges = Callable[[Mapping[int, Range]], Iterable[Any]]
 """Reads all records of these ranges by partition, as `LogReader.read`."""
@@ -52,9 +60,20 @@ class FewRecords(NamedTuple):
         by_type = Counter(self.table["type"].to_pylist())
         return Summary(by_type, sum(sizes), sum(size for size in sizes if size >= LARGE_RECORD))
 
-    def measures(self, spark: SparkSession) -> DataFrame:
-        """Return the `MEASURES` as Spark has those of a batch that it keeps."""
-        return spark.createDataFrame(self.table.select(list(MEASURES)))
+    def large_records(self) -> list[LargeRecord]:
+        """Return what `source.large_records` does."""
+        found = self.table.filter(pc.greater_equal(self.table["size"], LARGE_RECORD)).select(LargeRecord._fields)
+        return sorted(LargeRecord(**row) for row in found.to_pylist())
+
+    def groups_apart(self, summary: Summary) -> list[int]:
+        """Return what `source.groups_apart` does."""
+        sums = (
+            self.table.group_by("hash")
+            .aggregate([("size", "sum"), ("size", "count")])
+            .rename_columns({"size_sum": "size", "size_count": "records"})
+        )
+        is_heavy = pc.or_(pc.greater_equal(sums["records"], APART_RECORDS), pc.greater_equal(sums["size"], APART_BYTES))
+        return choose_apart(sums.filter(is_heavy).to_pylist(), summary)
 
     def summarize_slices(self, slices: Sequence[Place], apart: Iterable[int]) -> list[Summary]:
         """Return what is in each of the slices, without the types of records."""
@@ -107,12 +126,12 @@ def _read_large(read: ReadRanges, large: Sequence[Mapping[str, int]]) -> pa.Tabl
 def read_few(records: DataFrame, most: int) -> FewRecords | None:
     """Read records that are `most` at most, and have a `size`, in one Spark job; None if there may be too many.
 
-    A record leaves the JVM unless so many of its size would be too large for this process, or, from `_HUGE` on, for a
-    slice: the JVM holds five times what it sends at once.
+    A record leaves the JVM if so many of its size are no more than a slice, or if it is not large, and so many are not
+    too much for this process: the JVM holds five times what it sends at once.
     """
     if not by_delta_rs(GROUPS, records=most):
         return None
-    largest = max(SLICE_BYTES // max(1, most), min(MOST[GROUPS].size // max(1, most), _HUGE - 1))
+    largest = max(SLICE_BYTES // max(1, most), min(MOST[GROUPS].size // max(1, most), LARGE_RECORD))
     largest = 1 << largest.bit_length() - 1  # Spark compiles an expression for each number in it
     columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]
     return FewRecords(records.selectExpr(*columns).toArrow(), largest)

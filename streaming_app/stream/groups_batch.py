@@ -107,8 +107,7 @@ class _Parts(NamedTuple):
     """A batch that is to be divided: as Spark has it, and what gives parts of it to this process."""
 
     records: DataFrame
-    sizes: DataFrame
-    """The measures of the records."""
+    slices: Sequence[Slice]
     summarize: Callable[[Sequence[Place], Sequence[int]], list[Summary]]
     """As `source.summarize_slices`."""
     read: Callable[[Sequence[Place], Sequence[int], Sequence[int]], Iterator[pa.Table]]
@@ -232,8 +231,10 @@ class GroupsBatchWriter:
             if few is None or log is None:
                 return self._keep_and_write(records, writers, batch_id)
             read = partial(few.read_slices, lambda ranges: self._read(lambda: list(log.read(ranges))))
-            parts = _Parts(records, few.measures(records.sparkSession), few.summarize_slices, read)
-            return few.summarize(), self._write_parts(parts, few.summarize(), writers, batch_id)
+            summary = few.summarize()
+            slices = self._slices_of_few(few, summary)
+            parts = _Parts(records, slices, few.summarize_slices, read)
+            return summary, self._write_parts(parts, summary, writers, batch_id)
 
     def _keep_and_write(
         self, records: DataFrame, writers: tuple[str, str], batch_id: int
@@ -245,7 +246,8 @@ class GroupsBatchWriter:
         try:
             with self._times.measure("read"):
                 summary = self._read(partial(_keep_and_summarize, records, sizes))
-            parts = _Parts(records, sizes, partial(summarize_slices, sizes), partial(read_slices, records))
+            slices = self._slices(sizes, summary)
+            parts = _Parts(records, slices, partial(summarize_slices, sizes), partial(read_slices, records))
             return summary, self._write_parts(parts, summary, writers, batch_id)
         finally:
             sizes.unpersist()
@@ -257,6 +259,12 @@ class GroupsBatchWriter:
             batch = _Batch(writers, one.version(batch_id))
             counts.update(self._write_many(part, batch) if few is None else self._write_small(few, part, batch))
         return counts
+
+    def _slices_of_few(self, few: FewRecords, summary: Summary) -> tuple[Slice, ...]:
+        apart = few.groups_apart(summary)
+        if summary.large_size <= SLICE_BYTES and not apart:
+            return self._plans.keep_whole(large=not summary.is_small)
+        return self._plans.divide({}, few.large_records(), apart)
 
     def _slices(self, sizes: DataFrame, summary: Summary) -> tuple[Slice, ...]:
         if not summary.records:
@@ -270,7 +278,7 @@ class GroupsBatchWriter:
 
     def _read_parts(self, parts: _Parts, summary: Summary) -> Iterator[tuple[Slice, DataFrame, pa.Table | None]]:
         """Yield each slice that has records: as Spark has them, and as Arrow if they are few."""
-        slices = self._slices(parts.sizes, summary)
+        slices = parts.slices
         apart, starts = self._plans.apart, [None, *(one.end for one in slices)]
         places = list(zip(starts, slices, strict=False))
         with self._times.measure("read"):

@@ -24,7 +24,7 @@ from streaming_app.tables.arrow import TIMESTAMP
 from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from streaming_app.kafka.offsets_topic import OffsetsTopic
 
@@ -252,7 +252,9 @@ def large_records(sizes: DataFrame) -> list[LargeRecord]:
     return sorted(LargeRecord(*row) for row in rows.collect())
 
 
-_APART_RECORDS, _APART_BYTES, _MOST_APART, _MOST_CUTS = 2_000, 128 << 10, 2_000, 20
+APART_RECORDS, APART_BYTES = 2_000, 128 << 10
+"""Of a group in a batch: with more it may be written after all others."""
+_MOST_APART, _MOST_CUTS = 2_000, 20
 
 
 def groups_apart(sizes: DataFrame, summary: Summary) -> list[int]:
@@ -262,7 +264,12 @@ def groups_apart(sizes: DataFrame, summary: Summary) -> list[int]:
     """
     sums = sizes.groupBy("hash").agg({"*": "count", "size": "sum"})
     sums = sums.withColumnsRenamed({"count(1)": "records", "sum(size)": "size"})
-    heavy = sums.where(f"records >= {_APART_RECORDS} OR size >= {_APART_BYTES}").limit(_MOST_APART + 1).collect()
+    heavy = sums.where(f"records >= {APART_RECORDS} OR size >= {APART_BYTES}").limit(_MOST_APART + 1).collect()
+    return choose_apart(heavy, summary)
+
+
+def choose_apart(heavy: Sequence[Mapping[str, int] | Row], summary: Summary) -> list[int]:
+    """Return the hashes of these groups, with their `records` and `size`, if what is left without them is little."""
     left = summary.records - sum(row["records"] for row in heavy), summary.size - sum(row["size"] for row in heavy)
     are_few = left[1] <= SLICE_BYTES and by_delta_rs(GROUPS, records=left[0])
     return sorted(row["hash"] for row in heavy) if are_few and len(heavy) <= _MOST_APART else []

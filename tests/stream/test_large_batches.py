@@ -123,7 +123,7 @@ def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is
 ) -> None:
     for module in (groups_batch, slices, few_records):
         monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr(few_records, "_HUGE", 50_000)
+    monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
     expect_few_records(empty_warehouse)
     kept, log = [], FakeLog()
     monkeypatch.setattr(groups_batch, "summarize", lambda records: (kept.append(records), source.summarize(records))[1])
@@ -152,7 +152,7 @@ def test_large_records_of_a_broker_give_what_they_give_when_spark_keeps_them(
 ) -> None:
     for module in (groups_batch, slices, few_records):
         monkeypatch.setattr(module, "SLICE_BYTES", 200_000)
-    monkeypatch.setattr(few_records, "_HUGE", 50_000)
+    monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
     ranges, read = [], LogReader.read
     monkeypatch.setattr(LogReader, "read", lambda log, places: (ranges.append(places), read(log, places))[1])
     topic = unique("large")
@@ -226,7 +226,7 @@ def test_a_batch_that_is_killed_in_any_slice_and_then_halved_writes_each_event_o
 
 @pytest.mark.parametrize(
     ("count", "size", "is_read"),
-    [(12, 900_000, False), (8, 900_000, True), (1_000, 15_000, True), (600, 30_000, True)],
+    [(12, 900_000, False), (8, 900_000, True), (1_000, 15_000, True), (600, 30_000, False)],
 )
 def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, count: int, size: int, *, is_read: bool
@@ -245,5 +245,5 @@ def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     assert few is not None
     assert few.is_whole is is_read
     assert few.summarize().size == count * (size + 5)
-    most = 4 if size < few_records._HUGE else 1
+    most = 4 if size < slices.LARGE_RECORD else 1
     assert sum(table.nbytes for table in sent) < most * slices.SLICE_BYTES

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The files of the table have ranges of group ids, see `group_files`. The rows of some groups are replaced by rewriting
-the files that hold them, each for itself, in one commit. A new group goes into the file whose range is next to its id;
+the files that hold them, a few at a time, in one commit. A new group goes into the file whose range is next to its id;
 a file that becomes too large is divided.
 """
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.spark_writer import SparkWriter
 
 _FILE_BYTES = 4 << 20  # of Arrow, if rows are large
+_AT_A_TIME = 4 << 20  # bytes of files that are read and written together: as Arrow they have up to 30 times as many
 _NAME = "groups"
 
 
@@ -67,7 +68,9 @@ class GroupRows:
         def write(groups: DeltaTable, commit: CommitProperties) -> None:
             files = group_files(groups, own.cluster)
             spans = _touched(spans_of(files), group_ids)
-            left.append(not by_delta_rs(GROUPS, rewritten=sum(file.size for span in spans for file in span.files)))
+            touched = [file for span in spans for file in span.files]
+            size, count = sum(file.size for file in touched), sum(file.rows for file in touched)
+            left.append(not by_delta_rs(GROUPS, rewritten=size, rewritten_rows=count))
             if not left[-1]:
                 _rewrite(groups, own, spans, _Change(rows, group_ids, file_rows(files)), commit)
 
@@ -127,18 +130,41 @@ def _rewrite(
 ) -> None:
     """Replace the files of these spans by others: without the rows of the changed groups, and with the new rows."""
     removed = [_remove(own, file) for span in spans for file in span.files]
-    written = [_write_file(own, part) for part in _parts(_after(groups, own, spans, change), spans, change.file_rows)]
+    written, rows, end = list[AddAction](), change.rows.sort_by("group_id"), 0
+    ids = rows["group_id"].to_pylist()
+    for some in _together(spans):
+        start, end = end, _end(ids, some[-1])
+        after = _after(groups, own, some, change._replace(rows=rows.slice(start, end - start)))
+        written += [_write_file(own, part) for part in _parts(after, some, change.file_rows)]
     groups.create_write_transaction(
         [*removed, *written], "append", groups.schema(), ["cluster"], commit_properties=commit
     )
     groups.update_incremental()
 
 
+def _together(spans: Sequence[Span]) -> Iterator[Sequence[Span]]:
+    """Yield the spans that are rewritten at a time."""
+    start = size = 0
+    for place, span in enumerate(spans):
+        own = sum(file.size for file in span.files)
+        if size and size + own > _AT_A_TIME:
+            yield spans[start:place]
+            start, size = place, 0
+        size += own
+    if spans:
+        yield spans[start:]
+
+
+def _end(ids: Sequence[str], span: Span) -> int:
+    """Return how many of these ids, which are sorted, are in this span or before it."""
+    return len(ids) if span.last is None else bisect_right(ids, span.last)
+
+
 def _after(groups: DeltaTable, own: RustTable, spans: Sequence[Span], change: _Change) -> pa.Table:
-    """Return the rows of these spans as they will be, sorted by group id."""
+    """Return the rows of these spans as they will be, sorted by group id as those of the change are."""
     ranges = [_condition(span) for span in spans if span.files]
     if not ranges:
-        return change.rows.sort_by("group_id")
+        return change.rows
     stored = _select(groups, f"{own.own_rows} AND ({' OR '.join(ranges)})")
     changed = pa.array(change.group_ids, stored.schema.field("group_id").type)
     kept = stored.filter(pc.invert(pc.is_in(stored["group_id"], changed)))
@@ -149,7 +175,7 @@ def _parts(rows: pa.Table, spans: Sequence[Span], most: int) -> Iterator[pa.Tabl
     """Yield the rows of each file; none has rows of two spans, as others may be in between."""
     ids, end = rows["group_id"].to_pylist(), 0
     for span in spans:
-        start, end = end, len(ids) if span.last is None else bisect_right(ids, span.last)
+        start, end = end, _end(ids, span)
         yield from _divide(rows.slice(start, end - start), most)
 
 

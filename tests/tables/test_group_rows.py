@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,8 +65,9 @@ def writer(spark: SparkSession, empty_warehouse: Path) -> SparkWriter:
 
 @pytest.fixture
 def few(writer: SparkWriter, monkeypatch: pytest.MonkeyPatch) -> GroupRows:
-    """Files have ten rows at most."""
+    """Files have ten rows at most, and the rows of a few are in memory at a time."""
     monkeypatch.setattr(group_files, "FILE_ROWS", 10)
+    monkeypatch.setattr(group_rows, "_AT_A_TIME", 20_000)
     return GroupRows(writer)
 
 
@@ -127,6 +129,17 @@ def test_large_rows_have_a_file_of_their_own(
     monkeypatch.setattr(group_rows, "_FILE_BYTES", 1)
     replace(few, empty_warehouse, numbered(range(4)))
     assert ranges(empty_warehouse) == [(group, group) for group in numbered(range(4))]
+
+
+def test_rows_that_cannot_be_compressed_are_replaced_without_spark(writer: SparkWriter, empty_warehouse: Path) -> None:
+    chance, path = random.Random(1), empty_warehouse  # noqa: S311 - no secret
+    ids = sorted(chance.randbytes(15_000).hex() for _ in range(400))
+    few = GroupRows(writer)
+    for state, some in (("Empty", ids[:300]), ("Stable", ids[100:])):
+        replace(few, path, dict.fromkeys(some, state))
+    assert states(path) == [(group, "Empty") for group in ids[:100]] + [(group, "Stable") for group in ids[100:]]
+    assert are_separate(ranges(path))
+    assert set(modes(path)[1:]) == {"Append"}
 
 
 def test_spark_replaces_what_would_rewrite_much_and_leaves_such_files_too(

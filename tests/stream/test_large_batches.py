@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaProducer
+from kafka.errors import KafkaTimeoutError
 
 from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
@@ -101,11 +102,14 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
 class FakeLog(LogReader):
     """Reads `ROWS`."""
 
-    def __init__(self) -> None:
+    def __init__(self, reads: int = 1_000) -> None:
         self.ranges = list[Range]()
+        self._reads = reads
 
     def read(self, ranges: Mapping[int, Range]) -> Iterator[Any]:
         self.ranges.append(ranges[0])
+        if len(self.ranges) > self._reads:
+            raise KafkaTimeoutError("as if the broker were away")
         start, end = ranges[0]
         for offset, at, key, value in ROWS[start:end]:
             yield SimpleNamespace(
@@ -140,6 +144,31 @@ def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is
     if slice_bytes == 8 << 20:
         assert len(reads) == len(large)
     assert len(reads) <= 2 * len(large)  # once for the groups that are written apart, and once for the others
+
+
+@pytest.mark.parametrize("reads", range(1, 5))
+def test_a_reading_that_fails_in_any_slice_is_repeated_and_writes_each_event_once(
+    spark: SparkSession,
+    empty_warehouse: Path,
+    whole: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    reads: int,
+) -> None:
+    for module in (groups_batch, slices, few_records):
+        monkeypatch.setattr(module, "SLICE_BYTES", 200_000)
+    monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
+    expect_few_records(empty_warehouse)
+    log = FakeLog(reads)
+    for attempt in range(2):
+        writer = SparkWriter(spark, str(empty_warehouse), "default")
+        write = GroupsBatchWriter(writer, "default", "topic", lambda *_: None, open_log=lambda: nullcontext(log))
+        if attempt:
+            write(batch(spark, ROWS), 3)
+        else:
+            with pytest.raises(KafkaTimeoutError):
+                write(batch(spark, ROWS), 3)
+    assert len(log.ranges) == reads + 1  # Spark kept the records the second time
+    assert content(empty_warehouse) == whole
 
 
 def test_large_records_of_a_broker_give_what_they_give_when_spark_keeps_them(

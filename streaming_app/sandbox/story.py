@@ -264,7 +264,7 @@ class Story:
         self._enrich.positions.clear()
         self._rate = _RATE
         yield from self._until(lambda: self._is_well(GROUP))
-        yield Step("9. The incident is over.", "verdicts and incidents over time", f"{group}&range=1h#history")
+        yield Step("9. The incident is over.", "verdicts and incidents over time", f"{group}#history")
         yield from self._for(10)
         self._say("\nThe story is over. All goes on until Ctrl-C.")
         while not self._stop.is_set():

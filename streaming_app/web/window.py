@@ -135,9 +135,12 @@ def _parse(text: str, now: datetime) -> datetime | None:
 
 
 def default_range(group: Row, now: datetime) -> str:
-    """Return the shortest range in which the newest record of the group is."""
-    newest = group["updated_at"] or now
-    return next((name for name, length in RANGES.items() if length and now - newest < length * 0.9), "all")
+    """Return the shortest range in which the newest record of the group is, or all of the time of a younger group."""
+    newest, first = group["updated_at"] or now, group.get("first_seen_at")
+    is_in = (name for name, length in RANGES.items() if length and now - newest < length * 0.9)
+    found = next(is_in, "all")
+    length = RANGES[found]
+    return "all" if length and first and now - first < length else found
 
 
 def url_time(time: datetime) -> str:

@@ -356,6 +356,13 @@ def test_the_window_of_a_url_contains_its_instant(
         assert parse_window(moved, group("g", "Stable", NOW, 15), NOW).problem is None
 
 
+@pytest.mark.parametrize(("age", "selected"), [(5, "all"), (59, "all"), (61, "1h")])
+def test_a_group_that_is_younger_than_the_range_fills_the_axis(age: int, selected: str) -> None:
+    young = group("g", "Stable", NOW, 1, first_seen_at=NOW - timedelta(minutes=age))
+    assert parse_window({}, young, NOW).selected == selected
+    assert parse_window({"range": "6h"}, young, NOW).selected == "6h"
+
+
 @pytest.mark.parametrize("text", ["10m", "2026-11-22T11:50:00.7Z", "2026-11-22 11:50:00.999999"])
 def test_an_instant_is_a_whole_second_for_all_that_show_it(text: str) -> None:
     now = NOW + timedelta(milliseconds=700)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -84,10 +85,16 @@ class FewRecords(NamedTuple):
         return [Summary({-1: records[number]}, sizes[number], 0) for number in range(len(slices))]
 
     def read_slices(
-        self, read: ReadRanges, slices: Sequence[Place], apart: Iterable[int], numbers: Sequence[int]
+        self,
+        read: ReadRanges,
+        checked: Callable[[Callable[[], pa.Table]], pa.Table],
+        slices: Sequence[Place],
+        apart: Iterable[int],
+        numbers: Sequence[int],
     ) -> Iterator[pa.Table]:
         """Yield the records of the slices that have these numbers, one slice after the other.
 
+        `checked` calls what reads the large ones of a slice, and returns what was read of one log.
         A large record that is no longer in the log, as a newer one of its key is, is left out.
         """
         numbered = pa.array(self._numbers(slices, apart), pa.int32())
@@ -96,7 +103,7 @@ class FewRecords(NamedTuple):
             is_large = pc.greater(records["size"], self.largest)
             large = records.filter(is_large).select(["partition", "offset", "size"]).to_pylist()
             few = records.filter(pc.invert(is_large)).select(list(RAW))
-            yield pa.concat_tables([few, _read_large(read, large).cast(few.schema)]) if large else few
+            yield pa.concat_tables([few, checked(partial(_read_large, read, large)).cast(few.schema)]) if large else few
 
     def _numbers(self, slices: Sequence[Place], apart: Iterable[int]) -> list[int]:
         hashes, (partitions, offsets, of) = set(apart), (self.table[name] for name in ("partition", "offset", "hash"))

@@ -230,7 +230,7 @@ class GroupsBatchWriter:
         with self._open_log() if few else nullcontext() as log:
             if few is None or log is None:
                 return self._keep_and_write(records, writers, batch_id)
-            read = partial(few.read_slices, lambda ranges: self._read(lambda: list(log.read(ranges))))
+            read = partial(few.read_slices, log.read, self._read)
             summary = few.summarize()
             slices = self._slices_of_few(few, summary)
             parts = _Parts(records, slices, few.summarize_slices, read)

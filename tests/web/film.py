@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _STEPS = 9
 _SIZE = {"width": 1080, "height": 720}
 _SHOWN = 840, 560  # pixels of the film
-_COLORS = 64
+_COLORS = 128
 _FRAMES, _PAUSE_MS, _FRAME_MS = 4, 2_500, 1_400  # of a step; between two; how long each is shown
 _CAPTION = """
 (text) => {
@@ -64,7 +64,10 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         url = demo.find(r"The page is at (\S+)$")
         with view(browser, url, viewport=_SIZE, reduced_motion="reduce") as seen:
-            taken = [one.quantize(_COLORS, dither=Image.Dither.NONE) for one in frames(seen.page, demo)]
+            taken = [
+                one.quantize(_COLORS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+                for one in frames(seen.page, demo)
+            ]
         browser.close()
     file = FIGURES / "story.gif"
     taken[0].save(file, save_all=True, append_images=taken[1:], duration=_FRAME_MS, loop=0, optimize=True)

@@ -208,8 +208,9 @@ def read_slices(
     In few readings of the batch: each takes about as long, however few records it is for. Spark sorts the records by
     slice, on disk, and this process and the JVM hold one slice at a time.
     """
-    if len(slices) == 1:
-        yield from (records.select(*RAW).toArrow() for _ in numbers)
+    if len(slices) == 1:  # the whole batch
+        if numbers:
+            yield records.select(*RAW).toArrow()
         return
     columns = [f"unix_micros({name}) AS {name}" if name == "timestamp" else name for name in RAW]
     for first in range(0, len(numbers), _SLICES_READ):

@@ -100,6 +100,13 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
 
 
+def divide_small_batches(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
+    """Let slices be so large, and records of 40 kB stay in the log."""
+    for module in (groups_batch, slices, few_records):
+        monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
+
+
 class Record(SimpleNamespace):
     """One of kafka-python's, that is equal to itself only."""
 
@@ -135,9 +142,7 @@ def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is
     monkeypatch: pytest.MonkeyPatch,
     slice_bytes: int,
 ) -> None:
-    for module in (groups_batch, slices, few_records):
-        monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
+    divide_small_batches(monkeypatch, slice_bytes)
     expect_few_records(empty_warehouse)
     kept, log = [], FakeLog()
     monkeypatch.setattr(groups_batch, "summarize", lambda records: (kept.append(records), source.summarize(records))[1])
@@ -165,9 +170,7 @@ def test_a_reading_that_fails_in_any_slice_is_repeated_and_writes_each_event_onc
     monkeypatch: pytest.MonkeyPatch,
     reads: int,
 ) -> None:
-    for module in (groups_batch, slices, few_records):
-        monkeypatch.setattr(module, "SLICE_BYTES", 200_000)
-    monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
+    divide_small_batches(monkeypatch, 200_000)
     expect_few_records(empty_warehouse)
     log = FakeLog(reads)
     for attempt in range(2):
@@ -190,9 +193,7 @@ def test_large_records_of_a_broker_give_what_they_give_when_spark_keeps_them(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (groups_batch, slices, few_records):
-        monkeypatch.setattr(module, "SLICE_BYTES", 200_000)
-    monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
+    divide_small_batches(monkeypatch, 200_000)
     ranges, read = [], LogReader.read
     monkeypatch.setattr(LogReader, "read", lambda log, places: (ranges.append(places), read(log, places))[1])
     topic = unique("large")

@@ -49,20 +49,15 @@ def take(browser: Browser, url: str, directory: Path) -> list[Path]:
             seen.page.wait_for_timeout(300)
             taken.append(directory / "page-questions.png")
             seen.page.screenshot(path=taken[-1], clip={"x": 0, "y": 0, "width": 1200, "height": 740})
-            seen.open(f"/group?id={RICH}&range=24h")
-            seen.wait_for_picture()
-            seen.page.wait_for_timeout(300)
-            taken.append(directory / f"page-group{_suffix(scheme)}.png")
-            bottom = seen.page.locator("#tasks").bounding_box()
-            height = round(bottom["y"] + bottom["height"] + 15) if bottom else 1600
-            seen.page.screenshot(path=taken[-1], full_page=True, clip={"x": 0, "y": 0, "width": 1200, "height": height})
-            seen.open(f"/group?id={RICH}&range=24h&at=700m")
-            seen.wait_for_picture()
-            seen.page.wait_for_timeout(300)
-            taken.append(directory / "page-instant.png")
-            bottom = seen.page.locator("#tasks").bounding_box()
-            height = round(bottom["y"] + bottom["height"] + 15) if bottom else 1600
-            seen.page.screenshot(path=taken[-1], full_page=True, clip={"x": 0, "y": 0, "width": 1200, "height": height})
+            for name, instant in ((f"page-group{_suffix(scheme)}.png", ""), ("page-instant.png", "&at=700m")):
+                seen.open(f"/group?id={RICH}&range=24h{instant}")
+                seen.wait_for_picture()
+                seen.page.wait_for_timeout(300)
+                taken.append(directory / name)
+                bottom = seen.page.locator("#tasks").bounding_box()
+                height = round(bottom["y"] + bottom["height"] + 15) if bottom else 1600
+                clip = {"x": 0, "y": 0, "width": 1200, "height": height}
+                seen.page.screenshot(path=taken[-1], full_page=True, clip=clip)
     return taken
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route
 
+LONGEST_WAIT = 60_000  # milliseconds until a test fails: four processes share the two cores of CI
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _VIOLATIONS = """
 window.violations = [];
@@ -67,7 +68,7 @@ def view(browser: Browser, url: str, **context: Any) -> Iterator[View]:
     """
     origin = url.rstrip("/")
     opened = browser.new_context(**{"viewport": {"width": 1360, "height": 860}, **context})
-    opened.set_default_timeout(15_000)
+    opened.set_default_timeout(LONGEST_WAIT)
     opened.add_init_script(_VIOLATIONS)
     page = opened.new_page()
     seen = View(page, origin)

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page, PageServer
 from streaming_app.web.source import SnapshotSource
-from tests.web.browser import find_chromium
+from tests.web.browser import LONGEST_WAIT, find_chromium
 from tests.web.sample import write_sample
 
 
@@ -66,6 +66,7 @@ def chromium() -> Iterator[Browser]:
     executable = find_chromium()
     if executable is None:
         pytest.skip("needs Chromium: apt-get install chromium")
+    expect.set_options(timeout=LONGEST_WAIT)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser

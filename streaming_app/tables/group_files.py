@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-FILE_ROWS = 500
-_FILES = 1_000  # about so many at most: finding those of a batch reads all their ranges. Beyond, they have more rows
+FILE_ROWS = 250
+_FILES = 2_000  # about so many at most: finding those of a batch reads all their ranges. Beyond, they have more rows
 
 
 class GroupFile(NamedTuple):
     """A file of the table: the range of its group ids, None where it is not known."""
 
     path: str
+    """As in the store; in the log it is quoted, as a part of a URI."""
     first: str | None
     last: str | None
     size: int
@@ -41,7 +43,7 @@ def group_files(groups: DeltaTable, cluster: str) -> list[GroupFile]:
     """Return the files with rows of a cluster, in the order of their first group ids."""
     found = pa.table(groups.get_add_actions()).select(["path", "min", "max", "size_bytes", "num_records", "partition"])
     files = [
-        GroupFile(path, first.get("group_id"), last.get("group_id"), size, rows or 0)
+        GroupFile(unquote(path), first.get("group_id"), last.get("group_id"), size, rows or 0)
         for path, first, last, size, rows, partition in zip(*found.to_pydict().values(), strict=True)
         if partition["cluster"] == cluster
     ]

@@ -5,6 +5,10 @@ Theory of operation
 The files of the table have ranges of group ids, see `group_files`. The rows of some groups are replaced by rewriting
 the files that hold them, a few at a time, in one commit. A new group goes into the file whose range is next to its id;
 a file that becomes too large is divided.
+
+A batch of groups from the whole range rewrites a file for each, so it takes as long as its files do. Each is read once
+and in full, both to find rows and to replace them, by pyarrow and in a few threads: a query takes twice as long. Files
+that are large, or not as the table is now, are queried.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -25,6 +31,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streaming_app.tables.definitions import table
 from streaming_app.tables.group_files import GroupFile, Span, file_rows, group_files, spans_of
+from streaming_app.tables.object_store import file_reader
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import Batch, RustTable
 from streaming_app.tables.which_writer import GROUPS, by_delta_rs
@@ -34,15 +41,22 @@ if TYPE_CHECKING:
 
 _FILE_BYTES = 4 << 20  # of Arrow, if rows are large
 _AT_A_TIME = 4 << 20  # bytes of files that are read and written together: as Arrow they have up to 30 times as many
+_KEPT_BYTES = 48 << 20  # of Arrow, of files that were read to find rows, until the rows are replaced
+_THREADS = 4  # that read or write files; a store answers several requests in the time of one
+_PIECES = 50  # of the rows of a file: in more of them, writing takes longer than a copy
 _NAME = "groups"
 
 
 class _Change(NamedTuple):
-    rows: pa.Table
+    span: Span
     group_ids: Sequence[str]
-    """Of the rows that are replaced."""
-    file_rows: int
-    """How many rows a file may have."""
+    """Of the rows of the span that are replaced, sorted."""
+    rows: pa.Table
+    """That replace them, sorted by group id."""
+
+
+class _OtherFormatError(Exception):
+    """A file that only a query reads as the table says."""
 
 
 class GroupRows:
@@ -54,16 +68,26 @@ class GroupRows:
     def __init__(self, writer: SparkWriter) -> None:
         self._writer = writer
         self._versions: dict[str, int] = {}
+        self._kept: Mapping[str, pa.Table] = {}  # see `_Files`; from rows found to rows replaced
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
         """Return the stored rows of the groups that have one of `values` in `column`."""
         own = self._table(_NAME)
+        groups = own.open()
+        if column == "group_id":
+            files = _Files(groups, own)
+            spans = _touched(spans_of(group_files(groups, own.cluster)), values)
+            found = files.find([file for span in spans for file in span.files], values)
+            self._kept = files.kept
+            if found is not None:
+                return found
         named = ", ".join(map(quote, values)) or "NULL"  # of a batch whose keys name no group, there is none
-        return _select(own.open(), f"{own.own_rows} AND {column} IN ({named})")
+        return _select(groups, f"{own.own_rows} AND {column} IN ({named})")
 
     def replace(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
         """Replace the rows of exactly these groups by `rows`, in one commit."""
         own, left = self._table(_NAME), []
+        kept, self._kept = self._kept, {}
 
         def write(groups: DeltaTable, commit: CommitProperties) -> None:
             files = group_files(groups, own.cluster)
@@ -72,7 +96,13 @@ class GroupRows:
             size, count = sum(file.size for file in touched), sum(file.rows for file in touched)
             left.append(not by_delta_rs(GROUPS, rewritten=size, rewritten_rows=count))
             if not left[-1]:
-                _rewrite(groups, own, spans, _Change(rows, group_ids, file_rows(files)), commit)
+                changes = list(_changes(spans, _conform(rows, _schema(groups)).sort_by("group_id"), group_ids))
+                written = _rewrite(_Files(groups, own, kept), changes, file_rows(files))
+                removed = [_remove(own, file) for file in touched]
+                groups.create_write_transaction(
+                    [*removed, *written], "append", groups.schema(), ["cluster"], commit_properties=commit
+                )
+                groups.update_incremental()
 
         version = own.change(write)
         if left[-1]:
@@ -125,34 +155,84 @@ def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
     ]
 
 
-def _rewrite(
-    groups: DeltaTable, own: RustTable, spans: Sequence[Span], change: _Change, commit: CommitProperties
-) -> None:
-    """Replace the files of these spans by others: without the rows of the changed groups, and with the new rows."""
-    removed = [_remove(own, file) for span in spans for file in span.files]
-    written, rows, end = list[AddAction](), change.rows.sort_by("group_id"), 0
-    ids = rows["group_id"].to_pylist()
-    for some in _together(spans):
-        start, end = end, _end(ids, some[-1])
-        after = _after(groups, own, some, change._replace(rows=rows.slice(start, end - start)))
-        written += [_write_file(own, part) for part in _parts(after, some, change.file_rows)]
-    groups.create_write_transaction(
-        [*removed, *written], "append", groups.schema(), ["cluster"], commit_properties=commit
-    )
-    groups.update_incremental()
+class _Files:
+    """Reads files of the table as it was opened, also in several threads."""
+
+    def __init__(self, groups: DeltaTable, own: RustTable, kept: Mapping[str, pa.Table] | None = None) -> None:
+        """Take the table, and files of it that were read before: a file never changes."""
+        self._groups, self.own = groups, own
+        self._schema = _schema(groups)
+        self._read = file_reader(groups)
+        self._has_features = groups.protocol().min_reader_version > 1
+        self.kept: dict[str, pa.Table] = dict(kept or {})
+        """The rows of files that are probably read again, by their paths."""
+        self._kept_bytes = 0
+
+    def find(self, files: Sequence[GroupFile], group_ids: Iterable[str]) -> pa.Table | None:
+        """Return the rows of these groups, which are in these files, and keep the files if they are not many.
+
+        None where only a query can do it.
+        """
+        wanted = pa.array(set(group_ids), pa.string())
+
+        def read(file: GroupFile) -> pa.Table:
+            rows = self._rows(file)
+            size = rows.get_total_buffer_size()
+            if self._kept_bytes + size <= _KEPT_BYTES:
+                self._kept_bytes += size
+                self.kept[file.path] = rows
+            return rows.filter(pc.is_in(rows["group_id"], wanted))
+
+        try:
+            with ThreadPoolExecutor(_THREADS) as threads:
+                return pa.concat_tables([self._schema.empty_table(), *threads.map(read, files)])
+        except _OtherFormatError:
+            return None
+
+    def rows(self, span: Span) -> pa.Table:
+        """Return the rows of a span, sorted by group id."""
+        try:
+            rows = pa.concat_tables(map(self._rows, span.files)) if span.files else self._schema.empty_table()
+        except _OtherFormatError:
+            rows = _select(self._groups, f"{self.own.own_rows} AND {_condition(span)}")
+        ids = rows["group_id"].to_pylist()
+        return rows if all(one <= other for one, other in pairwise(ids)) else rows.sort_by("group_id")
+
+    def _rows(self, file: GroupFile) -> pa.Table:
+        if (kept := self.kept.get(file.path)) is not None:
+            return kept
+        if self._has_features or file.size > _AT_A_TIME:
+            raise _OtherFormatError
+        try:
+            rows = pq.ParquetFile(pa.BufferReader(self._read(file.path))).read(use_threads=False)
+            cluster = pa.array([self.own.cluster], pa.string()).take(pa.array([0] * rows.num_rows))
+            return _conform(rows.append_column("cluster", cluster), self._schema)
+        except (pa.ArrowException, KeyError):
+            raise _OtherFormatError from None
 
 
-def _together(spans: Sequence[Span]) -> Iterator[Sequence[Span]]:
-    """Yield the spans that are rewritten at a time."""
-    start = size = 0
-    for place, span in enumerate(spans):
-        own = sum(file.size for file in span.files)
-        if size and size + own > _AT_A_TIME:
-            yield spans[start:place]
-            start, size = place, 0
-        size += own
-    if spans:
-        yield spans[start:]
+def _rewrite(files: _Files, changes: Sequence[_Change], most: int) -> list[AddAction]:
+    """Write what replaces the files of these spans: their rows but for those of changed groups, and the new rows."""
+
+    def write(change: _Change) -> list[AddAction]:
+        rows = _merge(files.rows(change.span), change)
+        return [_write_file(files.own, part) for part in _divide(rows, most)]
+
+    written = list[AddAction]()
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for some in _together(changes):
+            written += chain.from_iterable(threads.map(write, some))
+    return written
+
+
+def _changes(spans: Sequence[Span], rows: pa.Table, group_ids: Iterable[str]) -> Iterator[_Change]:
+    """Yield what changes in each span."""
+    ids, new_ids = sorted(set(group_ids)), rows["group_id"].to_pylist()
+    end = new_end = 0
+    for span in spans:
+        start, new_start = end, new_end
+        end, new_end = _end(ids, span), _end(new_ids, span)
+        yield _Change(span, ids[start:end], rows.slice(new_start, new_end - new_start))
 
 
 def _end(ids: Sequence[str], span: Span) -> int:
@@ -160,23 +240,29 @@ def _end(ids: Sequence[str], span: Span) -> int:
     return len(ids) if span.last is None else bisect_right(ids, span.last)
 
 
-def _after(groups: DeltaTable, own: RustTable, spans: Sequence[Span], change: _Change) -> pa.Table:
-    """Return the rows of these spans as they will be, sorted by group id as those of the change are."""
-    ranges = [_condition(span) for span in spans if span.files]
-    if not ranges:
-        return change.rows
-    stored = _select(groups, f"{own.own_rows} AND ({' OR '.join(ranges)})")
-    changed = pa.array(change.group_ids, stored.schema.field("group_id").type)
-    kept = stored.filter(pc.invert(pc.is_in(stored["group_id"], changed)))
-    return pa.concat_tables([kept, change.rows.select(stored.column_names).cast(stored.schema)]).sort_by("group_id")
+def _together(changes: Sequence[_Change]) -> Iterator[Sequence[_Change]]:
+    """Yield those that are made at a time."""
+    start = size = 0
+    for place, change in enumerate(changes):
+        own = sum(file.size for file in change.span.files)
+        if size and size + own > _AT_A_TIME:
+            yield changes[start:place]
+            start, size = place, 0
+        size += own
+    if changes:
+        yield changes[start:]
 
 
-def _parts(rows: pa.Table, spans: Sequence[Span], most: int) -> Iterator[pa.Table]:
-    """Yield the rows of each file; none has rows of two spans, as others may be in between."""
-    ids, end = rows["group_id"].to_pylist(), 0
-    for span in spans:
-        start, end = end, _end(ids, span)
-        yield from _divide(rows.slice(start, end - start), most)
+def _merge(stored: pa.Table, change: _Change) -> pa.Table:
+    """Return the rows of a span as they will be, sorted, in pieces: a copy would take as long as reading them."""
+    ids, new_ids = stored["group_id"].to_pylist(), change.rows["group_id"].to_pylist()
+    pieces, place, new = [], 0, 0
+    for group_id in change.group_ids:
+        end, new_end = bisect_left(ids, group_id, place), bisect_right(new_ids, group_id, new)
+        pieces += [stored.slice(place, end - place), change.rows.slice(new, new_end - new)]
+        place, new = bisect_right(ids, group_id, end), new_end
+    merged = pa.concat_tables([*pieces, stored.slice(place)])
+    return merged.combine_chunks() if len(pieces) > _PIECES else merged
 
 
 def _divide(rows: pa.Table, most: int) -> Iterator[pa.Table]:
@@ -195,8 +281,9 @@ def _remove(own: RustTable, file: GroupFile) -> RemoveAction:
 
 def _write_file(own: RustTable, rows: pa.Table) -> AddAction:
     """Write a file with these rows, which are sorted; it is in the table once its action is committed."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows.drop_columns(["cluster"]), sink, compression="snappy", write_statistics=["group_id"])
+    sink, stored = pa.BufferOutputStream(), rows.drop_columns(["cluster"])
+    # Without Arrow's own copy of the schema, a fifth of the file: the types are those of the table.
+    pq.write_table(stored, sink, compression="snappy", write_statistics=["group_id"], store_schema=False)
     content, name = sink.getvalue().to_pybytes(), f"part-{uuid.uuid4()}.snappy.parquet"
     (own.location / name).write_bytes(content)
     first, last = (rows["group_id"][place].as_py() for place in (0, -1))
@@ -224,10 +311,18 @@ def _condition(span: Span) -> str:
     return f"({first} AND {last})"
 
 
+def _schema(groups: DeltaTable) -> pa.Schema:
+    return pa.schema(groups.schema().to_arrow())
+
+
+def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows in the types of this schema; DataFusion returns views of text, which Arrow cannot sort."""
+    return rows.select(schema.names).cast(schema)
+
+
 def _select(groups: DeltaTable, condition: str) -> pa.Table:
     builder = QueryBuilder().register("groups", groups)
     # Most of a row is in the other columns: read those of the matching rows only.
     builder.execute("SET datafusion.execution.parquet.pushdown_filters = true")
-    schema = pa.schema(groups.schema().to_arrow())  # DataFusion returns string views, which Arrow cannot sort
     found = builder.execute(f"SELECT * FROM groups WHERE {condition}").read_all()  # noqa: S608 - quoted
-    return pa.table(found).select(schema.names).cast(schema)
+    return _conform(pa.table(found), _schema(groups))

@@ -6,11 +6,12 @@ Credentials and endpoints come from environment variables, as delta-rs reads the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyarrow.fs import PyFileSystem
 
 # By default delta-rs retries ten times within three minutes: too long for a command that a user waits for.
@@ -46,6 +47,24 @@ def file_system(uri: str) -> Iterator[PyFileSystem]:
         raise
     except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
         raise OSError(describe_error(error)) from None
+
+
+def file_reader(table: DeltaTable) -> Callable[[str], bytes]:
+    """Return what reads a file of a table by its path, with the connections of the table, from any thread.
+
+    It raises one-line OSErrors.
+    """
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
+
+    handler: Any = DeltaStorageHandler.from_table(table._table)  # noqa: SLF001 - as delta-rs itself does
+
+    def read(path: str) -> bytes:
+        try:
+            return bytes(handler.open_input_file(path).read())
+        except Exception as error:  # noqa: BLE001 - as above
+            raise OSError(describe_error(error)) from None
+
+    return read
 
 
 def write_file(uri: str, name: str, content: bytes) -> None:

@@ -7,7 +7,7 @@ its workers have folded, which is never in this process, and what would rewrite 
 
 Neither writes deletion vectors, which readers such as pandas, pyarrow and older engines refuse: a row is replaced by
 rewriting the file that holds it. That a batch of a few groups rewrites little is a matter of the files. Those of
-`groups` have 500 rows (45 kB) each, with a range of group ids of their own, so that a batch of 3, 8 or 50 groups
+`groups` have 250 rows (42 kB) each, with a range of group ids of their own, so that a batch of 3, 8 or 50 groups
 rewrites as many files at most, however many groups there are; see `group_files`. The other tables that Spark writes are
 appended to; their rows are rewritten by a compaction, or when they expire.
 

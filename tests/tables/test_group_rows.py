@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, TableFeatures
+from deltalake.schema import PrimitiveType
 
 from streaming_app.tables import group_files, group_rows
 from streaming_app.tables.group_files import GroupFile, is_well_divided, spans_of
@@ -96,6 +99,56 @@ def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: Grou
     assert len(files & set(DeltaTable(path / "groups").file_uris())) == 1
     assert modes(path)[versions:] == ["Append"]
     assert few.version("groups") == DeltaTable(path / "groups").version()
+
+
+def test_rows_are_found_and_replaced_without_a_query_and_each_file_is_read_once(
+    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, read = empty_warehouse, list[str]()
+    replace(few, path, numbered())
+    original = pq.ParquetFile.read
+
+    def counted(self: pq.ParquetFile, **options: bool) -> pa.Table:
+        found = original(self, **options)
+        read.append(found["group_id"][0].as_py())
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(group_rows, "QueryBuilder", Mock(side_effect=AssertionError("a query")))
+        patched.setattr(pq.ParquetFile, "read", counted)
+        found = few.find("group_id", ["g01", "g05", "g14", "new"])
+        replace(few, path, {"g01": "Stable", "g05": "Stable", "g14": "Dead", "new": "Empty"})
+    assert sorted(found["group_id"].to_pylist()) == ["g01", "g05", "g14"]
+    assert sorted(read) == ["g00", "g10", "g30"]
+    changes = {"g01": "Stable", "g05": "Stable", "g14": "Dead"}
+    assert states(path) == [*((group, changes.get(group, "Empty")) for group in numbered()), ("new", "Empty")]
+
+
+@pytest.mark.parametrize("kind", ["large", "lacks a column", "needs a feature", "not sorted", "many at once"])
+def test_files_that_pyarrow_does_not_read_as_the_table_says_are_queried(
+    kind: str, few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = empty_warehouse
+    if kind == "not sorted":
+        RustTable(Location.of(path / "groups"), "default").append(rows(path, dict(reversed(numbered().items()))))
+    else:
+        replace(few, path, numbered())
+    alter = DeltaTable(path / "groups").alter
+    if kind == "large":
+        monkeypatch.setattr(group_rows, "_AT_A_TIME", 1)
+    elif kind == "many at once":
+        monkeypatch.setattr(group_rows, "_KEPT_BYTES", 1)
+    elif kind == "lacks a column":
+        alter.add_columns(Field("later", PrimitiveType("string")))
+    elif kind == "needs a feature":
+        alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+    changes = {"g01": "Stable", "g05": "Stable", "g14": "Dead", "g27b": "Empty"}
+    found = few.find("group_id", [*changes])
+    assert sorted(found["group_id"].to_pylist()) == ["g01", "g05", "g14"]
+    assert found.schema == pa.schema(DeltaTable(path / "groups").schema().to_arrow())
+    replace(few, path, changes, removed=["g02"])
+    assert states(path) == sorted({**numbered(), **changes}.items() - {("g02", "Empty")})
+    assert are_separate(ranges(path))
 
 
 def test_new_groups_go_into_the_files_next_to_them_which_are_divided(few: GroupRows, empty_warehouse: Path) -> None:
@@ -183,6 +236,24 @@ def test_rows_of_other_clusters_stay(
         replace(few, path, {"g": "NotReady"})
     assert states(path) == [("g", "NotReady"), ("g", "Stable")]
     assert other.find("group_id", ["g"])["state"].to_pylist() == ["Stable"]
+
+
+def test_files_that_spark_wrote_for_a_cluster_of_any_name_are_read(
+    empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, cluster = empty_warehouse, "o'ther a%20b=c:d/é"
+    few, own = GroupRows(SparkWriter(spark, str(path), cluster)), rows(path, numbered(range(3)))
+    own = own.set_column(own.schema.get_field_index("cluster"), own.field("cluster"), [[cluster] * 3])
+    few.replace(own, own["group_id"].to_pylist())
+    with monkeypatch.context() as limited:
+        leave_to_spark(limited)
+        few.replace(own, own["group_id"].to_pylist())
+    assert modes(path)[-1] == "Overwrite"
+    monkeypatch.setattr(group_rows, "QueryBuilder", Mock(side_effect=AssertionError("a query")))
+    found = few.find("group_id", ["g00", "g02"])
+    assert found["group_id"].to_pylist() == ["g00", "g02"]
+    few.replace(found, ["g00", "g01", "g02"])
+    assert [group for group, _ in states(path)] == ["g00", "g02"]
 
 
 def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(

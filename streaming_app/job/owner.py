@@ -213,7 +213,9 @@ class _Store:
 
     def version(self) -> int | None:
         """Return the version of the table, of which only the log is read; None if there is none."""
-        table = self._open()
+        from streaming_app.tables.kept_table import newest_table  # noqa: PLC0415 - loaded when it is needed
+
+        table = self._open(newest_table)
         return None if table is None else table.version()
 
     def read(self) -> tuple[OwnerRecord | None, DeltaTable | None]:
@@ -229,11 +231,11 @@ class _Store:
             raise self._unusable(error) from None
         return OwnerRecord(**{name: row[name] for name in OwnerRecord._fields}), table
 
-    def _open(self) -> DeltaTable | None:
+    def _open(self, open_table: Callable[[Location], DeltaTable] = Location.delta_table) -> DeltaTable | None:
         from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415 - as above
 
         try:
-            return self._location.delta_table()
+            return open_table(self._location)
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:

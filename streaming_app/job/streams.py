@@ -451,8 +451,15 @@ class CommitsStream(TopicStream):
 
     def _read_identities(self) -> list[str]:
         """Return what identifies the tables; empty for one that does not exist."""
-        places = {name: self._writer.location / name for name in (*NAMES, *SHARED)}
-        return [self._writer.identity(name) if place.is_delta_table() else "" for name, place in places.items()]
+        return [self._identity(name) for name in (*NAMES, *SHARED)]
+
+    def _identity(self, name: str) -> str:
+        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - loaded when it is needed
+
+        try:
+            return self._writer.identity(name)
+        except TableNotFoundError:
+            return ""
 
     def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
         del topic

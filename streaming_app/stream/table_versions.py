@@ -98,7 +98,7 @@ class TableVersions:
         return {name: _id_of(self._open(name)) for name in self._names}
 
     def _open(self, name: str) -> DeltaTable:
-        return (self._writer.location / name).delta_table()
+        return self._writer.table(name).open()
 
     def _read_version(self, name: str) -> int:
         return int(self._open(name).version())
@@ -218,11 +218,17 @@ class KnownTables:
             return False
 
     def _id(self, name: str) -> str | None:
-        location = self._warehouse / name
-        return str(location.delta_table().metadata().id) if location.is_delta_table() else None
+        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - Spark's workers have no delta-rs
+
+        from streaming_app.tables.kept_table import newest_table  # noqa: PLC0415 - the same
+
+        try:
+            return str(newest_table(self._warehouse / name).metadata().id)
+        except TableNotFoundError:
+            return None
 
     def _is_marked(self, name: str) -> bool:
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers have no delta-rs
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - as above
 
         try:
             return FORMAT_PROPERTY in (self._warehouse / name).delta_table().metadata().configuration

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streaming_app.tables.reader import query_table, quote
-from streaming_app.tables.rust_table import RustTable
+from streaming_app.tables.rust_table import Commit, RustTable
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import DeltaTable
 
     from streaming_app.stream.log_positions import Cut
     from streaming_app.tables.fence import Fence
@@ -51,8 +51,8 @@ def void_history(
             RustTable(warehouse / name, cluster, fence).change(partial(_set_void, where))
 
 
-def _set_void(where: str, target: DeltaTable, commit: CommitProperties) -> None:
-    target.update(updates={"void": "true"}, predicate=where, commit_properties=commit)
+def _set_void(where: str, target: DeltaTable, commit: Commit) -> None:
+    target.update(updates={"void": "true"}, predicate=where, **commit)
 
 
 def delete_topologies(warehouse: Location, cluster: str, cuts: Iterable[Cut], fence: Fence | None = None) -> None:

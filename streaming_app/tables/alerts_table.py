@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 
 from streaming_app.alerts.alert import Alert, Delivery
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.tables.rust_table import RustTable, older_than
+from streaming_app.tables.rust_table import Commit, RustTable, older_than
 
 _REMOVED = "removed"  # a state only in the source of the merge: the row is deleted
 _SAME = (
@@ -49,9 +49,9 @@ class AlertsTable:
             new = pa.Table.from_pylist(rows, self._schema)
             self._table.change(lambda target, commit: self._merge(target, new, commit))
 
-    def _merge(self, target: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None:
+    def _merge(self, target: DeltaTable, rows: pa.Table, commit: Commit) -> None:
         same = f"{_SAME} AND t.cluster = {quote(self._table.cluster)}"
-        merge = target.merge(rows, same, "s", "t", commit_properties=commit)
+        merge = target.merge(rows, same, "s", "t", **commit)
         merge = merge.when_matched_delete(f"s.state = '{_REMOVED}'").when_matched_update_all()
         merge.when_not_matched_insert_all(f"s.state <> '{_REMOVED}'").execute()
 

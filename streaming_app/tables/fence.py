@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from streaming_app.errors import JobError, OtherOwnerError
@@ -31,6 +31,13 @@ from streaming_app.tables.location import Location
 _COMMITS = 1 << 40
 """Of a term."""
 _THREADS = 4  # the tables of a store are claimed side by side
+
+
+class HasTransactions(Protocol):
+    """A table of delta-rs, or a `KeptTable`."""
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return the newest transaction of an application."""
 
 
 class Fence:
@@ -51,7 +58,7 @@ class Fence:
         """Return its version, which is higher than those before."""
         return self.term * _COMMITS + next(self._numbers)
 
-    def check(self, table: DeltaTable) -> None:
+    def check(self, table: HasTransactions) -> None:
         """Raise OtherOwnerError if a job with a later term has committed to the table."""
         if term_in(table, self.application) > self.term:
             self.refuse()
@@ -95,6 +102,6 @@ def application_of(cluster: str) -> str:
     return f"owner-{cluster}"
 
 
-def term_in(table: DeltaTable, application: str) -> int:
+def term_in(table: HasTransactions, application: str) -> int:
     """Return the newest term in a table; 0 if it has none."""
     return (table.transaction_version(application) or 0) // _COMMITS

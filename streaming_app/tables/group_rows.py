@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction, RemoveAction
 
 from streaming_app.tables.definitions import table
 from streaming_app.tables.group_files import GroupFile, Span, file_rows, group_files, spans_of
 from streaming_app.tables.object_store import file_reader
 from streaming_app.tables.reader import quote
-from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.rust_table import Batch, Commit, RustTable
 from streaming_app.tables.which_writer import GROUPS, by_delta_rs
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class GroupRows:
         own, left = self._table(_NAME), []
         kept, self._kept = self._kept, {}
 
-        def write(groups: DeltaTable, commit: CommitProperties) -> None:
+        def write(groups: DeltaTable, commit: Commit) -> None:
             files = group_files(groups, own.cluster)
             spans = _touched(spans_of(files), group_ids)
             touched = [file for span in spans for file in span.files]
@@ -99,9 +99,7 @@ class GroupRows:
                 changes = list(_changes(spans, _conform(rows, _schema(groups)).sort_by("group_id"), group_ids))
                 written = _rewrite(_Files(groups, own, kept), changes, file_rows(files))
                 removed = [_remove(own, file) for file in touched]
-                groups.create_write_transaction(
-                    [*removed, *written], "append", groups.schema(), ["cluster"], commit_properties=commit
-                )
+                groups.create_write_transaction([*removed, *written], "append", groups.schema(), ["cluster"], **commit)
                 groups.update_incremental()
 
         version = own.change(write)

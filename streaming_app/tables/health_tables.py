@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 
 from streaming_app.errors import WarehouseError
 from streaming_app.health.board import Change
@@ -22,7 +22,7 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.request_files import RequestFiles
-from streaming_app.tables.rust_table import RustTable, older_than
+from streaming_app.tables.rust_table import Commit, RustTable, older_than
 
 HEALTH, HISTORY, INCIDENTS = "group_health", "group_health_history", "incidents"
 _SAME_CHANGE = " AND ".join(f"t.{name} = s.{name}" for name in table(HISTORY).key if name != "cluster")
@@ -101,8 +101,8 @@ class HealthTables:
             return
         new, where = self._table(name, rows), f"{same} AND t.cluster = {quote(self._cluster)} AND s.cluster = t.cluster"
 
-        def write(target: DeltaTable, commit: CommitProperties) -> None:
-            merge = target.merge(new, where, "s", "t", commit_properties=commit)
+        def write(target: DeltaTable, commit: Commit) -> None:
+            merge = target.merge(new, where, "s", "t", **commit)
             if removed:
                 merge = merge.when_matched_delete(removed)
             merge.when_matched_update_all().when_not_matched_insert_all(removed and f"NOT ({removed})").execute()

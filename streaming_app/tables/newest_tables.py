@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.tables.definitions import Table, table
+from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.reader import query_table, quote
 from streaming_app.tables.rust_table import Batch
 
@@ -99,7 +100,7 @@ class NewestTables:
         import pyarrow as pa  # noqa: PLC0415 - as above
         import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
-        actions = pa.table((self._writer.location / name).delta_table().get_add_actions())
+        actions = pa.table(newest_table(self._writer.location / name).get_add_actions())
         return int(pc.sum(actions["num_records"]).as_py() or 0)
 
     def compact(self, name: str) -> None:

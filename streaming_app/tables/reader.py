@@ -23,6 +23,7 @@ from streaming_app.tables.definitions import (
     table,
     view_sql,
 )
+from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
@@ -107,14 +108,14 @@ def _named(pattern: re.Pattern[str], sql: str) -> set[str]:
 
 def query_table(location: Location, sql: str) -> pa.Table:
     """Return the result of a query of one table, which it names `t`. Raises delta-rs' errors."""
-    builder = QueryBuilder().register("t", location.delta_table())
+    builder = QueryBuilder().register("t", newest_table(location))
     return to_arrow(builder.execute(sql).read_all())
 
 
 def open_table(location: Location) -> DeltaTable:
     """Open the table at `location`. Raises WarehouseError if there is none, or it has another format."""
     try:
-        opened = location.delta_table()
+        opened = newest_table(location)
     except TableNotFoundError:
         if location.name != _FIRST_TABLE and _is_table(location.parent / _FIRST_TABLE):
             raise WarehouseError(_created_by_older_release(location.parent, f"the table {location.name}")) from None

@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-A write opens the table anew, which takes milliseconds: a table that is kept open does not notice that it was deleted,
-and a commit would leave the remains of a log in its place. It is one commit, which is there as a whole or not at all:
-in a store by a conditional put. Where another process has changed the same rows meanwhile, Delta rejects the commit,
+A write begins with the table as it is now, see `kept_table`: in the place of one that was deleted meanwhile, a commit
+would leave the remains of a log. It is one commit, which is there as a whole or not at all: in a store by a conditional
+put. Where another process has changed the same rows meanwhile, Delta rejects the commit,
 and the write is done again with what is there now. In this process there is one writer of a table at a time, of Spark
 or of delta-rs, see `writing`.
 
 Each commit leaves files that readers of older versions need: `maintain` removes them once the table's retention has
-passed.
+passed. A commit itself does not look for log entries to remove, for which it would list the whole log.
 
 Of a job that has a `Fence` each commit carries its term, and none is made once a later job has claimed the table.
 """
@@ -24,27 +24,37 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from streaming_app.tables.fence import Fence
+from streaming_app.tables.fence import Fence, HasTransactions
+from streaming_app.tables.kept_table import newest_table, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import quote, time_literal
 
-Write = Callable[[DeltaTable, CommitProperties], object]
-"""Makes one commit to a table, with these properties."""
+
+class Commit(TypedDict):
+    """The keyword arguments of delta-rs for one commit."""
+
+    commit_properties: CommitProperties
+    post_commithook_properties: PostCommitHookProperties
+
+
+Write = Callable[[DeltaTable, Commit], object]
+"""Makes one commit to a table, with these arguments."""
 
 _ATTEMPTS = 12  # a commit is rejected for what jobs for other clusters change meanwhile, too
 _PAUSE_SECONDS = 0.05, 0.5
 _MAINTAINED_AFTER = 100  # commits, each of which leaves a file or two
 _MAINTAINED_SECONDS = 1_800.0  # or so long, as old versions of some tables are kept
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
+_HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 _MIN_AGE_SECONDS = 60  # of a checksum that is removed: the file of a newer one may just be written
 
 
@@ -72,7 +82,7 @@ class Batch(NamedTuple):
         """What the commit of the batch carries."""
         return [Transaction(one, self.number) for one in self.writers]
 
-    def is_in(self, table: DeltaTable) -> bool:
+    def is_in(self, table: HasTransactions) -> bool:
         """Return whether the table has the batch."""
         written = table.transaction_version(self.writers[0])
         return written is not None and written >= self.number
@@ -101,8 +111,8 @@ class RustTable:
         self._maintained_at: float | None = None
 
     def open(self) -> DeltaTable:
-        """Return the table as it is now. Raises delta-rs' errors."""
-        return self.location.delta_table()
+        """Return the table as it is now, for reading. Raises delta-rs' errors."""
+        return newest_table(self.location)
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the table, which its rows must have."""
@@ -112,19 +122,17 @@ class RustTable:
     def append(self, rows: pa.Table, batch: Batch | None = None) -> int:
         """Append rows, of a batch exactly once; return the version of the table."""
 
-        def write(target: DeltaTable, commit: CommitProperties) -> None:
-            write_deltalake(target, rows, mode="append", commit_properties=commit)
+        def write(target: DeltaTable, commit: Commit) -> None:
+            write_deltalake(target, rows, mode="append", **commit)
 
         return self.change(write, batch)
 
     def append_files(self, files: Sequence[AddAction], batch: Batch | None = None) -> int:
         """Append the rows of files that are there already, of a batch exactly once; return the version of the table."""
 
-        def write(target: DeltaTable, commit: CommitProperties) -> None:
+        def write(target: DeltaTable, commit: Commit) -> None:
             partitions = target.metadata().partition_columns
-            target.create_write_transaction(
-                list(files), "append", target.schema(), partitions, commit_properties=commit
-            )
+            target.create_write_transaction(list(files), "append", target.schema(), partitions, **commit)
             target.update_incremental()
 
         return self.change(write, batch)
@@ -135,22 +143,20 @@ class RustTable:
             return self.delete(condition)
         where = self._own(condition)
         return self.change(
-            lambda target, commit: write_deltalake(
-                target, rows, mode="overwrite", predicate=where, commit_properties=commit
-            )
+            lambda target, commit: write_deltalake(target, rows, mode="overwrite", predicate=where, **commit)
         )
 
     def delete(self, condition: str | None = None) -> int:
         """Delete all rows of the cluster, or those that match; return the version of the table."""
         where = self._own(condition)
-        return self.change(lambda target, commit: target.delete(where, commit_properties=commit))
+        return self.change(lambda target, commit: target.delete(where, **commit))
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
         """Delete the rows of the table that have the key of one of `rows`, null like null; return its version."""
         same = " AND ".join(f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in key)
 
-        def write(target: DeltaTable, commit: CommitProperties) -> None:
-            merge = target.merge(rows.select(key), same, source_alias="s", target_alias="t", commit_properties=commit)
+        def write(target: DeltaTable, commit: Commit) -> None:
+            merge = target.merge(rows.select(key), same, source_alias="s", target_alias="t", **commit)
             merge.when_matched_delete().execute()
 
         return self.change(write)
@@ -162,7 +168,7 @@ class RustTable:
         """
         self._commits += 1
         with self._errors(), writing(self.location):
-            return int(self._attempt(write, batch).version())
+            return self._attempt(write, batch)
 
     def maintain(self, expired: str | None = None) -> None:
         """Delete the rows that match, compact the files, and remove those that no reader needs; all if it is due.
@@ -174,13 +180,12 @@ class RustTable:
         self._maintained_at, self._commits = self._clock(), 0
         with self._errors(), writing(self.location):
             if expired:
-                self._attempt(lambda target, commit: target.delete(self._own(expired), commit_properties=commit))
+                self._attempt(lambda target, commit: target.delete(self._own(expired), **commit))
             filters = [("cluster", "=", self.cluster)]
-            target = self._attempt(
-                lambda target, commit: target.optimize.compact(partition_filters=filters, commit_properties=commit)
-            )
-            target.vacuum(dry_run=False)
-            target.cleanup_metadata()
+            self._attempt(lambda target, commit: target.optimize.compact(partition_filters=filters, **commit))
+            with table_to_write(self.location) as kept:
+                kept.table.vacuum(dry_run=False)
+                kept.table.cleanup_metadata()
             if self.location.is_local:
                 remove_orphan_checksums((self.location / "_delta_log").path)
 
@@ -192,19 +197,23 @@ class RustTable:
     def _own(self, condition: str | None) -> str:
         return f"{self.own_rows} AND ({condition})" if condition else self.own_rows
 
-    def _attempt(self, write: Write, batch: Batch | None = None) -> DeltaTable:
-        def once() -> DeltaTable:
-            target = self.open()
-            if self._fence:
-                self._fence.check(target)
-            if batch is None or not batch.is_in(target):
-                own = [self._fence.transaction()] if self._fence else []
-                write(target, CommitProperties(app_transactions=[*own, *(batch.transactions if batch else ())]))
-            return target
+    def _attempt(self, write: Write, batch: Batch | None = None) -> int:
+        def once() -> int:
+            with table_to_write(self.location) as kept:
+                if self._fence:
+                    self._fence.check(kept)
+                if batch is None or not batch.is_in(kept):
+                    write(kept.table, self._commit(batch))
+                return kept.table.version()
 
         again = retry_if_exception_type(CommitFailedError)
         wait = wait_random(*_PAUSE_SECONDS)
         return Retrying(retry=again, stop=stop_after_attempt(_ATTEMPTS), wait=wait, reraise=True)(once)
+
+    def _commit(self, batch: Batch | None) -> Commit:
+        own = [self._fence.transaction()] if self._fence else []
+        properties = CommitProperties(app_transactions=[*own, *(batch.transactions if batch else ())])
+        return {"commit_properties": properties, "post_commithook_properties": _HOOKS}
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -22,10 +22,11 @@ from streaming_app.report import Report
 from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.group_files import file_rows, group_files, is_well_divided
+from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import query_table, quote, time_literal
-from streaming_app.tables.rust_table import Batch, RustTable, remove_orphan_checksums, writing
+from streaming_app.tables.rust_table import Batch, Commit, RustTable, remove_orphan_checksums, writing
 from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal
 from streaming_app.tables.table_creation import prepare_tables
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming_app.tables.fence import Fence
@@ -106,11 +107,11 @@ class SparkWriter:
 
     def is_empty(self, name: str) -> bool:
         """Return whether a table has no row of any cluster. By delta-rs: Spark takes a second to plan the query."""
-        return int((self._location / name).delta_table().get_add_actions().num_rows) == 0
+        return int(newest_table(self._location / name).get_add_actions().num_rows) == 0
 
     def identity(self, name: str) -> str:
         """Return what identifies this cluster's rows in a table: it differs for a table created again or elsewhere."""
-        return f"{(self._location / name).delta_table().metadata().id}/{self._cluster}"
+        return f"{newest_table(self._location / name).metadata().id}/{self._cluster}"
 
     def highest_offsets(
         self,
@@ -152,7 +153,7 @@ class SparkWriter:
 
     def last_append(self, name: str, writers: Iterable[str]) -> int:
         """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
-        table = (self._location / name).delta_table()
+        table = newest_table(self._location / name)
         batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
         return max((batch for batch in batches if batch is not None), default=-1)
 
@@ -160,14 +161,14 @@ class SparkWriter:
         """Replace the rows of this cluster, in one commit, by `rows`, which may be read from the table."""
         written = self._write_files(name, rows, self._file_rows(name))
 
-        def write(table: DeltaTable, commit: CommitProperties) -> None:
+        def write(table: DeltaTable, commit: Commit) -> None:
             table.create_write_transaction(
                 [*written],
                 "overwrite",
                 table.schema(),
                 table.metadata().partition_columns,
                 [("cluster", "=", self._cluster)],
-                commit_properties=commit,
+                **commit,
             )
 
         self.table(name).change(write)
@@ -197,7 +198,7 @@ class SparkWriter:
 
     def _check_owner(self, name: str) -> None:
         if self.fence:
-            self.fence.check((self._location / name).delta_table())
+            self.fence.check(newest_table(self._location / name))
 
     def replace_groups(self, rows: DataFrame, group_ids: Sequence[str] | None = None) -> None:
         """Replace the rows of these groups, by default of those in `rows`, by `rows`.
@@ -219,7 +220,7 @@ class SparkWriter:
         """Return how many rows a file has at most; 0: any number."""
         if name != "groups":
             return 0
-        return file_rows(group_files((self._location / name).delta_table(), self._cluster))
+        return file_rows(group_files(newest_table(self._location / name), self._cluster))
 
     def compact(self, name: str) -> None:
         """Compact the small files of a table, and rewrite files of which many rows were deleted.
@@ -227,7 +228,7 @@ class SparkWriter:
         The files of groups are rewritten if they are not as `group_files` says.
         """
         if name == "groups":
-            table_now = (self._location / name).delta_table()
+            table_now = newest_table(self._location / name)
             if not is_well_divided(group_files(table_now, self._cluster)):
                 self.replace_groups(self.stored_rows(name).limit(0))
             return

@@ -347,15 +347,15 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
 ) -> None:
     path = empty_warehouse
     replace(few, path, {"a": "Empty", "b": "Empty"})
-    open_table, opened = RustTable.open, []
+    open_table, opened = Location.delta_table, []
 
-    def overtake(self: RustTable) -> DeltaTable:
+    def overtake(self: Location) -> DeltaTable:
         opened.append(open_table(self))
         if len(opened) == 1:
             DeltaTable(path / "groups").update(updates={"state": "'Dead'"}, predicate="group_id = 'b'")
         return opened[-1]
 
-    monkeypatch.setattr(RustTable, "open", overtake)
+    monkeypatch.setattr(Location, "delta_table", overtake)
     replace(few, path, {"a": "Stable"})
     assert len(opened) == 2
     assert states(path) == [("a", "Stable"), ("b", "Dead")]

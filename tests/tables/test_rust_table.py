@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch, RustTable, older_than
+from streaming_app.tables.rust_table import Batch, Commit, RustTable, older_than
 from tests.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
@@ -42,15 +42,15 @@ def table(warehouse: Path) -> RustTable:
 def overtaken(monkeypatch: pytest.MonkeyPatch, warehouse: Path) -> list[DeltaTable]:
     """Let another process change all rows between the opening of the table and the first commit."""
     opened: list[DeltaTable] = []
-    open_table = RustTable.open
+    open_table = Location.delta_table
 
-    def overtake(self: RustTable) -> DeltaTable:
+    def overtake(self: Location) -> DeltaTable:
         opened.append(open_table(self))
         if len(opened) == 1:
             DeltaTable(warehouse / NAME).update(updates={"partition": "7"})
         return opened[-1]
 
-    monkeypatch.setattr(RustTable, "open", overtake)
+    monkeypatch.setattr(Location, "delta_table", overtake)
     return opened
 
 
@@ -115,7 +115,7 @@ def test_two_writers_of_a_table_write_one_after_the_other(table: RustTable, ware
     began, went_on = threading.Event(), threading.Event()
     order: list[str] = []
 
-    def slow(target: DeltaTable, _: CommitProperties) -> None:
+    def slow(target: DeltaTable, _: Commit) -> None:
         began.set()
         assert went_on.wait(10)
         order.append("first")

@@ -1,0 +1,155 @@
+"""Handles of tables in an object store, which this process keeps: opening a table costs dozens of requests.
+
+Theory of operation
+-------------------
+delta-rs lists the log of a table that it opens, and reads the last checkpoint and each commit after it; to find the
+transaction of an application, it reads all of these once more. So a handle is kept, and its log is asked whether it is
+the newest: the commit of its version must be there, with the same content, and the next one must not. Versions have no
+gaps, and no two commits have the same content, so it is then the table as it is now, and nothing else is read. If there
+is a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or restored from
+a copy, its log was cleaned up, a request failed) the table is opened as if nothing were known.
+
+Readers share a handle. A writer takes it out meanwhile: what it has checked (see `fence` and `Batch`) must hold for the
+version that the commit is based on, so nobody else may bring the handle up to date. After an error it is not kept, as
+the commit may have been made.
+
+The newest transaction of an application is known from what was read once and from the content of the commits since.
+
+A table in a local directory is opened each time, which takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from deltalake.fs import DeltaStorageHandler
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from streaming_app.tables.location import Location
+
+_LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
+"""By table; held while its handle is taken, brought up to date for a reader, or put back."""
+_KEPT: dict[str, KeptTable] = {}
+_MANY_BYTES = 1 << 30  # a store returns what there is
+_OPENED = set[str]()
+"""Tables that were opened once, without a handle that is kept: commands do that."""
+
+
+class KeptTable:
+    """A table at one version, and what is known of its transactions."""
+
+    def __init__(self, location: Location) -> None:
+        """Open the table as it is now. Raises deltalake's TableNotFoundError, or errors for `describe_error`."""
+        self._location = location
+        self.table = location.delta_table()
+        self._version = self.table.version()
+        self._transactions: dict[str, int | None] = {}
+        self._content: bytes | None = None
+        """A hash of the commit of this version; None: not known, and the handle is not kept."""
+        if not location.is_local:
+            with suppress(Exception):  # the table is open: a store of which this cannot be learned is read as before
+                self._content = _digest(self._read(self._version))
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return the newest transaction of an application, as `DeltaTable.transaction_version` does."""
+        if app_id not in self._transactions:
+            self._transactions[app_id] = self.table.transaction_version(app_id)
+        return self._transactions[app_id]
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether it can be seen later that it is the newest version."""
+        return self._content is not None
+
+    def is_up_to_date(self) -> bool:
+        """Bring the table up to date; return whether that was possible."""
+        try:
+            if _digest(self._read(self._version)) != self._content:
+                return False
+            if self._read(self._version + 1, 1) is None:
+                return True
+            self.table.update_incremental()
+            return self.table.version() > self._version and self.note_commits()
+        except Exception:  # noqa: BLE001 - delta-rs raises several types; the table is opened, which says what is wrong
+            return False
+
+    def note_commits(self) -> bool:
+        """Learn which version the table has after a write or an update; return whether it can be kept."""
+        version = self.table.version()
+        if version == self._version or self._location.is_local:
+            return self.can_be_kept
+        commit = self._read(version)
+        self._content = _digest(commit)
+        self._transactions = self._transactions | _transactions(commit or b"") if version == self._version + 1 else {}
+        self._version = version
+        return self.can_be_kept
+
+    def _read(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
+        """Return the commit of a version, or its first bytes; None if there is none. One GET."""
+        entry = f"_delta_log/{version:020}.json"
+        # It asks for a size that it does not know, and the whole process waits for the answer (deltalake 1.6).
+        handler = DeltaStorageHandler.from_table(self.table._table, None, {entry: size})  # noqa: SLF001 - with its client
+        try:
+            return bytes(handler.open_input_file(entry).read())
+        except FileNotFoundError:
+            return None
+
+
+def newest_table(location: Location) -> DeltaTable:
+    """Return the table as it is now, for reading: others share it, and bring it up to date.
+
+    What is read from it at several times may be of several versions; DataFusion keeps the one that it was given. Raises
+    as `Location.delta_table` does.
+    """
+    key = str(location)
+    if location.is_local:
+        return location.delta_table()
+    with _LOCKS[key]:
+        kept = _KEPT.get(key)
+        if kept is not None and kept.is_up_to_date():
+            return kept.table
+        _KEPT.pop(key, None)
+        if key not in _OPENED:
+            _OPENED.add(key)
+            return location.delta_table()
+        kept = KeptTable(location)
+        if kept.can_be_kept:
+            _KEPT[key] = kept
+        return kept.table
+
+
+@contextmanager
+def table_to_write(location: Location) -> Iterator[KeptTable]:
+    """Give the table as it is now, which nobody else uses until the end of the block. Raises as `newest_table` does."""
+    key = str(location)
+    with _LOCKS[key]:
+        kept = _KEPT.pop(key, None)
+    if kept is None or not kept.is_up_to_date():
+        kept = KeptTable(location)
+    yield kept
+    try:
+        can_be_kept = kept.note_commits()
+    except Exception:  # noqa: BLE001 - as above; what was written is written
+        return
+    with _LOCKS[key]:
+        if can_be_kept:
+            _KEPT[key] = kept
+
+
+def _digest(content: bytes | None) -> bytes | None:
+    return None if content is None else hashlib.sha256(content).digest()
+
+
+def _transactions(commit: bytes) -> dict[str, int | None]:
+    """Return the transactions in the content of a commit, by application."""
+    lines = (line for line in commit.splitlines() if b'"txn"' in line)
+    found: list[dict[str, Any]] = [action["txn"] for action in map(json.loads, lines) if "txn" in action]
+    return {one["appId"]: one["version"] for one in found}

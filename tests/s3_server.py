@@ -1,0 +1,207 @@
+"""An S3 server of one bucket, for tests of what delta-rs asks a store for: it serves a directory, and counts requests.
+
+It runs in a process of its own, as delta-rs holds Python's lock during some requests. It has what delta-rs needs,
+conditional puts among it. `make check-deploy` runs the job on moto's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+_HOST, _BUCKET = "127.0.0.1", "bucket"
+_KEYS = re.compile(rb"<Key>(.*?)</Key>")
+_REFUSED, _WRITTEN = "refused", "written"
+
+
+class S3Server:
+    """A server whose objects are the files in `root`."""
+
+    def __init__(self, directory: Path, endpoint: str) -> None:
+        self.root, self._log, self._refusal = _places(directory)
+        self.environment = {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": "anyone",
+            "AWS_SECRET_ACCESS_KEY": "anything",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+        """With which delta-rs finds it."""
+
+    def uri(self, name: str) -> str:
+        """Return the URI of a directory in `root`."""
+        return f"s3a://{_BUCKET}/{name}"
+
+    def requests(self) -> list[tuple[str, str]]:
+        """Return all requests in order, each with its kind (GET, HEAD, PUT, LIST, DELETE) and its key or prefix."""
+        pairs = (line.partition(" ") for line in self._log.read_text("utf-8").splitlines())
+        return [(kind, key) for kind, _, key in pairs]
+
+    @contextmanager
+    def counted(self) -> Iterator[Counter[str]]:
+        """Count the requests of the block by their kinds."""
+        found, before = Counter[str](), len(self.requests())
+        yield found
+        found.update(kind for kind, _ in self.requests()[before:])
+
+    @contextmanager
+    def refusing_commits(self, *, but_written: bool) -> Iterator[None]:
+        """Answer each commit of the block with an error, whether it is written or not."""
+        self._refusal.write_text(_WRITTEN if but_written else _REFUSED)
+        yield
+        self._refusal.unlink()
+
+
+@contextmanager
+def s3_server(directory: Path) -> Iterator[S3Server]:
+    """Run one on a free port of the loopback interface, with its files in `directory`."""
+    with Popen([sys.executable, "-m", __name__, str(directory)], stdout=PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield S3Server(directory, process.stdout.readline().strip())
+        finally:
+            process.kill()
+
+
+def _places(directory: Path) -> tuple[Path, Path, Path]:
+    return directory / "objects", directory / "requests.log", directory / "refusal"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # headers and content in one packet, for which the client would wait else
+    disable_nagle_algorithm = True
+    root: ClassVar[Path]
+    log: ClassVar[Path]
+    refusal: ClassVar[Path]
+    lock = threading.Lock()
+
+    def do_GET(self) -> None:
+        key, query = self._target()
+        if "list-type" in query:
+            self._list(query)
+            return
+        self._note("GET", key)
+        self._send_object(key)
+
+    def do_HEAD(self) -> None:
+        key, _ = self._target()
+        self._note("HEAD", key)
+        self._send_object(key)
+
+    def do_PUT(self) -> None:
+        key, _ = self._target()
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self._note("PUT", key)
+        refusal = self.refusal.read_text() if "/_delta_log/" in key and self.refusal.exists() else ""
+        with self.lock:
+            file = self.root / key
+            if file.exists() and self.headers["If-None-Match"] == "*":
+                self._send(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+                return
+            if refusal != _REFUSED:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                new = self.root.with_name("new")
+                new.write_bytes(content)
+                new.rename(file)
+        if refusal:
+            self._send(403, b"<Error><Code>AccessDenied</Code><Message>as the test wants it</Message></Error>")
+        else:
+            self._send(200, headers={"ETag": '"e"'})
+
+    def do_DELETE(self) -> None:
+        self._delete([self._target()[0]])
+        self._send(204)
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        keys = [found.decode() for found in _KEYS.findall(content)]
+        self._delete(keys)
+        deleted = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+        self._send(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the library
+        """Print nothing."""
+
+    def _target(self) -> tuple[str, dict[str, str]]:
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        return unquote(parts.path).removeprefix(f"/{_BUCKET}").removeprefix("/"), query
+
+    def _note(self, kind: str, key: str) -> None:
+        with self.lock, self.log.open("a", encoding="utf-8") as file:
+            file.write(f"{kind} {key}\n")
+
+    def _delete(self, keys: list[str]) -> None:
+        self._note("DELETE", ",".join(keys))
+        for key in keys:
+            (self.root / key).unlink(missing_ok=True)
+
+    def _list(self, query: dict[str, str]) -> None:
+        prefix, after, delimiter = (query.get(name, "") for name in ("prefix", "start-after", "delimiter"))
+        self._note("LIST", prefix)
+        top = self.root / prefix.rpartition("/")[0]
+        found = {file.relative_to(self.root).as_posix(): file for file in top.rglob("*") if file.is_file()}
+        keys = sorted(key for key in found if key.startswith(prefix) and key > after)
+        directories = set[str]()
+        if delimiter:
+            rests = {key: key[len(prefix) :].partition(delimiter) for key in keys}
+            directories = {prefix + first + delimiter for first, is_below, _ in rests.values() if is_below}
+            keys = [key for key, (_, is_below, _) in rests.items() if not is_below]
+        contents = "".join(
+            f"<Contents><Key>{escape(key)}</Key><Size>{found[key].stat().st_size}</Size><ETag>e</ETag>"
+            "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+            for key in keys
+        )
+        prefixes = "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in directories)
+        self._send(200, f"<ListBucketResult>{contents}{prefixes}</ListBucketResult>".encode())
+
+    def _send_object(self, key: str) -> None:
+        try:
+            content = (self.root / key).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            self._send(404, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>")
+            return
+        headers, status, size = {"ETag": '"e"', "Last-Modified": formatdate(usegmt=True)}, 200, len(content)
+        if wanted := self.headers["Range"]:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start = int(first) if first else max(0, size - int(last))
+            end = min(size, int(last) + 1) if first and last else size
+            content, status = content[start:end], 206
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        self._send(status, content, headers)
+
+    def _send(self, status: int, content: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 100
+
+
+if __name__ == "__main__":
+    _Handler.root, _Handler.log, _Handler.refusal = _places(Path(sys.argv[1]))
+    _Handler.root.mkdir(parents=True)
+    _Handler.log.touch()
+    with _Server((_HOST, 0), _Handler) as server, suppress(KeyboardInterrupt):
+        os.write(sys.stdout.fileno(), f"http://{_HOST}:{server.server_port}\n".encode())
+        server.serve_forever()

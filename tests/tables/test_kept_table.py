@@ -1,0 +1,316 @@
+"""A table in a store is opened once by a process that goes on using it, and is never taken for another version."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from streaming_app.errors import OtherOwnerError
+from streaming_app.tables.fence import Fence
+from streaming_app.tables.kept_table import newest_table
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import query_table
+from streaming_app.tables.rust_table import Batch, Commit, RustTable
+from tests.s3_server import S3Server, s3_server
+from tests.warehouses import arrow_schema, make_warehouse
+
+NAME = "log_ends"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+@pytest.fixture
+def directory(store: S3Server, tmp_path: Path) -> Path:
+    """The files of an empty table in the store."""
+    return create(store.root / uuid4().hex / NAME, tmp_path / "warehouse")
+
+
+@pytest.fixture
+def place(store: S3Server, directory: Path) -> Location:
+    return Location.of(store.uri(directory.relative_to(store.root).as_posix()))
+
+
+def create(table: Path, warehouse: Path) -> Path:
+    return Path(shutil.copytree(make_warehouse(warehouse) / NAME, table))
+
+
+def rows(*topics: str) -> pa.Table:
+    values = [{"cluster": "default", "topic": topic, "partition": 0} for topic in topics]
+    return pa.Table.from_pylist(values, arrow_schema(NAME))
+
+
+def topics(place: Location) -> list[str]:
+    """Return what a process that has not opened the table finds in it."""
+    found = DeltaTable(str(place), storage_options=place.storage_options).to_pyarrow_table()
+    return sorted(found["topic"].to_pylist())
+
+
+def append_as_other(place: Location, topic: str, *transactions: Transaction) -> None:
+    write_deltalake(
+        str(place),
+        rows(topic),
+        mode="append",
+        storage_options=place.storage_options,
+        commit_properties=CommitProperties(app_transactions=list(transactions)),
+    )
+
+
+def versions(directory: Path) -> list[int]:
+    return sorted(int(file.stem) for file in (directory / "_delta_log").glob("*.json") if file.stem.isdecimal())
+
+
+def files(table: DeltaTable) -> list[str]:
+    return sorted(table.file_uris())
+
+
+# --- What is requested ------------------------------------------------------------------------------------------------
+
+
+def test_a_write_reads_only_what_is_new_whatever_was_committed_before(store: S3Server, place: Location) -> None:
+    table, counts = RustTable(place, "default", Fence("default", 1)), []
+    for number in range(30):
+        with store.counted() as requests:
+            table.append(rows(f"{number}"), Batch(["app"], number))
+        counts.append(requests)
+    assert counts[1] == counts[-1] == {"PUT": 2, "LIST": 2, "GET": 5}
+    assert len(topics(place)) == 30
+
+
+def test_a_table_to_which_nothing_was_written_is_not_read_again(store: S3Server, place: Location) -> None:
+    table = RustTable(place, "default")
+    for number in range(5):
+        table.append(rows(f"{number}"))
+    with store.counted() as requests:
+        assert newest_table(place).version() == 5 + 1
+    assert requests == {"GET": 2}
+
+
+def test_a_command_opens_a_table_without_a_request_more(store: S3Server, place: Location) -> None:
+    with store.counted() as bare:
+        place.delta_table()
+    with store.counted() as requests:
+        newest_table(place)
+    assert requests == bare
+
+
+def test_a_reader_keeps_what_it_opens_again(store: S3Server, place: Location) -> None:
+    for _ in range(2):
+        newest_table(place)
+    append_as_other(place, "a")
+    assert query_table(place, "SELECT topic FROM t")["topic"].to_pylist() == ["a"]
+    with store.counted() as requests:
+        newest_table(place)
+    assert requests == {"GET": 2}
+
+
+# --- What other processes do meanwhile --------------------------------------------------------------------------------
+
+
+def test_commits_of_another_process_are_between_our_own(place: Location) -> None:
+    table = RustTable(place, "default")
+    table.append(rows("a"))
+    for number in range(3):
+        append_as_other(place, f"other {number}")
+    table.append(rows("b"))
+    append_as_other(place, "other 3")
+    table.delete("topic = 'other 1'")
+    assert topics(place) == ["a", "b", "other 0", "other 2", "other 3"]
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_a_batch_that_another_process_has_written_meanwhile_is_not_written_again(place: Location, others: int) -> None:
+    table = RustTable(place, "default")
+    assert table.append(rows("a"), Batch(["app"], 1)) == 2
+    append_as_other(place, "b", Transaction("app", 2))
+    for _ in range(others - 1):
+        append_as_other(place, "c")
+    table.append(rows("again"), Batch(["app"], 2))
+    table.append(rows("d"), Batch(["app"], 3))
+    assert topics(place) == ["a", "b", *"c" * (others - 1), "d"]
+
+
+def test_a_job_whose_table_a_later_job_has_claimed_writes_nothing_more(place: Location) -> None:
+    table = RustTable(place, "default", Fence("default", 1))
+    table.append(rows("a"))
+    Fence("default", 2).claim([place])
+    with pytest.raises(OtherOwnerError):
+        table.append(rows("b"))
+    assert topics(place) == ["a"]
+
+
+def test_a_later_job_that_claims_the_table_during_a_write_is_not_overwritten(place: Location) -> None:
+    table, calls = RustTable(place, "default", Fence("default", 1)), 0
+    table.append(rows("a"))
+
+    def write(target: DeltaTable, commit: Commit) -> None:
+        nonlocal calls
+        calls += 1
+        Fence("default", 2).claim([place])
+        newest_table(place)  # as other threads of this process do all the time
+        write_deltalake(target, rows("b"), mode="append", **commit)
+
+    with pytest.raises(OtherOwnerError):
+        table.change(write)
+    assert calls == 1
+    assert topics(place) == ["a"]
+
+
+def test_a_reader_does_not_move_the_table_that_is_being_written(place: Location) -> None:
+    table, seen = RustTable(place, "default"), []
+    table.append(rows("a"))
+
+    def write(target: DeltaTable, commit: Commit) -> None:
+        append_as_other(place, "b")
+        before = target.version()
+        assert newest_table(place).version() == before + 1
+        seen.append(target.version() == before)
+        target.delete("topic = 'a'", **commit)
+
+    table.change(write)
+    assert seen == [True]
+    assert topics(place) == ["b"]
+
+
+def test_whatever_two_processes_write_the_table_is_as_one_that_is_opened(place: Location) -> None:
+    table, order = RustTable(place, "default"), random.Random(7)  # noqa: S311 - no secret
+    table.append(rows("a"))
+    for number in range(40):
+        name = f"{number % 9}"
+        kind = order.choice(["append", "other", "two others", "replace", "delete", "compact", "checkpoint"])
+        if kind == "append":
+            table.append(rows(name))
+        elif kind == "replace":
+            table.replace(rows(name), f"topic = '{name}'")
+        elif kind == "delete":
+            table.delete(f"topic = '{name}'")
+        elif kind == "compact":
+            table.maintain()
+        elif kind == "checkpoint":
+            place.delta_table().create_checkpoint()
+        else:
+            for _ in range(1 + (kind == "two others")):
+                append_as_other(place, name)
+        kept, opened = newest_table(place), place.delta_table()
+        assert kept.version() == opened.version(), (number, kind)
+        assert files(kept) == files(opened), (number, kind)
+        assert pa.schema(kept.schema().to_arrow()) == pa.schema(opened.schema().to_arrow())
+
+
+# --- Another table in its place ---------------------------------------------------------------------------------------
+
+
+def test_a_table_that_was_deleted_is_not_written(directory: Path, place: Location) -> None:
+    table = RustTable(place, "default")
+    table.append(rows("a"))
+    shutil.rmtree(directory)
+    with pytest.raises(OSError, match="Cannot write the table log_ends"):
+        table.append(rows("b"))
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2, 3, 7])
+def test_a_table_that_was_created_again_is_written_as_it_is(
+    commits: int, directory: Path, place: Location, tmp_path: Path
+) -> None:
+    table = RustTable(place, "default")
+    for number in range(2):
+        table.append(rows("lost"), Batch(["app"], number))
+    newest_table(place)
+    shutil.rmtree(directory)
+    create(directory, tmp_path / "again")
+    for _ in range(commits):
+        append_as_other(place, "new")
+    assert newest_table(place).version() == 1 + commits
+    table.append(rows("own"), Batch(["app"], 1))
+    assert topics(place) == [*["new"] * commits, "own"]
+    assert versions(directory) == list(range(commits + 3))
+
+
+def test_a_table_that_was_restored_from_a_copy_is_written_as_it_is(
+    directory: Path, place: Location, tmp_path: Path
+) -> None:
+    table = RustTable(place, "default")
+    table.append(rows("a"), Batch(["app"], 1))
+    shutil.copytree(directory, tmp_path / "copy")
+    table.append(rows("b"), Batch(["app"], 2))
+    shutil.rmtree(directory)
+    shutil.copytree(tmp_path / "copy", directory)
+    table.append(rows("b, repeated"), Batch(["app"], 2))
+    assert topics(place) == ["a", "b, repeated"]
+    assert versions(directory) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_log_that_was_cleaned_up(kept: int, directory: Path, place: Location) -> None:
+    table = RustTable(place, "default")
+    for number in range(5):
+        table.append(rows(f"{number}"), Batch(["app"], number))
+    place.delta_table().create_checkpoint()
+    for version in versions(directory)[:-kept]:
+        (directory / "_delta_log" / f"{version:020}.json").unlink()
+    table.append(rows("again"), Batch(["app"], 4))
+    table.append(rows("5"), Batch(["app"], 5))
+    assert topics(place) == [f"{number}" for number in range(6)]
+
+
+def test_a_commit_that_is_missing_for_a_moment(directory: Path, place: Location) -> None:
+    table = RustTable(place, "default")
+    table.append(rows("a"))
+    table.append(rows("b"))
+    newest = directory / "_delta_log" / f"{3:020}.json"
+    newest.rename(newest.with_name("away"))
+    assert newest_table(place).version() == 2
+    newest.with_name("away").rename(newest)
+    table.append(rows("c"))
+    assert topics(place) == ["a", "b", "c"]
+
+
+# --- Writes that fail -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_batch_whose_commit_failed_is_written_once(
+    is_written: bool, store: S3Server, directory: Path, place: Location
+) -> None:
+    table = RustTable(place, "default", Fence("default", 1))
+    table.append(rows("a"), Batch(["app"], 1))
+    with (
+        store.refusing_commits(but_written=is_written),
+        pytest.raises(OSError, match="as the test wants it"),
+    ):
+        table.append(rows("b"), Batch(["app"], 2))
+    table.append(rows("b"), Batch(["app"], 2))
+    table.append(rows("c"), Batch(["app"], 3))
+    assert topics(place) == ["a", "b", "c"]
+    assert versions(directory) == [0, 1, 2, 3, 4]
+
+
+def test_a_write_that_fails_before_its_commit_changes_nothing(place: Location) -> None:
+    table = RustTable(place, "default")
+    table.append(rows("a"))
+
+    def write(*_: object) -> None:
+        raise OSError("as the test wants it")
+
+    with pytest.raises(OSError, match="as the test wants it"):
+        table.change(write)
+    table.append(rows("b"))
+    assert topics(place) == ["a", "b"]

@@ -52,7 +52,7 @@ class WarehouseReader:
             for name in _named(_WORDS, sql) or {_FIRST_TABLE}:
                 self._open(name)
         try:
-            return to_arrow(self._builder.execute(sql).read_all())
+            return to_arrow(self._builder.execute(sql))
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
             if self._lack_columns():
                 raise WarehouseError(_created_by_older_release(self._location, "columns")) from None
@@ -109,7 +109,7 @@ def _named(pattern: re.Pattern[str], sql: str) -> set[str]:
 def query_table(location: Location, sql: str) -> pa.Table:
     """Return the result of a query of one table, which it names `t`. Raises delta-rs' errors."""
     builder = QueryBuilder().register("t", newest_table(location))
-    return to_arrow(builder.execute(sql).read_all())
+    return to_arrow(builder.execute(sql))
 
 
 def open_table(location: Location) -> DeltaTable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from deltalake import DeltaTable
@@ -69,6 +70,24 @@ def test_threads_may_ask_one_reader(tmp_path: Path) -> None:
     queries = [f"SELECT count(*) AS n FROM {one.name}" for one in (*tables(), *views())] * 3
     with ThreadPoolExecutor(8) as pool:
         assert all(rows == [{"n": 0}] for rows in pool.map(reader.rows, queries))
+
+
+def test_other_threads_go_on_while_a_query_runs(reader: WarehouseReader) -> None:
+    turns, done = 0, Event()
+
+    def go_on() -> None:
+        nonlocal turns
+        while not done.wait(0.001):
+            turns += 1
+
+    thread = Thread(target=go_on)
+    thread.start()
+    many = "generate_series(1, 3000) a CROSS JOIN generate_series(1, 20000) b"
+    found = reader.rows(f"SELECT count(*) AS n FROM {many} WHERE a.value * b.value % 7 = 3")
+    done.set()
+    thread.join()
+    assert found == [{"n": 7_348_633}]
+    assert turns > 3
 
 
 def test_times_are_read_without_pandas_also_those_that_no_log_has(reader: WarehouseReader) -> None:

@@ -31,7 +31,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streaming_app.tables.definitions import table
 from streaming_app.tables.group_files import GroupFile, Span, file_rows, group_files, spans_of
-from streaming_app.tables.object_store import file_reader
+from streaming_app.tables.object_store import read_file
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
 from streaming_app.tables.which_writer import GROUPS, by_delta_rs
@@ -160,7 +160,6 @@ class _Files:
         """Take the table, and files of it that were read before: a file never changes."""
         self._groups, self.own = groups, own
         self._schema = _schema(groups)
-        self._read = file_reader(groups)
         self._has_features = groups.protocol().min_reader_version > 1
         self.kept: dict[str, pa.Table] = dict(kept or {})
         """The rows of files that are probably read again, by their paths."""
@@ -202,7 +201,9 @@ class _Files:
         if self._has_features or file.size > _AT_A_TIME:
             raise _OtherFormatError
         try:
-            rows = pq.ParquetFile(pa.BufferReader(self._read(file.path))).read(use_threads=False)
+            rows = pq.ParquetFile(pa.BufferReader(read_file(self._groups, file.path, file.size))).read(
+                use_threads=False
+            )
             cluster = pa.array([self.own.cluster], pa.string()).take(pa.array([0] * rows.num_rows))
             return _conform(rows.append_column("cluster", cluster), self._schema)
         except (pa.ArrowException, KeyError):

@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from deltalake.fs import DeltaStorageHandler
+from streaming_app.tables.object_store import read_file
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -94,11 +94,8 @@ class KeptTable:
 
     def _read(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
         """Return the commit of a version, or its first bytes; None if there is none. One GET."""
-        entry = f"_delta_log/{version:020}.json"
-        # It asks for a size that it does not know, and the whole process waits for the answer (deltalake 1.6).
-        handler = DeltaStorageHandler.from_table(self.table._table, None, {entry: size})  # noqa: SLF001 - with its client
         try:
-            return bytes(handler.open_input_file(entry).read())
+            return read_file(self.table, f"_delta_log/{version:020}.json", size)
         except FileNotFoundError:
             return None
 

@@ -6,7 +6,7 @@ Credentials and endpoints come from environment variables, as delta-rs reads the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -49,22 +49,21 @@ def file_system(uri: str) -> Iterator[PyFileSystem]:
         raise OSError(describe_error(error)) from None
 
 
-def file_reader(table: DeltaTable) -> Callable[[str], bytes]:
-    """Return what reads a file of a table by its path, with the connections of the table, from any thread.
+def read_file(table: DeltaTable, path: str, size: int) -> bytes:
+    """Return the first `size` bytes of a file of a table, or all that it has, over the connections of the table.
 
-    It raises one-line OSErrors.
+    Without a size there would be a second request, during which delta-rs holds Python's lock (deltalake 1.6). Raises
+    FileNotFoundError, and one-line OSErrors.
     """
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
 
-    handler: Any = DeltaStorageHandler.from_table(table._table)  # noqa: SLF001 - as delta-rs itself does
-
-    def read(path: str) -> bytes:
-        try:
-            return bytes(handler.open_input_file(path).read())
-        except Exception as error:  # noqa: BLE001 - as above
-            raise OSError(describe_error(error)) from None
-
-    return read
+    handler: Any = DeltaStorageHandler.from_table(table._table, None, {path: size})  # noqa: SLF001 - as delta-rs itself does
+    try:
+        return bytes(handler.open_input_file(path).read())
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as above
+        raise OSError(describe_error(error)) from None
 
 
 def write_file(uri: str, name: str, content: bytes) -> None:

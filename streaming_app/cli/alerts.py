@@ -177,10 +177,13 @@ def backtest(  # noqa: PLR0913, PLR0917 - one per option
 
 def _open(warehouse: Location, cluster: str) -> WarehouseReader:
     from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     reader = WarehouseReader(warehouse)
-    check_cluster(reader, warehouse, cluster)
+    reader.open_ahead("alerts")
+    if read_heartbeat(warehouse, cluster) is None:
+        check_cluster(reader, warehouse, cluster)
     return reader
 
 

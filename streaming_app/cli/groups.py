@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 
 _EMPTY = "Empty"
+_OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
+_READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members": _OF_ANY_TYPE}
+"""The tables that `describe` reads of named groups."""
 
 
 @click.command("list")
@@ -87,7 +90,7 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
         from streaming_app.queries import health  # noqa: PLC0415 - nor without --health, nor those below
 
         chosen = health.parse_verdicts(verdicts)
-    reader = open_cluster(warehouse, cluster)
+    reader = open_cluster(warehouse, cluster, *(() if types else ("groups", "group_health")))
     if types is not None:
         echo_rows(groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted))
         return
@@ -152,7 +155,8 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     if description:
         _print_description(group_ids[0], bootstrap_server or "", command_config, as_json=as_json)
         return
-    reader, wanted = open_cluster(warehouse, cluster), None if all_groups else group_ids
+    reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
+    wanted = None if all_groups else group_ids
     if _print_of_any_type(reader, cluster, wanted, aspect, verbose=verbose, as_json=as_json):
         return
     rows = groups.find_groups(reader, cluster, wanted)

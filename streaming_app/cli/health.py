@@ -60,7 +60,7 @@ def incidents(context: click.Context, warehouse: Location, cluster: str, with_en
 
     if context.invoked_subcommand is not None:
         return
-    reader = open_cluster(warehouse, cluster)
+    reader = open_cluster(warehouse, cluster, "incidents", "groups")
     ended = EndedIncidents(warehouse, cluster).reasons()
     found = health.find_incidents(reader, cluster, ended, with_ended=with_ended)
     if as_json:

@@ -31,7 +31,7 @@ def lag(  # noqa: PLR0913, PLR0917 - one per option
     """Show the lag of committed offsets, the largest first, in offsets and in seconds."""
     from streaming_app.queries.lag import find_lag, to_json, to_row  # noqa: PLC0415 - not loaded by --help
 
-    sums = find_lag(open_cluster(warehouse, cluster), cluster, group_ids, by)[:top]
+    sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, by)[:top]
     if as_json:
         echo_json([to_json(one, by) for one in sums])
     else:

@@ -14,6 +14,7 @@ from streaming_app.tables.location import Location
 from streaming_app.text import format_duration
 
 if TYPE_CHECKING:
+    from streaming_app.tables.heartbeat_file import HeartbeatRecord
     from streaming_app.tables.reader import WarehouseReader
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -33,17 +34,22 @@ def max_age_option(command: Command) -> Command:
     )(command)
 
 
-def open_cluster(warehouse: Location, cluster: str) -> WarehouseReader:
+def open_cluster(warehouse: Location, cluster: str, *tables: str) -> WarehouseReader:
     """Open the tables for a command about one cluster, and print a line on stderr if they are not up to date.
 
-    Raises WarehouseError, also if the warehouse has other clusters but not this one.
+    `tables` are those that the command will read, see `WarehouseReader.open_ahead`. Raises WarehouseError, also if the
+    warehouse has other clusters but not this one.
     """
     from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
     reader = WarehouseReader(warehouse)
-    check_cluster(reader, warehouse, cluster)
-    report_staleness(warehouse, cluster)
+    reader.open_ahead(*tables)
+    heartbeat = read_heartbeat(warehouse, cluster)
+    if heartbeat is None:
+        check_cluster(reader, warehouse, cluster)
+    _report(heartbeat, cluster)
     return reader
 
 
@@ -62,11 +68,15 @@ def open_clusters(warehouse: Location, cluster: str | None) -> WarehouseReader:
 
 def report_staleness(warehouse: Location, cluster: str, max_age: float = _MAX_AGE_SECONDS) -> bool:
     """Return whether the tables are not up to date, and print why. Raises WarehouseError."""
-    from streaming_app.queries.warehouse import find_staleness  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
+    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415 - not loaded by --help
 
-    now = datetime.now(timezone.utc)
-    line = find_staleness(read_heartbeat(warehouse, cluster), cluster, now, timedelta(seconds=max_age))
+    return _report(read_heartbeat(warehouse, cluster), cluster, max_age)
+
+
+def _report(heartbeat: HeartbeatRecord | None, cluster: str, max_age: float = _MAX_AGE_SECONDS) -> bool:
+    from streaming_app.queries.warehouse import find_staleness  # noqa: PLC0415 - not loaded by --help
+
+    line = find_staleness(heartbeat, cluster, datetime.now(timezone.utc), timedelta(seconds=max_age))
     if line:
         echo_error(line)
     return line is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -41,7 +42,15 @@ class WarehouseReader:
         self._own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
         self._builder, self._known = QueryBuilder(), set[str]()
         self._opened: dict[str, DeltaTable] = {}
+        self._ahead: dict[str, Future[DeltaTable]] = {}
         self._opening = threading.Lock()
+
+    def open_ahead(self, *names: str) -> None:
+        """Begin to open tables that will be read, all at a time: in a store each takes several requests in turn."""
+        if not self._location.is_local and names:
+            threads = ThreadPoolExecutor(len(names))
+            self._ahead |= {name: threads.submit(open_table, self._location / name) for name in names}
+            threads.shutdown(wait=False)
 
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
@@ -49,7 +58,9 @@ class WarehouseReader:
         Raises it, too, if there is no warehouse, or it has another format.
         """
         with self._opening:
-            for name in _named(_WORDS, sql) or {_FIRST_TABLE}:
+            named = _named(_WORDS, sql) or {_FIRST_TABLE}
+            self.open_ahead(*(_stored(named) - self._opened.keys() - self._ahead.keys()))
+            for name in named:
                 self._open(name)
         try:
             return to_arrow(self._builder.execute(sql))
@@ -84,7 +95,8 @@ class WarehouseReader:
 
     def _register(self, stored: str, name: str) -> None:
         if name not in self._opened:
-            opened = open_table(self._location / name)
+            ahead = self._ahead.pop(name, None)
+            opened = ahead.result() if ahead else open_table(self._location / name)
             self._builder.register(stored, opened)
             self._opened[name] = opened
 
@@ -104,6 +116,14 @@ class WarehouseReader:
 
 def _named(pattern: re.Pattern[str], sql: str) -> set[str]:
     return {name for name in names() & set(pattern.findall(sql)) if not table(name).nested}
+
+
+def _stored(named: set[str]) -> set[str]:
+    """Return the tables among these tables and views, and those that their definitions read."""
+    stored = {name for name in named if not table(name).is_view}
+    views = [view_sql(table(name), "unnest") for name in named - stored]
+    read = [*views, *(read_sql(table(name), "") for name in stored if table(name).computed)]
+    return stored.union(*(_stored(_named(_READ, sql)) for sql in read))
 
 
 def query_table(location: Location, sql: str) -> pa.Table:

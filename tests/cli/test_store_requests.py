@@ -1,0 +1,52 @@
+"""Commands ask an object store for the tables that they read, each once, and for little else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner
+
+from streaming_app.cli.main import main
+from tests.s3_server import S3Server, s3_server
+from tests.web.sample import write_sample
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        write_sample(server.root / "sample", datetime.now(timezone.utc), hostile=False)
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("command", "tables", "lists"),
+    [
+        ("list", ["group_health", "groups"], 0),
+        ("list --state", ["broker_facts", "group_health", "groups"], 0),
+        (
+            "describe --group orders-enrichment",
+            ["broker_facts", "group_events", "group_health", "group_records", "groups", "offset_commits"],
+            0,
+        ),
+        ("lag", ["inputs", "lag"], 0),
+        ("alerts", ["alerts"], 1),
+    ],
+)
+def test_a_command_opens_the_tables_that_it_reads_once(
+    command: str, tables: list[str], lists: int, store: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    warehouse = uuid4().hex  # this process keeps tables that it opens again
+    shutil.copytree(store.root / "sample", store.root / warehouse)
+    before = len(store.requests())
+    result = CliRunner().invoke(main, [*command.split(), "--warehouse", store.uri(warehouse)])
+    assert result.exit_code == 0, result.output
+    requests = store.requests()[before:]
+    opened = sorted(key.split("/")[1] for _, key in requests if key.endswith("/_last_checkpoint"))
+    assert opened == tables
+    assert sum(kind == "LIST" for kind, _ in requests) == len(tables) + lists

@@ -10,24 +10,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.kafka.log_reader import Range
-from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, LargeRecord, slice_numbers
+from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Boundary, LargeRecord, slice_numbers
 from streaming_app.stream.source import (
     APART_BYTES,
     APART_RECORDS,
+    MOST_CUTS,
     RAW,
     Place,
     Summary,
     choose_apart,
     group_bytes,
     raw_table,
+    records_of_a_cut,
 )
-from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
+from streaming_app.tables.which_writer import GROUPS, MOST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,6 +79,18 @@ class FewRecords(NamedTuple):
         )
         is_heavy = pc.or_(pc.greater_equal(sums["records"], APART_RECORDS), pc.greater_equal(sums["size"], APART_BYTES))
         return choose_apart(sums.filter(is_heavy).to_pylist(), summary)
+
+    def record_cuts(self, apart: Sequence[int], summary: Summary) -> list[Boundary]:
+        """Return what `source.record_cuts` does."""
+        most = records_of_a_cut(summary)
+        if not most:
+            return []
+        of_these = self.table.filter(pc.is_in(self.table["hash"], value_set=pa.array(apart, pa.int64())))
+        places = of_these.select(["partition", "offset"]).sort_by([("partition", "ascending"), ("offset", "ascending")])
+        cuts = list[Boundary]()
+        for _, some in groupby(map(tuple, zip(*places.to_pydict().values(), strict=True)), key=itemgetter(0)):
+            cuts += islice(some, most - 1, None, most)
+        return cuts if len(cuts) <= MOST_CUTS else []
 
     def summarize_slices(self, slices: Sequence[Place], apart: Iterable[int]) -> list[Summary]:
         """Return what is in each of the slices, without the types of records."""
@@ -130,14 +146,12 @@ def _read_large(read: ReadRanges, large: Sequence[Mapping[str, int]]) -> pa.Tabl
     return raw_table(found)
 
 
-def read_few(records: DataFrame, most: int) -> FewRecords | None:
-    """Read records that are `most` at most, and have a `size`, in one Spark job; None if there may be too many.
+def read_few(records: DataFrame, most: int) -> FewRecords:
+    """Read records that are `most` at most, and have a `size`, in one Spark job.
 
     A record leaves the JVM if so many of its size are no more than a slice, or if it is not large, and so many are not
     too much for this process: the JVM holds five times what it sends at once.
     """
-    if not by_delta_rs(GROUPS, records=most):
-        return None
     largest = max(SLICE_BYTES // max(1, most), min(MOST[GROUPS].size // max(1, most), LARGE_RECORD))
     largest = 1 << largest.bit_length() - 1  # Spark compiles an expression for each number in it
     columns = [f"if(size <= {largest}, {name}, NULL) AS {name}" if name in _BYTES else name for name in records.columns]

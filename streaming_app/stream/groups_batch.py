@@ -203,13 +203,13 @@ class GroupsBatchWriter:
         records = wanted_records(batch)
         with self._times.measure("read"):
             most = self._offsets.most_records(batch_id)
-            is_few = most is not None and self._plans.is_whole
+            is_few = most is not None and by_delta_rs(GROUPS, read=most) and self._plans.is_whole
             few = self._read(lambda: read_few(records, most or 0)) if is_few else None
-        if few is not None and few.is_whole:
-            summary, whole = few.summarize(), _Batch(writers, WHOLE[0].version(batch_id))
-            counts = Counter(self._write_small(few.table.select(list(RAW)), records, whole))
+        if few is None:
+            summary, counts = self._keep_and_write(records, writers, batch_id)
         else:
-            summary, counts = self._divide_and_write(few, records, writers, batch_id)
+            summary = few.summarize()
+            counts = self._write_read(few, summary, records, writers, batch_id)
         totals = {name: counts[name] for name in ("decoded", "groups", "quarantined", "drifted")}
         if any(totals.values()):
             with self._times.measure("checkpoint"):
@@ -224,17 +224,22 @@ class GroupsBatchWriter:
         self._check_topic()
         return found
 
-    def _divide_and_write(
-        self, few: FewRecords | None, records: DataFrame, writers: tuple[str, str], batch_id: int
-    ) -> tuple[Summary, Counter[str]]:
-        with self._open_log() if few else nullcontext() as log:
-            if few is None or log is None:
-                return self._keep_and_write(records, writers, batch_id)
+    def _write_read(
+        self, few: FewRecords, summary: Summary, records: DataFrame, writers: tuple[str, str], batch_id: int
+    ) -> Counter[str]:
+        """Write the records `few`, divided if they are large or many; what cannot be divided is left to Spark."""
+        if few.is_whole and summary.is_small:
+            whole = _Batch(writers, WHOLE[0].version(batch_id))
+            return Counter(self._write_small(few.table.select(list(RAW)), records, whole))
+        apart = few.groups_apart(summary)
+        is_divided = bool(apart) or by_delta_rs(GROUPS, records=summary.records)
+        with self._open_log() if is_divided else nullcontext() as log:
+            if log is None:
+                return self._keep_and_write(records, writers, batch_id)[1]
+            slices = self._slices_of_few(few, summary, apart)
             read = partial(few.read_slices, log.read, self._read)
-            summary = few.summarize()
-            slices = self._slices_of_few(few, summary)
             parts = _Parts(records, slices, few.summarize_slices, read)
-            return summary, self._write_parts(parts, summary, writers, batch_id)
+            return self._write_parts(parts, summary, writers, batch_id)
 
     def _keep_and_write(
         self, records: DataFrame, writers: tuple[str, str], batch_id: int
@@ -260,11 +265,11 @@ class GroupsBatchWriter:
             counts.update(self._write_many(part, batch) if few is None else self._write_small(few, part, batch))
         return counts
 
-    def _slices_of_few(self, few: FewRecords, summary: Summary) -> tuple[Slice, ...]:
-        apart = few.groups_apart(summary)
+    def _slices_of_few(self, few: FewRecords, summary: Summary, apart: Sequence[int]) -> tuple[Slice, ...]:
         if summary.large_size <= SLICE_BYTES and not apart:
             return self._plans.keep_whole(large=not summary.is_small)
-        return self._plans.divide({}, few.large_records(), apart)
+        cuts = few.record_cuts(apart, summary) if apart else ()
+        return self._plans.divide({}, few.large_records(), apart, cuts)
 
     def _slices(self, sizes: DataFrame, summary: Summary) -> tuple[Slice, ...]:
         if not summary.records:

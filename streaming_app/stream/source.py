@@ -255,7 +255,7 @@ def large_records(sizes: DataFrame) -> list[LargeRecord]:
 
 APART_RECORDS, APART_BYTES = 2_000, 128 << 10
 """Of a group in a batch: with more it may be written after all others."""
-_MOST_APART, _MOST_CUTS = 2_000, 20
+_MOST_APART, MOST_CUTS = 2_000, 20
 
 
 def groups_apart(sizes: DataFrame, summary: Summary) -> list[int]:
@@ -281,14 +281,20 @@ def record_cuts(sizes: DataFrame, apart: Iterable[int], summary: Summary) -> lis
 
     None if there are so many records that Spark's workers take less time.
     """
-    most = MOST[GROUPS].records // 2
-    if summary.records < most:
+    most = records_of_a_cut(summary)
+    if not most:
         return []
     numbered = sizes.where(of_groups(apart, are_these=True)).selectExpr(
         "partition", "offset", "row_number() OVER (PARTITION BY partition ORDER BY offset) AS number"
     )
     rows = numbered.where(f"number % {most} = 0").select("partition", "offset").collect()
-    return sorted((row["partition"], row["offset"]) for row in rows) if len(rows) <= _MOST_CUTS else []
+    return sorted((row["partition"], row["offset"]) for row in rows) if len(rows) <= MOST_CUTS else []
+
+
+def records_of_a_cut(summary: Summary) -> int:
+    """Return how many records are in a part of a batch that is cut by their number; 0 for a batch that is not."""
+    most = MOST[GROUPS].records // 2
+    return most if summary.records >= most else 0
 
 
 def of_groups(hashes: Iterable[int], *, are_these: bool) -> str:

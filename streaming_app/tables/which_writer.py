@@ -33,6 +33,11 @@ class Most(NamedTuple):
     rewritten_rows: int = 0
     """Rows in these files: Spark takes less time for more."""
 
+    @property
+    def read(self) -> int:
+        """Records that this process reads, to see whether it can divide them into parts of few."""
+        return 10 * self.records
+
 
 GROUPS, NEWEST = "groups", "newest"
 MOST = {

@@ -25,7 +25,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
-from tests.stream.frames import Pair, batch, expect_few_records
+from tests.stream.frames import Pair, batch, expect_few_records, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,6 +183,27 @@ def test_a_reading_that_fails_in_any_slice_is_repeated_and_writes_each_event_onc
                 write(batch(spark, ROWS), 3)
     assert len(log.ranges) == reads + 1  # Spark kept the records the second time
     assert content(empty_warehouse) == whole
+
+
+def test_many_records_of_few_groups_are_divided_by_this_process(
+    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_delta_rs(monkeypatch, records=12)
+    monkeypatch.setattr(few_records, "APART_RECORDS", 9)
+    monkeypatch.setattr(few_records, "APART_BYTES", 1 << 30)
+    write_offset_log(empty_warehouse / "_checkpoints" / "default", range(0, 27 * 4, 27))
+    kept, written, small = [], list[int](), GroupsBatchWriter._write_small
+    monkeypatch.setattr(groups_batch, "summarize", lambda records: (kept.append(records), source.summarize(records))[1])
+    monkeypatch.setattr(
+        GroupsBatchWriter, "_write_small", lambda *args: (written.append(args[1].num_rows), small(*args))[1]
+    )
+    writer = SparkWriter(spark, str(empty_warehouse), "default")
+    for _ in range(2):  # the second time as after a restart
+        write = GroupsBatchWriter(writer, "default", "topic", lambda *_: None, open_log=lambda: nullcontext(FakeLog()))
+        write(batch(spark, ROWS), 3)
+        assert content(empty_warehouse) == whole
+    assert written[:6] == [3, 5, 6, 6, 6, 1]  # first what is not of these groups
+    assert len(kept) == 1  # a batch that was divided before is kept by Spark
 
 
 def test_large_records_of_a_broker_give_what_they_give_when_spark_keeps_them(

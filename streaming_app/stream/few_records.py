@@ -18,19 +18,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.kafka.log_reader import Range
-from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Boundary, LargeRecord, slice_numbers
-from streaming_app.stream.source import (
+from streaming_app.stream.slices import (
     APART_BYTES,
     APART_RECORDS,
+    LARGE_RECORD,
     MOST_CUTS,
-    RAW,
+    SLICE_BYTES,
+    Boundary,
+    LargeRecord,
+    Offsets,
     Place,
     Summary,
     choose_apart,
-    group_bytes,
-    raw_table,
     records_of_a_cut,
+    slice_numbers,
 )
+from streaming_app.stream.source import RAW, group_bytes, raw_table
 from streaming_app.tables.which_writer import GROUPS, MOST
 
 if TYPE_CHECKING:
@@ -53,6 +56,10 @@ class FewRecords(NamedTuple):
     """What was asked for. Of records that are larger than `largest`, id, key and value are null."""
     largest: int
     """Bytes of a record."""
+    read_log: ReadRanges | None = None
+    """Reads the large records; only `read_slices` needs it."""
+    checked: Callable[[Callable[[], pa.Table]], pa.Table] = lambda read: read()
+    """Calls what reads the large records of a slice, and returns what was read of one log."""
 
     @property
     def is_whole(self) -> bool:
@@ -60,18 +67,23 @@ class FewRecords(NamedTuple):
         return not self.table.num_rows or pc.max(self.table["size"]).as_py() <= self.largest
 
     def summarize(self) -> Summary:
-        """Return what the batch amounts to. This, and what follows, need the `MEASURES`."""
+        """Return what the batch amounts to. This, and what follows, need the `MEASURES`, and is as in `KeptRecords`."""
         sizes = self.table["size"].to_pylist()
         by_type = Counter(self.table["type"].to_pylist())
         return Summary(by_type, sum(sizes), sum(size for size in sizes if size >= LARGE_RECORD))
 
     def large_records(self) -> list[LargeRecord]:
-        """Return what `source.large_records` does."""
+        """Return the large records in the order of (partition, offset)."""
         found = self.table.filter(pc.greater_equal(self.table["size"], LARGE_RECORD)).select(LargeRecord._fields)
         return sorted(LargeRecord(**row) for row in found.to_pylist())
 
+    def partition_offsets(self) -> dict[int, Offsets]:
+        """Return the offsets of the records, by partition."""
+        ranges = self.table.group_by("partition").aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+        return {row["partition"]: Offsets(row["offset_min"], row["offset_max"] + 1) for row in ranges}
+
     def groups_apart(self, summary: Summary) -> list[int]:
-        """Return what `source.groups_apart` does."""
+        """Return the groups without which what is left of a batch is little; none if there are none, or too many."""
         sums = (
             self.table.group_by("hash")
             .aggregate([("size", "sum"), ("size", "count")])
@@ -81,7 +93,7 @@ class FewRecords(NamedTuple):
         return choose_apart(sums.filter(is_heavy).to_pylist(), summary)
 
     def record_cuts(self, apart: Sequence[int], summary: Summary) -> list[Boundary]:
-        """Return what `source.record_cuts` does."""
+        """Return where to cut a batch so that few records of these groups are in each part, if it is by few cuts."""
         most = records_of_a_cut(summary)
         if not most:
             return []
@@ -100,17 +112,9 @@ class FewRecords(NamedTuple):
             sizes[number] += size
         return [Summary({-1: records[number]}, sizes[number], 0) for number in range(len(slices))]
 
-    def read_slices(
-        self,
-        read: ReadRanges,
-        checked: Callable[[Callable[[], pa.Table]], pa.Table],
-        slices: Sequence[Place],
-        apart: Iterable[int],
-        numbers: Sequence[int],
-    ) -> Iterator[pa.Table]:
+    def read_slices(self, slices: Sequence[Place], apart: Iterable[int], numbers: Sequence[int]) -> Iterator[pa.Table]:
         """Yield the records of the slices that have these numbers, one slice after the other.
 
-        `checked` calls what reads the large ones of a slice, and returns what was read of one log.
         A large record that is no longer in the log, as a newer one of its key is, is left out.
         """
         numbered = pa.array(self._numbers(slices, apart), pa.int32())
@@ -119,7 +123,10 @@ class FewRecords(NamedTuple):
             is_large = pc.greater(records["size"], self.largest)
             large = records.filter(is_large).select(["partition", "offset", "size"]).to_pylist()
             few = records.filter(pc.invert(is_large)).select(list(RAW))
-            yield pa.concat_tables([few, checked(partial(_read_large, read, large)).cast(few.schema)]) if large else few
+            if large and self.read_log:
+                found = self.checked(partial(_read_large, self.read_log, large))
+                few = pa.concat_tables([few, found.cast(few.schema)])
+            yield few
 
     def _numbers(self, slices: Sequence[Place], apart: Iterable[int]) -> list[int]:
         hashes, (partitions, offsets, of) = set(apart), (self.table[name] for name in ("partition", "offset", "hash"))

@@ -13,7 +13,7 @@ are small, see `which_writer`. A batch with large records, or one that failed re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import Lock
@@ -35,7 +35,8 @@ from streaming_app.stream.fold_stage import (
     sort_for_fold,
     stored_as_records,
 )
-from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
+from streaming_app.stream.kept_records import KeptRecords, between, of_groups
+from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.outputs import (
     APPENDED,
@@ -49,23 +50,8 @@ from streaming_app.stream.outputs import (
     take_groups,
     take_rows,
 )
-from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Slice, SlicePlans
-from streaming_app.stream.source import (
-    MEASURES,
-    RAW,
-    Place,
-    Summary,
-    between,
-    groups_apart,
-    large_records,
-    of_groups,
-    partition_offsets,
-    read_slices,
-    record_cuts,
-    summarize,
-    summarize_slices,
-    wanted_records,
-)
+from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Slice, SlicePlans, Summary
+from streaming_app.stream.source import MEASURES, RAW, wanted_records
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
@@ -101,23 +87,6 @@ class _Batch(NamedTuple):
     writers: tuple[str, ...]
     """Of `batch_writers`: the first is asked whether it was committed, and it is then committed for all."""
     version: int
-
-
-class _Parts(NamedTuple):
-    """A batch that is to be divided: as Spark has it, and what gives parts of it to this process."""
-
-    records: DataFrame
-    slices: Sequence[Slice]
-    summarize: Callable[[Sequence[Place], Sequence[int]], list[Summary]]
-    """As `source.summarize_slices`."""
-    read: Callable[[Sequence[Place], Sequence[int], Sequence[int]], Iterator[pa.Table]]
-    """As `source.read_slices`."""
-
-
-def _keep_and_summarize(records: DataFrame, sizes: DataFrame) -> Summary:
-    """Return what the records amount to by their sizes; the one reading of the topic, which keeps both."""
-    read_again(records)
-    return summarize(read_again(sizes))
 
 
 class GroupsBatchWriter:
@@ -231,15 +200,12 @@ class GroupsBatchWriter:
         if few.is_whole and summary.is_small:
             whole = _Batch(writers, WHOLE[0].version(batch_id))
             return Counter(self._write_small(few.table.select(list(RAW)), records, whole))
-        apart = few.groups_apart(summary)
-        is_divided = bool(apart) or by_delta_rs(GROUPS, records=summary.records)
+        is_divided = by_delta_rs(GROUPS, records=summary.records) or few.groups_apart(summary)
         with self._open_log() if is_divided else nullcontext() as log:
             if log is None:
                 return self._keep_and_write(records, writers, batch_id)[1]
-            slices = self._slices_of_few(few, summary, apart)
-            read = partial(few.read_slices, log.read, self._read)
-            parts = _Parts(records, slices, few.summarize_slices, read)
-            return self._write_parts(parts, summary, writers, batch_id)
+            few = few._replace(read_log=log.read, checked=self._read)
+            return self._write_slices(few, summary, records, writers, batch_id)
 
     def _keep_and_write(
         self, records: DataFrame, writers: tuple[str, str], batch_id: int
@@ -248,53 +214,55 @@ class GroupsBatchWriter:
 
         records = records.persist(StorageLevel.DISK_ONLY)  # in memory it would be garbage of the heap soon
         sizes = records.select(*MEASURES).persist(StorageLevel.DISK_ONLY)
+        kept = KeptRecords(records, sizes)
         try:
             with self._times.measure("read"):
-                summary = self._read(partial(_keep_and_summarize, records, sizes))
-            slices = self._slices(sizes, summary)
-            parts = _Parts(records, slices, partial(summarize_slices, sizes), partial(read_slices, records))
-            return summary, self._write_parts(parts, summary, writers, batch_id)
+                summary = self._read(kept.read_and_summarize)
+            return summary, self._write_slices(kept, summary, records, writers, batch_id)
         finally:
             sizes.unpersist()
             records.unpersist()
 
-    def _write_parts(self, parts: _Parts, summary: Summary, writers: tuple[str, str], batch_id: int) -> Counter[str]:
+    def _write_slices(
+        self,
+        found: FewRecords | KeptRecords,
+        summary: Summary,
+        records: DataFrame,
+        writers: tuple[str, str],
+        batch_id: int,
+    ) -> Counter[str]:
         counts: Counter[str] = Counter()
-        for one, part, few in self._read_parts(parts, summary):
+        for one, part, few in self._read_slices(found, summary, records):
             batch = _Batch(writers, one.version(batch_id))
             counts.update(self._write_many(part, batch) if few is None else self._write_small(few, part, batch))
         return counts
 
-    def _slices_of_few(self, few: FewRecords, summary: Summary, apart: Sequence[int]) -> tuple[Slice, ...]:
-        if summary.large_size <= SLICE_BYTES and not apart:
-            return self._plans.keep_whole(large=not summary.is_small)
-        cuts = few.record_cuts(apart, summary) if apart else ()
-        return self._plans.divide({}, few.large_records(), apart, cuts)
-
-    def _slices(self, sizes: DataFrame, summary: Summary) -> tuple[Slice, ...]:
+    def _divide(self, found: FewRecords | KeptRecords, summary: Summary) -> tuple[Slice, ...]:
         if not summary.records:
             return WHOLE
-        apart = [] if summary.is_small or not self._plans.is_whole else groups_apart(sizes, summary)
+        apart = found.groups_apart(summary) if self._plans.is_whole else []
         if summary.large_size <= SLICE_BYTES and self._plans.is_whole and not apart:
             return self._plans.keep_whole(large=not summary.is_small)
-        cuts = record_cuts(sizes, apart, summary) if apart else ()
-        offsets = partition_offsets(sizes) if self._plans.is_halved else {}
-        return self._plans.divide(offsets, large_records(sizes), apart, cuts)
+        cuts = found.record_cuts(apart, summary) if apart else ()
+        offsets = found.partition_offsets() if self._plans.is_halved else {}
+        return self._plans.divide(offsets, found.large_records(), apart, cuts)
 
-    def _read_parts(self, parts: _Parts, summary: Summary) -> Iterator[tuple[Slice, DataFrame, pa.Table | None]]:
+    def _read_slices(
+        self, found: FewRecords | KeptRecords, summary: Summary, records: DataFrame
+    ) -> Iterator[tuple[Slice, DataFrame, pa.Table | None]]:
         """Yield each slice that has records: as Spark has them, and as Arrow if they are few."""
-        slices = parts.slices
+        slices = self._divide(found, summary)
         apart, starts = self._plans.apart, [None, *(one.end for one in slices)]
         places = list(zip(starts, slices, strict=False))
         with self._times.measure("read"):
-            summaries = [summary] if slices is WHOLE else parts.summarize(places, apart)
-        few = parts.read(places, apart, [n for n, one in enumerate(summaries) if one.records and one.is_small])
+            summaries = [summary] if slices is WHOLE else found.summarize_slices(places, apart)
+        few = found.read_slices(places, apart, [n for n, one in enumerate(summaries) if one.records and one.is_small])
         for (start, one), part in zip(places, summaries, strict=True):
             if part.records:
                 condition = f"{between(start, one.end)} AND {of_groups(apart, are_these=one.is_apart)}"
                 with self._times.measure("read"):
                     table = next(few) if part.is_small else None
-                yield one, parts.records.where(condition), table
+                yield one, records.where(condition), table
 
     def _write_small(self, few: pa.Table, records: DataFrame, batch: _Batch) -> Mapping[str, int]:
         """Write the records `few`, which are those of `records`."""

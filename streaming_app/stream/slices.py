@@ -29,8 +29,11 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.tables.location import Location
+from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
+    from pyspark.sql import Row
+
     from streaming_app.tables.files import Files
 
 LARGE_RECORD = 16 << 10
@@ -89,6 +92,45 @@ def batch_of(version: int) -> int:
 
 WHOLE = (Slice(None, _POSITIONS - 1),)
 """The slices of a batch that is not divided."""
+Place = tuple[Boundary | None, Slice]
+"""A slice, and where it starts; None: at the beginning of the batch."""
+APART_RECORDS, APART_BYTES = 2_000, 128 << 10
+"""Of a group in a batch: with more it may be written after all others."""
+MOST_APART, MOST_CUTS = 2_000, 20
+
+
+class Summary(NamedTuple):
+    """What a batch or a slice of it holds."""
+
+    by_type: Mapping[int, int]
+    """Records by record type; -1 for those without a key, or with one that is too short to hold a type."""
+    size: int
+    """Bytes of keys and values."""
+    large_size: int
+    """Bytes of large records, see `slices`."""
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return sum(self.by_type.values())
+
+    @property
+    def is_small(self) -> bool:
+        """Whether this process folds it, unless it is of very many groups."""
+        return by_delta_rs(GROUPS, records=self.records, size=self.size)
+
+
+def choose_apart(heavy: Sequence[Mapping[str, int] | Row], summary: Summary) -> list[int]:
+    """Return the hashes of these groups, with their `records` and `size`, if what is left without them is little."""
+    left = summary.records - sum(row["records"] for row in heavy), summary.size - sum(row["size"] for row in heavy)
+    are_few = left[1] <= SLICE_BYTES and by_delta_rs(GROUPS, records=left[0])
+    return sorted(row["hash"] for row in heavy) if are_few and len(heavy) <= MOST_APART else []
+
+
+def records_of_a_cut(summary: Summary) -> int:
+    """Return how many records are in a part of a batch that is cut by their number; 0 for a batch that is not."""
+    most = MOST[GROUPS].records // 2
+    return most if summary.records >= most else 0
 
 
 def slice_numbers(slices: Sequence[Slice], places: Iterable[Boundary], are_apart: Iterable[bool]) -> list[int]:
@@ -114,7 +156,7 @@ class Attempt:
     slices: tuple[Slice, ...] = ()
     """Empty until the batch was read."""
     apart: tuple[int, ...] = ()
-    """The groups that are written apart, as `source.groups_apart` names them."""
+    """The groups that are written apart, as `KeptRecords.groups_apart` names them."""
 
 
 def next_attempt(last: Attempt | None, writer: str, batch: int) -> Attempt:

@@ -1,17 +1,16 @@
-"""What leaves the JVM: the Kafka source, the SQL that filters and groups its records, and what a batch amounts to.
+"""What leaves the JVM: the Kafka source, and the SQL that filters and groups its records.
 
-A small batch is read by one Spark job, straight into this process, see `few_records`. Otherwise its records are counted
-first, and kept by Spark until the batch is written. Spark's workers load this module, and nothing here may load
-kafka-python for them.
+A batch of few records is read by one Spark job, straight into this process, see `few_records`; another one is kept by
+Spark until it is written, see `kept_records`. Spark's workers load this module, and nothing here may load kafka-python
+for them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,12 +18,10 @@ from offsets_decoder.definitions import records
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.kafka import GROUP_PREFIX
-from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Boundary, LargeRecord, Offsets, Slice
 from streaming_app.tables.arrow import TIMESTAMP
-from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from streaming_app.kafka.offsets_topic import OffsetsTopic
 
@@ -149,31 +146,6 @@ _RAW_SCHEMA = pa.schema(
         "value": pa.binary(),
     }
 )
-_CONDITIONS = 100  # in one expression
-_SLICES_READ = 20  # at a time: Spark shows no progress meanwhile
-Place = tuple[Boundary | None, Slice]
-"""A slice, and where it starts; None: at the beginning of the batch."""
-
-
-class Summary(NamedTuple):
-    """What a batch or a slice of it holds."""
-
-    by_type: Mapping[int, int]
-    """Records by record type; -1 for those without a key, or with one that is too short to hold a type."""
-    size: int
-    """Bytes of keys and values."""
-    large_size: int
-    """Bytes of large records, see `slices`."""
-
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        return sum(self.by_type.values())
-
-    @property
-    def is_small(self) -> bool:
-        """Whether this process folds it, unless it is of very many groups."""
-        return by_delta_rs(GROUPS, records=self.records, size=self.size)
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
@@ -182,133 +154,7 @@ def wanted_records(batch: DataFrame) -> DataFrame:
     return raw.selectExpr(*RAW, f"{RECORD_TYPE} AS type", f"{SIZE} AS size", "xxhash64(group_bytes) AS hash")
 
 
-def summarize(sizes: DataFrame) -> Summary:
-    """Return what records amount to, of which there are the `MEASURES`, as in the functions that divide a batch."""
-    sizes = sizes.selectExpr("type", "size", f"if(size >= {LARGE_RECORD}, size, 0) AS large")
-    rows = sizes.groupBy("type").agg({"*": "count", "size": "sum", "large": "sum"}).collect()
-    by_type = {row["type"]: row["count(1)"] for row in rows}
-    return Summary(by_type, sum(row["sum(size)"] for row in rows), sum(row["sum(large)"] for row in rows))
-
-
-def summarize_slices(sizes: DataFrame, slices: Sequence[Place], apart: Iterable[int]) -> list[Summary]:
-    """Return what is in each of the slices, without the types of records."""
-    found = dict[int, Summary]()
-    for first in range(0, len(slices), _CONDITIONS):
-        some = range(first, min(first + _CONDITIONS, len(slices)))
-        sums = _numbered(sizes, ["size"], slices, apart, some).groupBy("number").agg({"*": "count", "size": "sum"})
-        found |= {row["number"]: Summary({-1: row["count(1)"]}, row["sum(size)"], 0) for row in sums.collect()}
-    return [found.get(number, Summary({}, 0, 0)) for number in range(len(slices))]
-
-
-def read_slices(
-    records: DataFrame, slices: Sequence[Place], apart: Iterable[int], numbers: Sequence[int]
-) -> Iterator[pa.Table]:
-    """Yield the records of the slices that have these numbers, none of which is empty, one slice after the other.
-
-    In few readings of the batch: each takes about as long, however few records it is for. Spark sorts the records by
-    slice, on disk, and this process and the JVM hold one slice at a time.
-    """
-    if len(slices) == 1:  # the whole batch
-        if numbers:
-            yield records.select(*RAW).toArrow()
-        return
-    columns = [f"unix_micros({name}) AS {name}" if name == "timestamp" else name for name in RAW]
-    for first in range(0, len(numbers), _SLICES_READ):
-        some = numbers[first : first + _SLICES_READ]
-        numbered = _numbered(records, columns, slices, apart, some)
-        ordered = numbered.repartitionByRange(len(some), "number").sortWithinPartitions("number", "partition", "offset")
-        for _, rows in groupby(ordered.toLocalIterator(), key=itemgetter(0)):
-            yield raw_table(row[1:] for row in rows)  # nothing else keeps them
-
-
 def raw_table(rows: Iterable[Sequence[Any]]) -> pa.Table:
     """Return rows with what `RAW` names; times are in microseconds since 1970."""
     values = list(zip(*rows, strict=True)) or [()] * len(RAW)
     return pa.table(list(map(pa.array, values, _RAW_SCHEMA.types)), _RAW_SCHEMA)
-
-
-def _numbered(
-    records: DataFrame, columns: Sequence[str], slices: Sequence[Place], apart: Iterable[int], numbers: Iterable[int]
-) -> DataFrame:
-    """Return the records of the slices that have these numbers, with the number."""
-    in_slice = (
-        f"WHEN is_apart = {slices[number][1].is_apart} AND {between(slices[number][0], slices[number][1].end)} "
-        f"THEN {number}"
-        for number in numbers
-    )
-    marked = records.selectExpr("*", f"{of_groups(apart, are_these=True)} AS is_apart")
-    return marked.selectExpr(f"CASE {' '.join(in_slice)} END AS number", *columns).where("number IS NOT NULL")
-
-
-def partition_offsets(sizes: DataFrame) -> dict[int, Offsets]:
-    """Return the offsets of the records, by partition."""
-    ranges = sizes.selectExpr("partition", "offset AS first", "offset + 1 AS next").groupBy("partition")
-    rows = ranges.agg({"first": "min", "next": "max"}).collect()
-    return {row["partition"]: Offsets(row["min(first)"], row["max(next)"]) for row in rows}
-
-
-def large_records(sizes: DataFrame) -> list[LargeRecord]:
-    """Return the large records in the order of (partition, offset): one for 16 kB of the batch at most."""
-    rows = sizes.where(f"size >= {LARGE_RECORD}").select("partition", "offset", "size")
-    return sorted(LargeRecord(*row) for row in rows.collect())
-
-
-APART_RECORDS, APART_BYTES = 2_000, 128 << 10
-"""Of a group in a batch: with more it may be written after all others."""
-_MOST_APART, MOST_CUTS = 2_000, 20
-
-
-def groups_apart(sizes: DataFrame, summary: Summary) -> list[int]:
-    """Return the groups without which what is left of a batch is little; none if there are none, or too many.
-
-    Each as the hash of its id, which may be long; a group that has the hash of another one goes with it.
-    """
-    sums = sizes.groupBy("hash").agg({"*": "count", "size": "sum"})
-    sums = sums.withColumnsRenamed({"count(1)": "records", "sum(size)": "size"})
-    heavy = sums.where(f"records >= {APART_RECORDS} OR size >= {APART_BYTES}").limit(_MOST_APART + 1).collect()
-    return choose_apart(heavy, summary)
-
-
-def choose_apart(heavy: Sequence[Mapping[str, int] | Row], summary: Summary) -> list[int]:
-    """Return the hashes of these groups, with their `records` and `size`, if what is left without them is little."""
-    left = summary.records - sum(row["records"] for row in heavy), summary.size - sum(row["size"] for row in heavy)
-    are_few = left[1] <= SLICE_BYTES and by_delta_rs(GROUPS, records=left[0])
-    return sorted(row["hash"] for row in heavy) if are_few and len(heavy) <= _MOST_APART else []
-
-
-def record_cuts(sizes: DataFrame, apart: Iterable[int], summary: Summary) -> list[Boundary]:
-    """Return where to cut a batch so that few records of these groups are in each part: this process folds them.
-
-    None if there are so many records that Spark's workers take less time.
-    """
-    most = records_of_a_cut(summary)
-    if not most:
-        return []
-    numbered = sizes.where(of_groups(apart, are_these=True)).selectExpr(
-        "partition", "offset", "row_number() OVER (PARTITION BY partition ORDER BY offset) AS number"
-    )
-    rows = numbered.where(f"number % {most} = 0").select("partition", "offset").collect()
-    return sorted((row["partition"], row["offset"]) for row in rows) if len(rows) <= MOST_CUTS else []
-
-
-def records_of_a_cut(summary: Summary) -> int:
-    """Return how many records are in a part of a batch that is cut by their number; 0 for a batch that is not."""
-    most = MOST[GROUPS].records // 2
-    return most if summary.records >= most else 0
-
-
-def of_groups(hashes: Iterable[int], *, are_these: bool) -> str:
-    """Return the SQL condition that a record is, or is not, of one of these groups, see `groups_apart`."""
-    found = ", ".join(f"{one}L" for one in hashes) or "NULL"
-    is_one = f"coalesce(hash IN ({found}), false)"
-    return is_one if are_these else f"NOT {is_one}"
-
-
-def between(start: Boundary | None, end: Boundary | None) -> str:
-    """Return the SQL condition that a record is in the slice between two boundaries."""
-    return " AND ".join((f"NOT {_is_before(start)}" if start else "true", _is_before(end) if end else "true"))
-
-
-def _is_before(boundary: Boundary) -> str:
-    partition, offset = boundary
-    return f"(partition < {partition} OR (partition = {partition} AND offset < {offset}))"

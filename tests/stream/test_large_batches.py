@@ -18,9 +18,10 @@ from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.log_reader import LogReader, LogReaders, Range
 from streaming_app.sandbox.container import Broker
-from streaming_app.stream import few_records, groups_batch, slices, source
+from streaming_app.stream import few_records, groups_batch, kept_records, slices, source
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.kept_records import KeptRecords
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
@@ -91,13 +92,19 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     read, read_alone = [], []
     to_arrow = type(batch(spark, [])).toArrow
     monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: (read_alone.append(one), to_arrow(one))[1])
-    monkeypatch.setattr(groups_batch, "summarize", lambda records: (read.append(records), source.summarize(records))[1])
+    count_kept(monkeypatch, read)
     write_all(spark, empty_warehouse, outcomes)
     assert len(set(written)) > 4
     assert len(read) == 1  # of the whole batch: each reading takes as long as that, however few records a slice has
     assert not read_alone
     assert content(empty_warehouse) == whole
     assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
+
+
+def count_kept(monkeypatch: pytest.MonkeyPatch, kept: list[Any]) -> None:
+    """Add each batch to `kept` that Spark keeps."""
+    summarize = KeptRecords.summarize
+    monkeypatch.setattr(KeptRecords, "summarize", lambda records: (kept.append(records), summarize(records))[1])
 
 
 def divide_small_batches(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
@@ -145,7 +152,7 @@ def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is
     divide_small_batches(monkeypatch, slice_bytes)
     expect_few_records(empty_warehouse)
     kept, log = [], FakeLog()
-    monkeypatch.setattr(groups_batch, "summarize", lambda records: (kept.append(records), source.summarize(records))[1])
+    count_kept(monkeypatch, kept)
     outcomes: list[GroupsOutcome] = []
     writer = SparkWriter(spark, str(empty_warehouse), "default")
     done = lambda _, one: outcomes.append(one)  # noqa: E731
@@ -193,7 +200,7 @@ def test_many_records_of_few_groups_are_divided_by_this_process(
     monkeypatch.setattr(few_records, "APART_BYTES", 1 << 30)
     write_offset_log(empty_warehouse / "_checkpoints" / "default", range(0, 27 * 4, 27))
     kept, written, small = [], list[int](), GroupsBatchWriter._write_small
-    monkeypatch.setattr(groups_batch, "summarize", lambda records: (kept.append(records), source.summarize(records))[1])
+    count_kept(monkeypatch, kept)
     monkeypatch.setattr(
         GroupsBatchWriter, "_write_small", lambda *args: (written.append(args[1].num_rows), small(*args))[1]
     )
@@ -230,25 +237,35 @@ def test_large_records_of_a_broker_give_what_they_give_when_spark_keeps_them(
     assert content(tmp_path / "read again") == content(tmp_path / "kept by Spark")
 
 
-def test_what_slices_amount_to_is_what_each_of_them_amounts_to_by_itself(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cuts", [[], [(0, 5)], [(0, 5), (0, 21)]], ids=str)
+def test_a_batch_of_few_records_is_divided_as_one_that_spark_keeps(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cuts: list[slices.Boundary]
 ) -> None:
-    monkeypatch.setattr(source, "_CONDITIONS", 2)
+    limit_delta_rs(monkeypatch, records=12)
+    monkeypatch.setattr(kept_records, "_CONDITIONS", 2)
+    for module in (few_records, kept_records):
+        monkeypatch.setattr(module, "APART_RECORDS", 9)
     records = source.wanted_records(batch(spark, [*ROWS, (len(ROWS), START, None, b"no key")]))
-    (apart,) = records.where("group_bytes = 'one'").selectExpr("xxhash64(group_bytes) AS hash").distinct().collect()
-    middle = (0, 5)
-    places = [
-        (None, slices.Slice(None, 1)),
-        (None, slices.Slice(middle, 2, is_apart=True)),
-        (middle, slices.Slice(None, 3, is_apart=True)),
-    ]
-    found = source.summarize_slices(records, places, [apart["hash"]])
-    for (start, one), summary in zip(places, found, strict=True):
-        of_these = source.of_groups([apart["hash"]], are_these=one.is_apart)
-        alone = source.summarize(records.where(f"{source.between(start, one.end)} AND {of_these}"))
-        assert (summary.records, summary.size) == (alone.records, alone.size)
-        assert summary.records
-    assert sum(one.records for one in found) == len(ROWS) + 1
+    few = few_records.read_few(records, len(ROWS))._replace(read_log=FakeLog().read)
+    kept = KeptRecords(records, records.select(*source.MEASURES))
+    summary = few.summarize()
+    assert summary == kept.summarize()
+    apart = few.groups_apart(summary)
+    assert apart == kept.groups_apart(summary)
+    assert len(apart) == 3
+    assert few.record_cuts(apart, summary) == kept.record_cuts(apart, summary) == [(0, n) for n in (5, 11, 17, 23)]
+    assert few.large_records() == kept.large_records()
+    assert few.partition_offsets() == kept.partition_offsets() == {0: (0, len(ROWS) + 1)}
+    ends = [*cuts, None]
+    parts = [slices.Slice(None, 1), *(slices.Slice(end, number, is_apart=True) for number, end in enumerate(ends, 2))]
+    places = [(None, parts[0]), *zip([None, *cuts], parts[1:], strict=True)]
+    sums = few.summarize_slices(places, apart)
+    assert sums == kept.summarize_slices(places, apart)
+    assert sum(one.records for one in sums) == len(ROWS) + 1
+    numbers = [number for number, one in enumerate(sums) if one.records]
+    read, again = (list(found.read_slices(places, apart, numbers)) for found in (few, kept))
+    assert [one.sort_by("offset") for one in read] == [one.sort_by("offset").cast(read[0].schema) for one in again]
+    assert [one.num_rows for one in read] == [sums[number].records for number in numbers]
 
 
 @pytest.mark.parametrize(

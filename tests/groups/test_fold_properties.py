@@ -76,6 +76,32 @@ def test_no_two_events_have_the_same_key(log: list[LogRecord]) -> None:
     assert len(keys) == len(set(keys))
 
 
+@given(logs(), st.integers(1, 24))
+def test_a_copy_stays_as_it_was_while_the_fold_goes_on(log: list[LogRecord], cut: int) -> None:
+    whole = Fold.of("g", 3, None)
+    whole.add(log[:cut])
+    copied = whole.copy()
+    before = to_row("c", copied.group_state)
+    assert before == to_row("c", whole.group_state)
+    whole.add(log[cut:])
+    whole.close()
+    assert to_row("c", copied.group_state) == before
+    copied.add(log[cut:])
+    copied.close()
+    assert to_row("c", copied.group_state) == to_row("c", whole.group_state)
+    assert copied.events == whole.events
+
+
+@given(logs())
+def test_a_row_marks_the_members_with_an_older_topology(log: list[LogRecord]) -> None:
+    row = to_row("c", fold(log).group_state)
+    epochs = {one["member_id"]: one["topology_epoch"] for one in row["members"]}
+    older = {name for name, epoch in epochs.items() if None not in (epoch, row["topology_epoch"])}
+    older = {name for name in older if epochs[name] < row["topology_epoch"]}
+    assert {one["member_id"] for one in row["members"] if one["stale_topology"]} == older
+    assert row["stale_member_count"] == len(older)
+
+
 _ASSIGNED = (20, GROUP, {"assignment_epoch": 2, "assignment_timestamp": 0})
 _FAILED_ONCE = (17, GROUP, metadata(2, 0, stored=0, failed=0))
 _UNCERTAIN = (17, GROUP, metadata(2, 0, stored=-2, failed=0))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.topology import changes_between, topology_hash
+from streaming_app.groups.topology import changes_between, is_internal_topic, topology_hash
 from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, fold, log, member, metadata
 
 
@@ -217,3 +217,17 @@ def test_a_copartition_group_of_another_subtopology_is_another_one() -> None:
         ("added", "copartition group", "1", "a, b"),
         ("removed", "copartition group", "0", "a, b"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_internal"),
+    [
+        ("app-counts-changelog", True),
+        ("app-by-key-repartition", True),
+        ("app-orders", False),
+        ("other-counts-changelog", False),
+        ("application-counts-changelog", False),
+    ],
+)
+def test_a_topic_of_the_group_is_internal_by_both_ends_of_its_name(name: str, *, is_internal: bool) -> None:
+    assert is_internal_topic(name, "app") is is_internal

@@ -209,3 +209,12 @@ def test_a_classic_group_that_takes_the_id_later_changes_the_type_once() -> None
     assert not again.touched
     back = fold(log(*((at(700), *record[1:]) for record in FIRST_JOIN[:4]), first=50), later.group_state)
     assert row_of(back)["group_type"] == "streams"
+
+
+def test_a_member_whose_record_is_of_the_operation_that_creates_the_group_again_is_a_member_of_it() -> None:
+    """Its tombstone, and those of the group, are compacted away."""
+    before = log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(5)))
+    again = log((at(900), 19, M1, member()), (at(900), 17, GROUP, metadata(2)), first=len(before))
+    row = to_row("c", fold([*before, *again]).group_state)
+    assert [(one["member_id"], one["member_epoch"]) for one in row["members"]] == [("m1", None)]
+    assert row["assignments"] == []

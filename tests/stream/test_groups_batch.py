@@ -158,7 +158,7 @@ def test_batches_that_one_job_reads_give_the_same_tables(
 ) -> None:
     cuts = [3, 10, 36, 37]  # the fourth batch holds nothing but an offset commit
     monkeypatch.setattr(GroupsBatchWriter, "_write_many", lambda *_: pytest.fail("the batches are small"))
-    monkeypatch.setattr(GroupsBatchWriter, "_write_parts", lambda *_: pytest.fail("the batches are small"))
+    monkeypatch.setattr(GroupsBatchWriter, "_write_slices", lambda *_: pytest.fail("the batches are small"))
     write_offset_log(empty_warehouse / "_checkpoints" / "default", [*cuts, len(list(history()))])
     outcomes = write_history(spark, empty_warehouse, cuts)
     assert content(empty_warehouse) == content(few)

@@ -149,3 +149,16 @@ def test_an_operation_without_end_is_refused() -> None:
     records = [one._replace(size=1_000) for one in log(*((at(1), 19, key(n), member()) for n in range(100)))]
     with pytest.raises(OverBudgetError, match="one operation"):
         fold.add(records)
+
+
+def test_the_size_of_a_group_is_that_of_its_topology_and_its_members() -> None:
+    sizes = []
+    for steps in ([], [(at(0), 23, GROUP, TOPOLOGY)], joins([1]), [(at(0), 23, GROUP, TOPOLOGY), *joins([1])]):
+        fold = Fold.of("g", 3, None)
+        fold.add(log((at(0), 17, GROUP, metadata()), *steps))
+        fold.close()
+        sizes.append(fold.size)
+    nothing, topology, one_member, both = sizes
+    assert nothing == 0 < topology
+    assert one_member > 0
+    assert both == topology + one_member

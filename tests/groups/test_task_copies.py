@@ -206,3 +206,9 @@ def test_a_reported_offset_is_known_unless_it_is_negative_or_the_largest_there_i
     reported: int | None, known: int | None
 ) -> None:
     assert known_offset(reported) == known
+
+
+@pytest.mark.parametrize(("lag", "is_behind"), [(50, False), (51, True), (None, False)])
+def test_a_copy_is_behind_beyond_the_acceptable_lag(lag: int | None, *, is_behind: bool) -> None:
+    copy = TaskCopy("g", "m", "p", "h", "standby", "0", 0, stateful=True, lag=lag, acceptable_lag=50)
+    assert copy.is_behind is is_behind

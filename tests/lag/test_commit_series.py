@@ -136,3 +136,13 @@ def test_an_interval_that_an_earlier_run_found_is_not_changed_by_what_goes_wrong
         at += gap
         series.observe_commit(number, at, at)
     assert series.commit_interval == 32.0
+
+
+@pytest.mark.parametrize(("first", "second", "interval"), [(10.0, 11.0, 1.0), (None, 38.0, 32.0), (10.0, None, 64.0)])
+def test_two_commits_are_as_far_apart_as_their_times_or_the_pass_that_saw_one_without_a_time(
+    first: float | None, second: float | None, interval: float
+) -> None:
+    series = CommitSeries()
+    series.observe_commit(5, first, 20.0)
+    series.observe_commit(6, second, 50.0)
+    assert series.commit_interval == interval

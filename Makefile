@@ -69,7 +69,7 @@ $(DEPLOY_TOOLS): deploy/check-tools.txt
 # pip says nothing for minutes, so the size of what it has fetched and installed is shown meanwhile.
 define INSTALL
 @mkdir -p $(VENV)/tmp; \
-(while sleep 5; do echo "  $$(du -sm $(VENV) | cut -f1) MB so far"; done) & ticker=$$!; \
+(while sleep 5; do echo "  $$(du -sm $(VENV) | cut -f1) MB on disk"; done) & ticker=$$!; \
 trap 'kill $$ticker; rm -rf $(VENV)/tmp' EXIT; trap 'exit 130' INT TERM; \
 TMPDIR=$(CURDIR)/$(VENV)/tmp $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$(WHAT)"
 endef

@@ -31,3 +31,8 @@ def test_a_partition_with_a_commit_whose_status_is_not_known_is_remembered(
 ) -> None:
     found = group_lags([row(status=status, committed_offset=committed)], {}, NOW)
     assert [one.unknown for one in found.values()] == [{(TOPIC, 0)}] * is_unknown
+
+
+def test_the_lag_of_what_is_wrong_is_summed_where_it_is_known() -> None:
+    rows = [row(status="REWOUND", partition=n, lag=lag) for n, lag in enumerate([3, None, 4])]
+    assert group_lags(rows, {}, NOW)[GROUP].wrong["REWOUND"].lag == 7

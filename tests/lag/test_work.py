@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streaming_app.lag.model import GroupTasks, LagRow
-from streaming_app.lag.work import GroupWork, observe_work
+from streaming_app.lag.work import GroupWork, observe_work, retention_seconds
 from tests.lag.lag_harness import GROUP, TOPIC, row
 
 T0 = 1_000_000.0
@@ -109,3 +109,58 @@ def test_after_a_restart_of_the_job_the_stored_rows_say_since_when() -> None:
 def test_a_group_catches_up_when_its_last_partition_does(seconds: list[float | None], expected: float | None) -> None:
     rows = [owned(partition=number, catch_up_seconds=one) for number, one in enumerate(seconds)]
     assert passes([rows])[GROUP].catch_up_seconds == expected
+
+
+def test_what_waits_is_as_old_as_its_oldest_record_or_where_no_age_is_known_as_the_work() -> None:
+    moves = [
+        [owned(committed_offset=90 + n, lag_seconds=40.0), owned(partition=1, committed_offset=n, lag_seconds=300.0)]
+        for n in range(5)
+    ]
+    work = passes(moves)[GROUP]
+    assert work.waits_since == T0 + 4 * 30 - 300
+    assert work.oldest == {TOPIC: T0 + 4 * 30 - 300}
+    unknown = [[one._replace(lag_seconds=None) for one in rows] for rows in moves]
+    assert passes(unknown)[GROUP].waits_since == T0
+    assert passes([owned(lag=0)])[GROUP].waits_since is None
+
+
+def test_a_group_of_which_one_partition_restores_and_one_is_stalled_has_one_of_each() -> None:
+    tasks = {GROUP: GroupTasks({TOPIC: "0", "other": "1"}, stateful=frozenset({"1"}), has_members=True)}
+    both = [
+        [
+            owned(lag=10 + n, log_end_offset=100 + n),
+            owned(topic="other", subtopology_id="1", member_id="m" if n < 4 else "n", lag=5 + n, log_end_offset=95 + n),
+        ]
+        for n in range(20)
+    ]
+    work = passes(both, tasks)[GROUP]
+    assert (work.stalled.count, work.stalled.offsets) == (1, 29)
+    assert (work.restoring.count, work.restoring.offsets) == (1, 24)
+
+
+def test_what_was_lost_is_counted_over_all_partitions() -> None:
+    lost = [
+        owned(partition=n, status="LOST", status_since=T0 - n, lost_offsets=count) for n, count in enumerate([7, 5])
+    ]
+    work = passes([[*lost, owned(partition=2, lost_offsets=None)]])[GROUP]
+    assert (work.lost, work.lost_since, [one.partition for one in work.lost_rows]) == (12, T0 - 1, [0, 1])
+
+
+def test_the_longest_time_between_records_is_known_and_slowly_forgotten() -> None:
+    ends = [100, 110, 110, 110, 120, 130]
+    works = [passes([owned(log_end_offset=end) for end in ends[: n + 1]])[GROUP] for n in range(len(ends))]
+    assert [one.arrival_gap for one in works] == pytest.approx([0, 0, 0, 0, 90, 89.1])
+    assert works[-1].arrived_at == T0 + 150
+    assert works[3].arrived_at == T0 + 30
+
+
+def test_only_topics_that_delete_by_age_have_a_retention() -> None:
+    facts = [
+        ("a", "retention.ms", "60000"),
+        ("b", "retention.ms", "-1"),
+        ("c", "retention.ms", "60000"),
+        ("c", "cleanup.policy", "compact"),
+        ("d", "retention.ms", "1000"),
+        ("d", "cleanup.policy", "compact,delete"),
+    ]
+    assert retention_seconds(facts) == {"a": 60.0, "d": 1.0}

@@ -143,6 +143,7 @@ class GroupsBatchWriter:
         self._plans = SlicePlans(writer.files, checkpoint)
         self._versions = TableVersions(writer, checkpoint, version=self._group_rows.version)
         self._times = BatchTimes()  # of the batch that is written
+        self._is_running = False  # a batch was written
         self._lock = lock or Lock()  # held while the tables are read, folded and written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -172,7 +173,9 @@ class GroupsBatchWriter:
         records = wanted_records(batch)
         with self._times.measure("read"):
             most = self._offsets.most_records(batch_id)
-            is_few = most is not None and by_delta_rs(GROUPS, read=most) and self._plans.is_whole
+            # The first batch may be that of a catch-up, in which most groups have few records: Spark reads it once.
+            limit = {"read" if self._is_running else "records": most or 0}
+            is_few = most is not None and by_delta_rs(GROUPS, **limit) and self._plans.is_whole
             few = self._read(lambda: read_few(records, most or 0)) if is_few else None
         if few is None:
             summary, counts = self._keep_and_write(records, writers, batch_id)
@@ -184,6 +187,7 @@ class GroupsBatchWriter:
             with self._times.measure("checkpoint"):
                 self._versions.write()
         self._on_done(batch_id, GroupsOutcome(**totals, by_type=summary.by_type, seconds=self._times.seconds))
+        self._is_running = True
         if self._maintenance:
             self._maintenance.after_batch(wrote=any(totals.values()))
 

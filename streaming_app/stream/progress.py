@@ -86,7 +86,8 @@ class Progress(StreamingQueryListener):
         if "addBatch" not in progress.durationMs:  # it found nothing to read
             self._nothing_new(progress.timestamp)
             return
-        seen = self._read_apart.pop(progress.batchId, progress.numInputRows)
+        # Spark counts a record each time that it reads the batch.
+        seen = self._read_apart.pop(progress.batchId, min(progress.numInputRows, _offsets_of_batch(progress)))
         self._read(progress, seen)
         outcome = self._outcomes.pop(progress.batchId, None)
         if not outcome:
@@ -176,6 +177,15 @@ def _behind(progress: StreamingQueryProgress) -> dict[int, int]:
         ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
         behind |= {partition: max(0, offset - ends.get(partition, 0)) for partition, offset in latest.items()}
     return behind
+
+
+def _offsets_of_batch(progress: StreamingQueryProgress) -> int:
+    """Return how many offsets a batch has, and thus records at most."""
+    count = 0
+    for source in progress.sources:
+        starts, ends = _offsets(source.startOffset), _offsets(source.endOffset)
+        count += sum(end - starts.get(partition, 0) for partition, end in ends.items())
+    return count
 
 
 def _offsets(text: str | None) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""When a query that has nothing to read is reported to have caught up."""
+"""What is reported of a batch, and when a query that has nothing to read has caught up."""
 
 from __future__ import annotations
 
@@ -35,13 +35,16 @@ _NAME = "first-trigger"
 
 
 @contextmanager
-def reading(spark: SparkSession, records: DataFrame, checkpoint: Path) -> Iterator[tuple[Health, list[str]]]:
-    """Run a query until it has read what there is; yield what was reported."""
+def reading(
+    spark: SparkSession, records: DataFrame, checkpoint: Path, times: int = 1
+) -> Iterator[tuple[Health, list[str]]]:
+    """Run a query until it has read what there is, each batch so many times; yield what was reported."""
     lines, health = list[str](), Health()
     progress = Progress(lines.append, health, _NAME)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        progress.on_done(batch_id, GroupsOutcome(decoded=batch.count()))
+        counts = [batch.count() for _ in range(times)]
+        progress.on_done(batch_id, GroupsOutcome(decoded=counts[0]))
 
     def has_caught_up() -> bool:
         progress.look_at(query)
@@ -113,3 +116,20 @@ def test_the_first_trigger_of_a_query_shows_that_nothing_is_new(
     with reading(spark, records, tmp_path) as (health, lines):
         assert health.totals.batches == 0
         assert lines == ["Caught up: waiting for new records."]
+
+
+def test_a_record_of_a_batch_that_is_read_more_than_once_is_seen_once(
+    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = unique("read-again")
+    client.create_topic(topic, 1)
+    properties = client_properties(broker.bootstrap_server, None)
+    records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+        for count in (3, 2):  # the second batch does not begin at the first offset
+            for _ in range(count):
+                producer.send(topic, b"x")
+            producer.flush()
+            with reading(spark, records, tmp_path, times=3) as (health, lines):
+                assert health.totals.records_seen == count
+                assert f"{count} records seen" in lines[0]

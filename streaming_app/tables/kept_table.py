@@ -84,7 +84,7 @@ class KeptTable:
     def note_commits(self) -> bool:
         """Learn which version the table has after a write or an update; return whether it can be kept."""
         version = self.table.version()
-        if version == self._version or self._location.is_local:
+        if version == self._version:
             return self.can_be_kept
         commit = self._read(version)
         self._content = _digest(commit)
@@ -126,6 +126,9 @@ def newest_table(location: Location) -> DeltaTable:
 @contextmanager
 def table_to_write(location: Location) -> Iterator[KeptTable]:
     """Give the table as it is now, which nobody else uses until the end of the block. Raises as `newest_table` does."""
+    if location.is_local:
+        yield KeptTable(location)
+        return
     key = str(location)
     with _LOCKS[key]:
         kept = _KEPT.pop(key, None)

@@ -15,7 +15,7 @@ import click
 
 from streaming_app.cli.options import config_sections, handle_errors, instant, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows, json_option
-from streaming_app.cli.warehouse import max_age_option, report_staleness
+from streaming_app.cli.warehouse import max_age_option, open_reader, report_staleness
 from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streaming_app.config.sections import LagSettings
     from streaming_app.notify.silences import RecurringSilence, Silence
     from streaming_app.notify.sink import BaseSettings
-    from streaming_app.tables.reader import WarehouseReader
 
 
 @click.group(invoke_without_command=True)
@@ -66,7 +65,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         return
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
     condition = f"cluster = {quote(cluster)} AND state IN ({', '.join(map(quote, states))})"
-    reader = _open(warehouse, cluster)
+    reader, _ = open_reader(warehouse, cluster, "alerts")
     found = sorted(read_alerts(reader, condition), key=lambda alert: alert.urgency)
     active = ActiveSilences(warehouse, cluster, echo_error, recurring=_recurring(silences, time_intervals))
     active.refresh()
@@ -142,7 +141,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one per option
 
     if end <= begin:
         raise click.UsageError("--from must be before --to.")
-    reader, settings = _open(warehouse, cluster), alerts or AlertSettings()
+    (reader, _), settings = open_reader(warehouse, cluster, "alerts"), alerts or AlertSettings()
     names = [one.name for one in sinks or () if one.gets_alerts]
     engine = EngineSettings(
         cluster,
@@ -173,18 +172,6 @@ def backtest(  # noqa: PLR0913, PLR0917 - one per option
         click.echo("Nothing would have fired.")
     for line in result.lacks:
         echo_error(f"Lacks {line}.")
-
-
-def _open(warehouse: Location, cluster: str) -> WarehouseReader:
-    from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
-    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
-
-    reader = WarehouseReader(warehouse)
-    reader.open_ahead("alerts")
-    if read_heartbeat(warehouse, cluster) is None:
-        check_cluster(reader, warehouse, cluster)
-    return reader
 
 
 def _progress(begin: datetime, end: datetime) -> Callable[[datetime], None]:

@@ -40,6 +40,13 @@ def open_cluster(warehouse: Location, cluster: str, *tables: str) -> WarehouseRe
     `tables` are those that the command will read, see `WarehouseReader.open_ahead`. Raises WarehouseError, also if the
     warehouse has other clusters but not this one.
     """
+    reader, heartbeat = open_reader(warehouse, cluster, *tables)
+    _report(heartbeat, cluster)
+    return reader
+
+
+def open_reader(warehouse: Location, cluster: str, *tables: str) -> tuple[WarehouseReader, HeartbeatRecord | None]:
+    """Open the tables as `open_cluster` does, but print nothing; return also the job's heartbeat, if there is one."""
     from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
@@ -49,8 +56,7 @@ def open_cluster(warehouse: Location, cluster: str, *tables: str) -> WarehouseRe
     heartbeat = read_heartbeat(warehouse, cluster)
     if heartbeat is None:
         check_cluster(reader, warehouse, cluster)
-    _report(heartbeat, cluster)
-    return reader
+    return reader, heartbeat
 
 
 def open_clusters(warehouse: Location, cluster: str | None) -> WarehouseReader:

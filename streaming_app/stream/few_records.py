@@ -49,6 +49,10 @@ class LogReadError(Exception):
     """The log gives other records than before. The text is one line."""
 
 
+def _no_log(_: Mapping[int, Range]) -> Iterable[Any]:
+    raise LogReadError("there is no connection to read the large records of the batch")
+
+
 class FewRecords(NamedTuple):
     """The records of a batch: all of them, but without the bytes of the large ones."""
 
@@ -56,8 +60,8 @@ class FewRecords(NamedTuple):
     """What was asked for. Of records that are larger than `largest`, id, key and value are null."""
     largest: int
     """Bytes of a record."""
-    read_log: ReadRanges | None = None
-    """Reads the large records; only `read_slices` needs it."""
+    read_log: ReadRanges = _no_log
+    """Reads the large records; only `read_slices` needs it, unless this `is_whole`."""
     checked: Callable[[Callable[[], pa.Table]], pa.Table] = lambda read: read()
     """Calls what reads the large records of a slice, and returns what was read of one log."""
 
@@ -123,7 +127,7 @@ class FewRecords(NamedTuple):
             is_large = pc.greater(records["size"], self.largest)
             large = records.filter(is_large).select(["partition", "offset", "size"]).to_pylist()
             few = records.filter(pc.invert(is_large)).select(list(RAW))
-            if large and self.read_log:
+            if large:
                 found = self.checked(partial(_read_large, self.read_log, large))
                 few = pa.concat_tables([few, found.cast(few.schema)])
             yield few

@@ -47,7 +47,8 @@ class KeptRecords(NamedTuple):
     def read_and_summarize(self) -> Summary:
         """Return what the batch amounts to, after the one reading of the topic, which keeps all columns."""
         read_again(self.records)
-        return KeptRecords(self.records, read_again(self.sizes)).summarize()
+        read_again(self.sizes)
+        return self.summarize()
 
     def summarize(self) -> Summary:
         """Return what the batch amounts to."""

@@ -31,36 +31,44 @@ class JarSet(NamedTuple):
     exclude: Sequence[str]
     checksums: Mapping[str, str]
     """SHA-256 in hexadecimal by the name of the jar, in the order of the class path; empty for untested versions."""
+    artifacts: Sequence[str] = ()
+    """`group:artifact:version` of each of these jars, in the same order."""
 
 
 def spark_jars(versions: SparkAndDelta | None = None) -> JarSet:
     """Return the jars of Delta Lake and of Spark's Kafka connector for the installed versions, or these."""
     spark, delta = versions or installed()
-    return JarSet(
+    return _jar_set(
         f"the jars of Delta Lake {delta} and Spark's Kafka connector {spark}",
         jars.spark_coordinates(spark, delta),
         jars.SPARK_EXCLUSIONS,
-        read_checksums(f"spark-{spark}-delta-{delta}"),
+        f"spark-{spark}-delta-{delta}",
     )
 
 
 def kafka_jars(version: str = jars.KAFKA_VERSION) -> JarSet:
     """Return the jars of a Kafka broker, which the demo starts."""
-    return JarSet(
+    return _jar_set(
         f"the jars of Kafka {version}",
         jars.kafka_coordinates(version),
         jars.KAFKA_EXCLUSIONS,
-        read_checksums(f"kafka-{version}"),
+        f"kafka-{version}",
     )
 
 
+def _jar_set(what: str, coordinates: Sequence[str], exclude: Sequence[str], name: str) -> JarSet:
+    checksums = read_checksums(name)
+    by_jar = {jars.jar_name(artifact): checksum for artifact, checksum in checksums.items()}
+    return JarSet(what, coordinates, exclude, by_jar, tuple(checksums))
+
+
 def read_checksums(name: str) -> Mapping[str, str]:
-    """Return the SHA-256 of each jar of a set, from the project's own list; empty if it has none."""
+    """Return the SHA-256 of each artifact of a set, from the project's own list of it; empty if it has none."""
     file = _CHECKSUMS / f"{name}.sha256"
     if not file.is_file():
         return {}
     pairs = (line.split() for line in file.read_text("utf-8").splitlines())
-    return {name: checksum for checksum, name in pairs}
+    return {artifact: checksum for checksum, artifact in pairs}
 
 
 def find_jars(jar_set: JarSet, progress: _Progress | None = None, poll: Callable[[], None] | None = None) -> list[Path]:
@@ -86,6 +94,7 @@ def fetch_jars(
         progress=progress,
         poll=poll,
         check=lambda fetched: _require(jar_set, fetched, "the repository"),
+        known=jar_set.artifacts,
     )
 
 

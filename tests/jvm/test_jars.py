@@ -1,6 +1,7 @@
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -145,6 +146,71 @@ def test_a_download_can_be_interrupted(empty_cache: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         jars.resolve("org.example:thing:1", poll=interrupt)
     assert jars.cached("org.example:thing:1") == []
+    assert not list(empty_cache.glob("ivy-run-*"))
+
+
+@pytest.fixture
+def default_repository(own_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The repository of `own_repository`, as the one that Ivy has by default when the jars are known."""
+    monkeypatch.delenv("STREAMS_GROUPS_IVY_SETTINGS")
+    settings = jars._JARS_ONLY.replace("m2compatible=", f'root="{own_repository.as_uri()}/" m2compatible=')
+    monkeypatch.setattr(jars, "_JARS_ONLY", settings)
+    return own_repository
+
+
+KNOWN = ("org.example:part:1", "org.example:thing:1")
+
+
+def test_known_jars_are_fetched_without_their_poms_in_the_order_that_is_known(
+    default_repository: Path, empty_cache: Path
+) -> None:
+    for pom in default_repository.rglob("*.pom"):
+        pom.unlink()
+    lines: list[str] = []
+    found = jars.resolve("org.example:thing:1", known=KNOWN, progress=lines.append)
+    assert [jar.read_text() for jar in found] == ["part", "thing"]
+    assert all(jar.is_relative_to(empty_cache) for jar in found)
+    assert jars.cached("org.example:thing:1") == found
+    assert not list(empty_cache.glob("ivy-run-*"))
+
+
+@pytest.mark.usefixtures("default_repository")
+def test_where_a_known_jar_is_not_in_the_repository_the_coordinates_are_resolved(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(jars._Ivy, "resolve", lambda *arguments: asked.append(arguments) or [empty_cache])
+    assert jars.resolve("org.example:thing:1", known=("org.example:gone:1", *KNOWN)) == [empty_cache]
+    assert len(asked) == 1
+    assert not list((empty_cache / "jars").rglob("*.jar"))
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_repository_that_is_silent_is_not_waited_for_twice_as_long(
+    default_repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reserve_port() as silent:
+        silent.listen()
+        root = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setattr(jars, "_JARS_ONLY", jars._JARS_ONLY.replace(default_repository.as_uri(), root))
+        monkeypatch.setattr(jars, "_FIRST_ANSWER_SECONDS", 3.0)
+        monkeypatch.setattr(jars._Ivy, "resolve", lambda *_: [default_repository])
+        started = time.monotonic()
+        assert jars.resolve("org.example:thing:1", known=KNOWN) == [default_repository]
+    assert 2.0 < time.monotonic() - started < 60.0
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_configured_repository_is_used_also_for_known_jars(own_repository: Path) -> None:
+    assert own_repository.exists()
+    found = jars.resolve("org.example:thing:1", known=("org.example:part:1",))
+    assert [jar.read_text() for jar in found] == ["thing", "part"]
+
+
+@pytest.mark.usefixtures("own_repository")
+def test_what_a_killed_process_has_left_is_removed(empty_cache: Path) -> None:
+    (empty_cache / "ivy-run-of-another").mkdir(parents=True)
+    jars.resolve("org.example:thing:1")
     assert not list(empty_cache.glob("ivy-run-*"))
 
 

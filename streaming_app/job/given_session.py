@@ -93,10 +93,10 @@ def _run(spark: SparkSession, config: JobConfig, report: Callable[[str], None], 
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
     try:
-        with derived_session(spark, config) as session, hold_locks(config, report, stop) as held:
+        with derived_session(spark, config) as session, hold_locks(config, report, stop) as (_, owner):
             if line := version_warning():
                 report(f"Warning: {line}")
-            run_with(session, config, report, stop, _LOG, held.owner)
+            run_with(session, config, report, stop, _LOG, owner)
     except Exception as error:
         if stop.is_set():
             report(STOPPED)  # whatever failed then, failed since the job ends

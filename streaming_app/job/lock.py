@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import platformdirs
@@ -21,6 +22,19 @@ from filelock import FileLock, Timeout
 
 from streaming_app.errors import JobError, reason_of
 from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from streaming_app.config.settings import JobConfig
+
+
+class JobLock(NamedTuple):
+    """The lock of a job, as its process holds it."""
+
+    directory: Path
+    """A local directory for the job's files."""
+    lock_id: str
+    log_file: Path
+    """Of Spark, and of the Python libraries."""
 
 
 def state_directory(warehouse: Location, configured: Path | None) -> Path:
@@ -30,6 +44,16 @@ def state_directory(warehouse: Location, configured: Path | None) -> Path:
     if warehouse.is_local:
         return (warehouse / "_jobs").path
     return platformdirs.user_state_path("streams-groups") / quote(str(warehouse), safe="")
+
+
+@contextmanager
+def hold_lock_of(config: JobConfig) -> Iterator[JobLock]:
+    """Hold the lock of this job until the end of the block. Raises as `hold_job_lock`."""
+    directory = state_directory(config.warehouse, config.state_dir)
+    is_in_warehouse = config.warehouse.is_local and config.state_dir is None
+    what = "the warehouse" if is_in_warehouse else "state_dir"
+    with hold_job_lock(directory, config.cluster, what) as lock_id:
+        yield JobLock(directory, lock_id, directory / f"{config.cluster}.spark.log")
 
 
 @contextmanager

@@ -8,14 +8,15 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.job.lock import hold_job_lock, state_directory
+from streaming_app.job.early_start import EarlyStart
+from streaming_app.job.lock import JobLock, hold_lock_of
 from streaming_app.job.owner import Ownership, owning
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
-from streaming_app.jvm.spark_session import library_logs, spark_session
+from streaming_app.jvm.spark_session import logged_session
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.spark_writer import SparkWriter
@@ -28,44 +29,47 @@ if TYPE_CHECKING:
 STOPPED = "Stopped."
 
 
-def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event | None = None) -> None:
+def run(
+    config: JobConfig,
+    report: Callable[[str], None],
+    stop: threading.Event | None = None,
+    early: EarlyStart | None = None,
+) -> None:
     """Run the job until `stop` is set or a signal arrives; with `once`, until all available records are processed.
 
-    `report` is called with one line at a time. After a signal the job ends within `STOP_SECONDS`. Raises JobError or
-    SetupError, whose text is a line for the user, and SystemExit if the job had to be abandoned after a signal.
+    `report` is called with one line at a time. After a signal the job ends within `STOP_SECONDS`. What has an `early`
+    start is taken over. Raises JobError or SetupError, whose text is a line for the user, and SystemExit if the job had
+    to be abandoned after a signal.
     """
     stop = stop or threading.Event()
-    jvm = SparkJvm()
-    run_until_signal(partial(_run_locked, config, report, stop, jvm), stop, report, jvm)
-
-
-class Held(NamedTuple):
-    """What a job holds while it runs."""
-
-    directory: Path
-    """A local directory for its files."""
-    owner: Ownership
+    jvm = early.jvm if early else SparkJvm()
+    run_until_signal(partial(_run_locked, config, report, stop, jvm, early), stop, report, jvm)
 
 
 @contextmanager
-def hold_locks(config: JobConfig, report: Callable[[str], None], stop: threading.Event) -> Iterator[Held]:
+def hold_locks(
+    config: JobConfig, report: Callable[[str], None], stop: threading.Event, early: EarlyStart | None = None
+) -> Iterator[tuple[JobLock, Ownership]]:
     """Exclude other jobs until the end of the block.
 
     Raises JobError if another job writes the same cluster, or the warehouse or the client properties are no good, and
     StopRequestedError.
     """
-    directory = state_directory(config.warehouse, config.state_dir)
-    is_in_warehouse = config.warehouse.is_local and config.state_dir is None
-    what = "the warehouse" if is_in_warehouse else "state_dir"
-    with hold_job_lock(directory, config.cluster, what) as lock_id:
+    with early.lock() if early else hold_lock_of(config) as lock:
         # Checked again with Spark; without it an error is found in a second.
         existing_tables(config.warehouse)
         client_properties(config.bootstrap_server, config.command_config)
-        with owning(config.warehouse, config.cluster, lock_id, report, stop) as owner:
-            yield Held(directory, owner)
+        with owning(config.warehouse, config.cluster, lock.lock_id, report, stop) as owner:
+            yield lock, owner
 
 
-def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
+def _run_locked(
+    config: JobConfig,
+    report: Callable[[str], None],
+    stop: threading.Event,
+    jvm: SparkJvm,
+    early: EarlyStart | None,
+) -> None:
     """Run the job while holding its lock."""
 
     def poll() -> None:
@@ -77,14 +81,15 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
         report(line)
 
     try:
-        with hold_locks(config, report, stop) as held:
-            log_file = held.directory / f"{config.cluster}.spark.log"
+        with hold_locks(config, report, stop, early) as (lock, owner):
             progress("Starting Spark ...")
-            with (
-                library_logs(log_file),
-                spark_session(log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
-            ):
-                run_with(spark, config, report, stop, log_file, held.owner)
+            session = (
+                early.session(poll)
+                if early
+                else logged_session(lock.log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm)
+            )
+            with session as spark:
+                run_with(spark, config, report, stop, lock.log_file, owner)
     except Exception:
         if not stop.is_set():
             raise

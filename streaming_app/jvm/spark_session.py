@@ -109,11 +109,7 @@ def start_spark(
     again and again while jars are downloaded, and before the session starts; it may raise to end that. Raises
     SetupError when there is no Java or the jars cannot be fetched, JobError when Spark does not start.
     """
-    os.environ["JAVA_HOME"] = str(spark_java_home())
-    for warning in filter(None, (version_warning(), use_spark_home())):
-        if progress:
-            progress(f"Warning: {warning}")
-    jars = find_jars(spark_jars(), progress, poll)
+    jars = find_spark_jars(progress, poll)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     # Spark creates this directory, and nothing is written there.
     unused = {"spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse")}
@@ -142,6 +138,20 @@ def start_spark(
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise JobError(f"Spark did not start: {_cause(error, log_file, log_start)} (see {log_file})") from None
+
+
+def find_spark_jars(
+    progress: Callable[[str], None] | None = None, poll: Callable[[], None] | None = None
+) -> list[Path]:
+    """Return the jars of a session, fetched where they are missing, and let this process use our Java and our Spark.
+
+    `progress` gets warnings and what the download prints. Raises SetupError as `start_spark`.
+    """
+    os.environ["JAVA_HOME"] = str(spark_java_home())
+    for warning in filter(None, (version_warning(), use_spark_home())):
+        if progress:
+            progress(f"Warning: {warning}")
+    return find_jars(spark_jars(), progress, poll)
 
 
 def _cause(error: Exception, log_file: Path, log_start: int) -> str:
@@ -265,6 +275,20 @@ def library_logs(log_file: Path) -> Iterator[None]:
         own.removeHandler(to_stderr)
         root.removeHandler(to_file)
         to_file.close()
+
+
+@contextmanager
+def logged_session(
+    log_file: Path,
+    *,
+    conf: Mapping[str, str],
+    progress: Callable[[str], None] | None = None,
+    poll: Callable[[], None] | None = None,
+    jvm: SparkJvm | None = None,
+) -> Iterator[SparkSession]:
+    """Start a session as `spark_session` does, with the logs of Python libraries in the same file."""
+    with library_logs(log_file), spark_session(log_file, conf=conf, progress=progress, poll=poll, jvm=jvm) as spark:
+        yield spark
 
 
 class _EscapingFormatter(logging.Formatter):

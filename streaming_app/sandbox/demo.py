@@ -16,6 +16,7 @@ from rich.console import Console
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import SetupError, reason_of
+from streaming_app.job.early_start import EarlyStart
 from streaming_app.job.page_service import make_page_service
 from streaming_app.job.run import run
 from streaming_app.job.service import Services
@@ -24,6 +25,7 @@ from streaming_app.queries.output import terminal_table
 from streaming_app.sandbox import story
 from streaming_app.sandbox.container import select_broker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
+from streaming_app.sandbox.process import HOST
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import MAX_NAME_CHARACTERS
@@ -92,28 +94,32 @@ def run_demo(  # noqa: PLR0913 - the options of the command
     started = time.monotonic()
     plays = story_pace is not None
     url = _PageUrl(progress)
-    with tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory:
+    is_used = bool((warehouse / "_checkpoints" / cluster).names())
+    name = f"{cluster[: MAX_NAME_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
+    if is_used:
+        progress(f"{warehouse} has a cluster {cluster!r} already: this one is {name!r}")
+    config = JobConfig.model_validate(
+        {
+            "bootstrap_server": f"{HOST}:1",  # nothing reads it before the broker's is known
+            "warehouse": warehouse,
+            "cluster": name,
+            "once": page is None,
+            "alerts": _WITHOUT_FOR,
+            **(_OFTEN if plays else {}),
+        }
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory,
+        EarlyStart(config, progress) as early,
+    ):
         progress("Starting a Kafka broker ...")
         with select_broker(
             Path(directory), progress=progress, properties=story.BROKER_PROPERTIES if plays else None
         ) as broker:
+            config = config.model_copy(update={"bootstrap_server": broker.bootstrap_server})
             progress(f"Kafka is ready at {broker.bootstrap_server}. Creating streams groups ...")
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_demo_groups(client, progress)
-                is_used = bool((warehouse / "_checkpoints" / cluster).names())
-                name = f"{cluster[: MAX_NAME_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
-                if is_used:
-                    progress(f"{warehouse} has a cluster {cluster!r} already: this one is {name!r}")
-                config = JobConfig.model_validate(
-                    {
-                        "bootstrap_server": broker.bootstrap_server,
-                        "warehouse": warehouse,
-                        "cluster": name,
-                        "once": page is None,
-                        "alerts": _WITHOUT_FOR,
-                        **(_OFTEN if plays else {}),
-                    }
-                )
                 with ExitStack() as stack:
                     stack.enter_context(_heartbeats(groups))
                     stack.enter_context(_page(config, page, url.progress))
@@ -124,7 +130,7 @@ def run_demo(  # noqa: PLR0913 - the options of the command
                         )
                         stack.callback(player.close)
                         player.start()
-                    run(config, progress)
+                    run(config, progress, early=early)
                     if extra_seconds:
                         progress(
                             f"The broker {broker.bootstrap_server} and its groups stay for {extra_seconds:.0f} s more: "

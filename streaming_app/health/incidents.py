@@ -94,13 +94,18 @@ class Incident:
         if self.open_groups or self.ended_at:
             return None
         calm: list[Line] = list(takewhile(lambda one: one.verdict in GOOD, reversed(self.timeline)))
-        return calm[-1].at + CALM
+        return calm[-1].at + CALM if calm else None
 
     @property
     def newest(self) -> Line:
-        """The newest line about a group that does not process yet; of an incident that ended, the newest one."""
-        about = [line for line in self.timeline if line.group_id in self.open_groups]
-        return (about or list(self.timeline))[-1]
+        """The newest line about a group that does not process yet; of an incident that ended, the newest one.
+
+        A row may have no time line: then it is what the rest of the row says.
+        """
+        about = [line for line in self.timeline if line.group_id in self.open_groups] or list(self.timeline)
+        if about:
+            return about[-1]
+        return Line(self.opened_at, next(iter(self.groups), ""), self.verdict, self.severity, "", {})
 
     @property
     def worst(self) -> Line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,18 @@ def incident_of(warehouse: Path) -> str:
     result = CliRunner().invoke(main, ["incidents", "--json", "--warehouse", str(warehouse)])
     (one,) = json.loads(result.stdout)
     return str(one["incident_id"])
+
+
+@pytest.mark.parametrize("group_ids", [("payments",), ()], ids=["open", "about to end"])
+def test_an_incident_without_a_time_line_is_shown(warehouse: Path, group_ids: tuple[str, ...]) -> None:
+    tables = HealthTables(warehouse, "default")
+    (incident,) = tables.incidents(NOW)
+    tables.save_incidents([replace(incident, timeline=(), open_groups=group_ids)])
+    assert incident.incident_id in run(warehouse, "incidents")
+    assert "payments is Down" in run(warehouse, "why", "--group", "payments")
+    file = warehouse.parent / "report.html"
+    run(warehouse, "report", "--incident", incident.incident_id, "--output", str(file))
+    assert f"Incident {incident.incident_id}" in file.read_text("utf-8")
 
 
 def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:

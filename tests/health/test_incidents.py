@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import BROKER, BY_EVIDENCE, GROUP, HOST, MISSING_TOPIC, Incidents
+from streaming_app.health.incidents import BROKER, BY_EVIDENCE, GROUP, HOST, MISSING_TOPIC, Incidents, Line
 from streaming_app.health.verdict import BEHIND, DOWN, IDLE, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from tests.health.health_harness import NOW, ago
 
@@ -29,6 +30,13 @@ def test_an_incident_is_opened_escalated_and_ended_with_a_time_line() -> None:
     assert (ended.ended_at, ended.ended_by, ended.open_groups) == (ago(minutes=10), BY_EVIDENCE, ())
     assert [line.verdict for line in ended.timeline] == [STALLED, DOWN, BEHIND, OK]
     assert (incidents.open(), incidents.of_group("payments")) == ([], None)
+
+
+def test_an_incident_without_a_time_line_has_a_newest_line_and_no_end_that_is_known() -> None:
+    (opened,) = Incidents("prod").step([change(STALLED, ago(minutes=50), severity="warning")], NOW)
+    stored = replace(opened, timeline=(), open_groups=())
+    assert stored.newest == stored.worst == Line(ago(minutes=50), "payments", STALLED, "warning", "", {})
+    assert stored.ends_at is None
 
 
 def test_good_verdicts_and_a_restore_open_nothing_and_what_is_not_known_ends_nothing() -> None:

@@ -1,4 +1,4 @@
-"""`streams-groups decode` as a separate process: its standard streams and its exit code."""
+"""`streams-groups decode`: as a process, its standard streams and its exit code; in this one, what it reads."""
 
 import json
 import os
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from offsets_decoder import SHIPPED, dialects
+from streaming_app.cli.main import main
 
 COMMAND = Path(sys.executable).with_name("streams-groups")
 KEY_20, VALUE_20 = "0014000167", "00000000000700"
@@ -31,6 +33,13 @@ def decode(*arguments: object, stdin: bytes | str = b"", **environment: str) -> 
     )
     assert b"Traceback" not in result.stderr
     return subprocess.CompletedProcess(result.args, result.returncode, result.stdout.decode(), result.stderr.decode())
+
+
+def decode_here(*arguments: object, stdin: bytes | str = b"") -> subprocess.CompletedProcess[str]:
+    """Run the command in this process: where only what it reads and says matters, not whose streams it has."""
+    ran = CliRunner().invoke(main, ["decode", *map(str, arguments)], input=stdin)
+    assert ran.exception is None or isinstance(ran.exception, SystemExit)
+    return subprocess.CompletedProcess(arguments, ran.exit_code, ran.stdout_bytes.decode(), ran.stderr)
 
 
 def error_kinds(output: str) -> list[str | None]:
@@ -66,7 +75,7 @@ def test_lines_are_printed_in_order_with_errors_between_them_and_the_exit_code_i
 
 @pytest.mark.parametrize("stdin", [b"", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf"], ids=repr)
 def test_empty_input_prints_nothing_and_exits_with_0(stdin: bytes) -> None:
-    result = decode(stdin=stdin)
+    result = decode_here(stdin=stdin)
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
@@ -83,7 +92,7 @@ def test_empty_input_prints_nothing_and_exits_with_0(stdin: bytes) -> None:
     ids=["CRLF", "no newline at the end", "a byte order mark", "console consumer", "JSON"],
 )
 def test_a_record_is_read_in_every_form(stdin: str) -> None:
-    result = decode(stdin=stdin)
+    result = decode_here(stdin=stdin)
 
     assert (result.returncode, result.stdout) == (0, PRINTED)
 
@@ -105,14 +114,14 @@ def test_a_record_is_read_in_every_form(stdin: str) -> None:
     ids=lambda stdin: repr(stdin[:20]),
 )
 def test_each_line_that_is_not_a_record_is_an_error_object(stdin: bytes | str) -> None:
-    result = decode(stdin=stdin)
+    result = decode_here(stdin=stdin)
 
     assert (result.returncode, result.stderr) == (1, "")
     assert set(error_kinds(result.stdout)) == {"MalformedRecord"}
 
 
 def test_a_value_of_a_megabyte_is_read() -> None:
-    result = decode(stdin=f"{KEY_17}\t00000000000200000000000000000109c0843d" + "00" * 1_000_000)
+    result = decode_here(stdin=f"{KEY_17}\t00000000000200000000000000000109c0843d" + "00" * 1_000_000)
 
     assert result.returncode == 0
     assert len(json.loads(result.stdout)["unknownTags"][0]["data"]) == 2_000_000
@@ -123,20 +132,20 @@ def test_a_value_of_a_megabyte_is_read() -> None:
     [("shipped", "failedDescriptionTopologyEpoch"), ("kip-1331", "storedDescriptionTopologyEpoch")],
 )
 def test_the_dialect_determines_the_field_of_a_tag(dialect: str, field: str) -> None:
-    result = decode("--dialect", dialect, stdin=f"{KEY_17}\t{VALUE_17}")
+    result = decode_here("--dialect", dialect, stdin=f"{KEY_17}\t{VALUE_17}")
 
     data: dict[str, Any] = json.loads(result.stdout)["value"]["data"]
     assert data == {"epoch": 2, "metadataHash": 0, field: 5}
 
 
 def test_the_help_names_every_dialect() -> None:
-    text = decode("--help").stdout
+    text = decode_here("--help").stdout
 
     assert [name for name in (SHIPPED, *dialects()) if name not in text] == []
 
 
 def test_an_unknown_dialect_is_wrong_usage() -> None:
-    result = decode("--dialect", "kip-1332", stdin=GOOD)
+    result = decode_here("--dialect", "kip-1332", stdin=GOOD)
 
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.splitlines()[-1] == (
@@ -146,7 +155,7 @@ def test_an_unknown_dialect_is_wrong_usage() -> None:
 
 @pytest.mark.parametrize(("name", "reason"), [("nowhere", "No such file or directory"), (".", "Is a directory")])
 def test_a_file_that_cannot_be_opened_is_wrong_usage_with_the_reason(name: str, reason: str, tmp_path: Path) -> None:
-    result = decode(tmp_path / name)
+    result = decode_here(tmp_path / name)
 
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.splitlines()[-1] == f"Error: Invalid value for '[FILE]': '{tmp_path / name}': {reason}"

@@ -30,8 +30,9 @@ test: $(STAMP)
 	-$(BIN)/python -m tests.jvm_archive
 	$(BIN)/python -m pytest $(PROCESSES) $(PYTEST_ARGS)
 
+# None of these waits for long, and each process takes five seconds of processor time until it has collected the tests.
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest $(PROCESSES) -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PROCESSES:4=2) -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.jvm_archive import broker_archive
-from tests.jvm_options import INTERPRETED, start_jvms_fast
+from tests.jvm_options import SHARED_SESSION, start_jvms_fast
 from tests.marks import START_JVMS, add_marks
 from tests.order import add_groups, check_groups, order_items
 from tests.warehouse_template import warehouse_template
@@ -117,8 +117,8 @@ def client(broker: Broker) -> Iterator[StreamsGroupClient]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session with Delta Lake, as the job starts it, but that it interprets plans."""
-    session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", conf=INTERPRETED, progress=print)
+    """A Spark session with Delta Lake, as the job starts it, but for `SHARED_SESSION`."""
+    session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", conf=SHARED_SESSION, progress=print)
     yield session
     session.stop()
 

@@ -5,6 +5,7 @@ HYPOTHESIS_PROFILE is how many examples a property is tried with: `fast`, the de
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import re
@@ -43,6 +44,18 @@ for _profile, _examples in (("fast", 150), ("exhaustive", 20_000)):  # without l
         _profile, max_examples=_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+def pytest_sessionstart() -> None:
+    """Look for no garbage while tests are collected: modules and tests stay, and each time all of them are visited."""
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Look for it in what tests make, from now on, and not in the million objects that are there for good."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

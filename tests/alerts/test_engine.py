@@ -285,6 +285,7 @@ def test_what_the_brokers_have_not_been_asked_since_a_restart_keeps_its_alert(na
     assert rig.open_rules() == set()
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from(["CURRENT", "FAILED"]), st.sampled_from(["lives", *KILLS]), st.integers(0, 3)),

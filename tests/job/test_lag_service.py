@@ -146,6 +146,7 @@ def test_the_history_has_what_changed_once_a_minute(passes: Passes) -> None:
     assert [one["lag"] for one in found] == [10, 210, 310]
 
 
+@pytest.mark.slow
 def test_the_history_has_starts_of_logs_and_a_row_an_hour_while_nothing_happens(passes: Passes) -> None:
     for _ in range(50):
         passes.run([row(log_start_offset=7, log_end_offset=100, lag=10)], 150)  # for two hours and five minutes

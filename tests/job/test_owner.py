@@ -181,6 +181,7 @@ def test_a_job_of_a_release_without_a_record_is_known_by_its_heartbeat(
         pass
 
 
+@pytest.mark.slow
 def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(place: Location) -> None:
     jobs = 6
 
@@ -226,6 +227,7 @@ def test_a_job_that_is_asked_to_stop_takes_nothing(place: Location) -> None:
     assert read_owner(place, "default").run_id == "run"  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_the_record_of_many_starts_stays_small(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(owner._CONFIGURATION, "delta.logRetentionDuration", "interval 0 seconds")
     monkeypatch.setitem(owner._CONFIGURATION, "delta.deletedFileRetentionDuration", "interval 0 seconds")

@@ -102,6 +102,7 @@ def offer(dispatcher: Sending, *alerts: Alert) -> tuple[Alert, ...]:
     return settled
 
 
+@pytest.mark.slow
 @given(
     group=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40),
     other=st.text(max_size=40),
@@ -145,6 +146,7 @@ NIGHTS = RecurringSilence(
 )
 
 
+@pytest.mark.slow
 @given(
     begin=st.sampled_from(
         [datetime(2026, 3, 27, 12, tzinfo=timezone.utc), datetime(2026, 10, 23, 12, tzinfo=timezone.utc)]

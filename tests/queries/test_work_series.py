@@ -109,6 +109,7 @@ INSTANTS = st.lists(st.floats(0, 1, exclude_max=True), min_size=30, max_size=30)
 NUMBERS = iter(range(1_000_000))
 
 
+@pytest.mark.slow
 @PROPERTY
 @given(histories(), INSTANTS)
 def test_a_group_and_its_tasks_were_as_far_behind_as_the_rows_say(

@@ -27,7 +27,6 @@ from streaming_app.kafka.releases import BrokerRelease
 from streaming_app.kafka.security import security_settings
 from streaming_app.text import first_of
 
-_THREADS = 16  # listeners that are connected to at a time
 _NAMED = 3  # partitions of a broker that is away
 _CLOCK_SECONDS = 5.0  # a difference that is worth a line
 _WAIT_FOR_RECORD_SECONDS = 2.0
@@ -90,7 +89,7 @@ def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], 
     def connect(broker: Mapping[str, Any]) -> str | None:
         return diagnose.find_cause(_address(broker), properties)
 
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(diagnose.CONNECTIONS) as threads:
         causes = dict(zip((broker["broker_id"] for broker in brokers), threads.map(connect, brokers), strict=True))
     led = _partitions_of(client, {number for number, cause in causes.items() if cause})
     for broker in brokers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -153,12 +153,8 @@ def _ends_soon(activity: Activity, now: datetime) -> Restless | None:
 
 
 def _newest_leave(changes: Sequence[MemberChange], now: datetime, quiet: timedelta) -> datetime | None:
-    at = next(_leaves(changes), None)
+    at = next((change.at for change in reversed(changes) if not change.joined), None)
     return at if at is not None and now - at < quiet else None
-
-
-def _leaves(changes: Sequence[MemberChange]) -> Iterator[datetime]:
-    return (change.at for change in reversed(changes) if not change.joined)
 
 
 def _minutes(time: timedelta) -> str:

@@ -194,7 +194,7 @@ def judge(
         if proven_at and proven_at > now:
             wakes.append(proven_at)
         if previous and missing:
-            result = _kept(previous, missing)
+            result = replace(previous, evidence={**previous.evidence, "not_over": missing})
         else:
             result = _good(facts, now, previous, settings, is_back=is_bad)
         if settings.duty and facts.activity.group.state == EMPTY and (at := next_change(settings.duty, now)):
@@ -326,10 +326,6 @@ def _with_broker(found: Check, facts: Facts) -> Check:
     counts = {broker: len(own.intersection(led)) for broker, led in facts.away.items()}
     broker = max(sorted(counts), key=lambda one: counts[one])
     return found._replace(evidence={**found.evidence, BROKER_AWAY: broker}) if counts[broker] else found
-
-
-def _kept(previous: Verdict, missing: str) -> Verdict:
-    return replace(previous, evidence={**previous.evidence, "not_over": missing})
 
 
 def _missing_proof(  # noqa: PLR0911 - a list of cases

@@ -69,7 +69,7 @@ def hold_job_lock(directory: Path, cluster: str, what: str = "the warehouse") ->
         lock_id = _lock_id(holder)
         holder.write_text(json.dumps({**_this_process(), "lock_id": lock_id}), "utf-8")
     except Timeout:
-        raise _already_written(cluster, _describe_holder(holder)) from None
+        raise already_written(cluster, _describe_holder(holder)) from None
     except OSError as error:
         raise JobError(f"Cannot write {what}: {reason_of(error)}: {error.filename}") from None
     try:
@@ -83,8 +83,9 @@ def _this_process() -> dict[str, str | int]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
 
 
-def _already_written(cluster: str, process: str) -> JobError:
-    return JobError(f"Another job already writes cluster {cluster!r} into this warehouse: {process}")
+def already_written(cluster: str, who: str) -> JobError:
+    """Return the error of a job that finds another one at work."""
+    return JobError(f"Another job already writes cluster {cluster!r} into this warehouse: {who}")
 
 
 def _lock_id(file: Path) -> str:

@@ -29,6 +29,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.errors import JobError, OtherOwnerError, WarehouseError
+from streaming_app.job.lock import already_written
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence, application_of, term_in
@@ -45,6 +46,7 @@ _SILENT_SECONDS = 120.0
 """A job that has taken the record begins to write heartbeats within this time, and writes to a store every 35 s."""
 _KEPT_COMMITS = 20  # of the record: one for each start and each end of a job
 _APPLICATION = "owner"
+_UNKNOWN = "another job"
 
 
 class OwnerRecord(NamedTuple):
@@ -122,7 +124,8 @@ def owning(
     store = _Store(owner_location(warehouse, cluster))
     newest, table = store.read()
     if newest != last or not store.write(table, record):
-        raise _already_owned(cluster, store.read()[0])
+        owner = store.read()[0]
+        raise already_written(cluster, owner.text if owner else _UNKNOWN)
     ownership = Ownership(warehouse, cluster, record)
     try:
         yield ownership
@@ -158,7 +161,7 @@ def _wait_for_silence(
     seconds = _seconds_to_wait(owner, heartbeat, lock_id)
     if not seconds:
         return owner
-    who = owner.text if owner else f"process {heartbeat.pid} on {heartbeat.host}" if heartbeat else "another job"
+    who = owner.text if owner else f"process {heartbeat.pid} on {heartbeat.host}" if heartbeat else _UNKNOWN
     first, end = _sign(owner, heartbeat), time.monotonic() + seconds
     since = f" ({utc_clock(heartbeat.at)})" if heartbeat else ""
     report(f"The last heartbeat of {who} is recent{since}: waiting to see whether another follows")
@@ -169,7 +172,7 @@ def _wait_for_silence(
         if owner and owner.ended:
             return owner
         if _sign(owner, heartbeat) != first:
-            raise _already_owned(cluster, owner, who)
+            raise already_written(cluster, owner.text if owner else who)
         if not _seconds_to_wait(owner, heartbeat, lock_id):
             return owner
     return owner
@@ -198,11 +201,6 @@ def _read_heartbeat(warehouse: Location, cluster: str) -> HeartbeatRecord | None
         return read_heartbeat(warehouse, cluster)
     except WarehouseError:  # written by another release, which this one may be about to replace
         return None
-
-
-def _already_owned(cluster: str, owner: OwnerRecord | None, who: str = "another job") -> JobError:
-    named = owner.text if owner else who
-    return JobError(f"Another job already writes cluster {cluster!r} into this warehouse: {named}")
 
 
 class _Store:

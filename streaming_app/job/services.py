@@ -225,7 +225,7 @@ def background_services(
     summaries = DailySummaries(times, record, summary_at, alerts.send_summary)
     with ExitStack() as at_exit:
         if config.metrics.listen:
-            newest_lag = lag.status if lag else _no_lag
+            newest_lag = lag.status if lag else lambda: None
             sources = MetricSources(
                 config.cluster,
                 group_cache,
@@ -269,10 +269,6 @@ def _plugin(facts: BrokerFacts | None, stored: DescriptionsService | None) -> Pl
     """Return which brokers have a plugin, and what it has left; None before their configs were read."""
     known = facts.plugin() if facts else NO_PLUGIN
     return known and known._replace(left_behind=stored.left_behind() if stored else ())
-
-
-def _no_lag() -> None:
-    return None
 
 
 def _beside_the_stream(

@@ -54,6 +54,7 @@ from streaming_app.tables.checkpoint_offsets import (
     read_checkpoint_offsets,
 )
 from streaming_app.tables.definitions import table
+from streaming_app.tables.kept_table import table_id
 from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 
@@ -417,7 +418,7 @@ class CommitsStream(TopicStream):
         progress = Progress(parts.report, parts.health, OFFSETS)
         maintenance = partial(Maintenance, self._tables, done_at, tables=own)
         super().__init__(parts, checkpoint, progress, maintenance, first_reading)
-        self._identities: list[str] = []
+        self._identities: list[str | None] = []
 
     def finish(self) -> None:
         """Record that the stream is done, with `once`."""
@@ -449,17 +450,9 @@ class CommitsStream(TopicStream):
         if self._read_identities() != self._identities:
             raise StreamChangedError("A table was deleted while the job ran")
 
-    def _read_identities(self) -> list[str]:
-        """Return what identifies the tables; empty for one that does not exist."""
-        return [self._identity(name) for name in (*NAMES, *SHARED)]
-
-    def _identity(self, name: str) -> str:
-        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - loaded when it is needed
-
-        try:
-            return self._writer.identity(name)
-        except TableNotFoundError:
-            return ""
+    def _read_identities(self) -> list[str | None]:
+        """Return what identifies the tables; None for one that does not exist."""
+        return [table_id(self._writer.location / name) for name in (*NAMES, *SHARED)]
 
     def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
         del topic

@@ -123,7 +123,7 @@ def resolve(
         jars = _read_class_path(class_path)
         if not jars:
             with _work_directory(cache) as work:
-                ivy = _Ivy(java, work, coordinates, progress or _ignore, poll)
+                ivy = _Ivy(java, work, coordinates, progress or (lambda _: None), poll)
                 if known and not os.environ.get(_SETTINGS_VARIABLE):
                     jars = ivy.fetch(known, cache / "jars")
                 jars = jars or ivy.resolve(exclude, cache)
@@ -175,7 +175,7 @@ class _Ivy:
         self, java: Path, work: Path, coordinates: Sequence[str], progress: _Progress, poll: Callable[[], None] | None
     ) -> None:
         self._java, self._work, self._coordinates = java, work, coordinates
-        self._progress, self._poll = progress, poll or _do_nothing
+        self._progress, self._poll = progress, poll or (lambda: None)
 
     def resolve(self, exclude: Sequence[str], cache: Path) -> list[Path]:
         """Fetch what the coordinates need, as their POMs say. Raises SetupError."""
@@ -302,14 +302,6 @@ def _error_message(output: str, coordinates: Sequence[str]) -> str:
         return f"The repository has no {', '.join(names)} (required by {', '.join(coordinates)}): check the version"
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return f"Ivy could not resolve {', '.join(coordinates)}: {lines[-1] if lines else 'it printed nothing'}"
-
-
-def _ignore(_line: str) -> None:
-    """Discard a line of progress."""
-
-
-def _do_nothing() -> None:
-    """Is called while Ivy runs, where the caller has nothing to do."""
 
 
 class ProgressLine:

@@ -244,7 +244,7 @@ def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> Descr
         for response in responses:
             _add(found, response["groups"])
         client.admin.forget_coordinators(
-            group_id for group_id in ids if group_id in found.failures and _has_moved(found.failures[group_id])
+            one for one in ids if one in found.failures and found.failures[one].code in COORDINATOR_CODES
         )
     return found
 
@@ -255,10 +255,6 @@ def _add(found: Descriptions, groups: Iterable[Fields]) -> None:
             found.failures[group["group_id"]] = GroupError(group["error_code"], group["error_message"])
         else:
             found.groups.append(group)
-
-
-def _has_moved(error: GroupError) -> bool:
-    return error.code in COORDINATOR_CODES
 
 
 def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:

@@ -31,9 +31,10 @@ from streaming_app.text import first_of
 
 _CONNECT_SECONDS = 3.0
 _RESPONSE_SECONDS = 5.0
-_THREADS = 16  # servers that are connected to at a time
 _NAMED = 3  # servers that are away
 
+CONNECTIONS = 16
+"""How many servers are connected to at the same time."""
 NO_LISTENER, UNKNOWN_HOST, NO_ANSWER = "no listener", "unknown host", "no answer"
 LISTENER_WITH_TLS, LISTENER_WITHOUT_TLS = "listener with TLS", "listener without TLS"
 CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID = "certificate expired", "certificate not yet valid"
@@ -160,7 +161,7 @@ def find_away(servers: str, properties: Properties) -> dict[str, str | None]:
         return template.format(servers=servers, server=server, detail=detail) if template else detail
 
     names = [part.strip() for part in servers.split(",")]
-    with ThreadPoolExecutor(_THREADS) as threads:  # one that is paused is waited for
+    with ThreadPoolExecutor(CONNECTIONS) as threads:  # one that is paused is waited for
         return dict(zip(names, threads.map(try_server, names), strict=True))
 
 

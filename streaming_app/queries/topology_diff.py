@@ -169,11 +169,8 @@ def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -
     if not rows and group["topology_epoch"] is not None:
         rows = [_of_older_release(group)]
     known = [KnownTopology(**row) for row in rows]
-    return [one for one, before in zip(known, [None, *known], strict=False) if _differs(one, before)]
-
-
-def _differs(one: KnownTopology, before: KnownTopology | None) -> bool:
-    return before is None or one.topology_hash != before.topology_hash
+    pairs = zip(known, [None, *known], strict=False)
+    return [one for one, before in pairs if before is None or one.topology_hash != before.topology_hash]
 
 
 def _of_older_release(group: Mapping[str, Any]) -> dict[str, Any]:

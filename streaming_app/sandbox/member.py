@@ -84,7 +84,6 @@ class SimulatedMember:
         self.owned: TasksByRole = _no_tasks()
         self.statuses: list[tuple[str, str]] = []
         self.topology_description_required = False
-        self.heartbeat_interval_ms: int | None = None
 
     @property
     def settled(self) -> bool:
@@ -133,7 +132,6 @@ class SimulatedMember:
         }
         response = self.client.heartbeat({**fields, **overrides})
         self.epoch = response["member_epoch"]
-        self.heartbeat_interval_ms = response["heartbeat_interval_ms"]
         self.statuses = [(_status_name(one["status_code"]), one["status_detail"]) for one in response["status"] or []]
         self.topology_description_required |= response.get("topology_description_required", False)
         if response["active_tasks"] is not None:

@@ -64,6 +64,8 @@ class FewRecords(NamedTuple):
     """Reads the large records; only `read_slices` needs it, unless this `is_whole`."""
     checked: Callable[[Callable[[], pa.Table]], pa.Table] = lambda read: read()
     """Calls what reads the large records of a slice, and returns what was read of one log."""
+    apart: list[int] | None = None
+    """What `groups_apart` has returned before."""
 
     @property
     def is_whole(self) -> bool:
@@ -88,6 +90,8 @@ class FewRecords(NamedTuple):
 
     def groups_apart(self, summary: Summary) -> list[int]:
         """Return the groups without which what is left of a batch is little; none if there are none, or too many."""
+        if self.apart is not None:
+            return self.apart
         sums = (
             self.table.group_by("hash")
             .aggregate([("size", "sum"), ("size", "count")])

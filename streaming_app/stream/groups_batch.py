@@ -204,11 +204,12 @@ class GroupsBatchWriter:
         if few.is_whole and summary.is_small:
             whole = _Batch(writers, WHOLE[0].version(batch_id))
             return Counter(self._write_small(few.table.select(list(RAW)), records, whole))
-        is_divided = by_delta_rs(GROUPS, records=summary.records) or few.groups_apart(summary)
+        apart = few.groups_apart(summary)
+        is_divided = by_delta_rs(GROUPS, records=summary.records) or apart
         with self._open_log() if is_divided else nullcontext() as log:
             if log is None:
                 return self._keep_and_write(records, writers, batch_id)[1]
-            few = few._replace(read_log=log.read, checked=self._read)
+            few = few._replace(read_log=log.read, checked=self._read, apart=apart)
             return self._write_slices(few, summary, records, writers, batch_id)
 
     def _keep_and_write(

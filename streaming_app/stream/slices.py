@@ -269,18 +269,18 @@ class SlicePlans:
 
     def __init__(self, files: Files, checkpoint: Location) -> None:
         self._files, self._file = files, Location(f"{checkpoint}.slices.json")
-        self._is_first = True
         self._earlier: Attempt | None = None
         self._current: Attempt | None = None
 
     def begin(self, writer: str, batch: int) -> None:
         """Note that an attempt at a batch of the query `writer` starts."""
-        last = self._read() if self._is_first else self._current
-        self._current = next_attempt(last, writer, batch)
-        self._earlier = last if self._current.number > 1 else None
-        if self._is_first or self._earlier:
-            self._write(self._current)
-        self._is_first = False
+        is_first = self._current is None
+        last = self._read() if is_first else self._current
+        current = next_attempt(last, writer, batch)
+        earlier = last if current.number > 1 else None
+        if is_first or earlier:
+            self._write(current)
+        self._current, self._earlier = current, earlier
 
     @property
     def is_whole(self) -> bool:

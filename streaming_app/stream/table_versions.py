@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.definitions import FORMAT_PROPERTY, history_tables, tables
+from streaming_app.tables.kept_table import table_id
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class TableVersions:
         """
         self._writer, self._checkpoint = writer, checkpoint
         self._file = Location(f"{checkpoint}.tables.json")
-        self._version = version or self._read_version
+        self._version = version or (lambda name: int(self._open(name).version()))
         self._has_slices = names is None  # the versions of its appends are those of slices
         self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
@@ -99,9 +100,6 @@ class TableVersions:
 
     def _open(self, name: str) -> DeltaTable:
         return self._writer.table(name).open()
-
-    def _read_version(self, name: str) -> int:
-        return int(self._open(name).version())
 
     def beyond(self) -> list[str]:
         """Return the names of the appended tables with batches that the checkpoint, which exists, has not begun.
@@ -177,7 +175,7 @@ class KnownTables:
         """Remember the tables that exist now."""
         self.close()
         names = [definition.name for definition in tables()]
-        self._ids = {name: self._id(name) for name in names}
+        self._ids = {name: table_id(self._warehouse / name) for name in names}
         if self._warehouse.is_local:
             self._logs = {name: os.open(self._log(name), os.O_RDONLY | os.O_DIRECTORY) for name in names}
 
@@ -193,7 +191,7 @@ class KnownTables:
 
     def check(self) -> None:
         """Raise LostTableError if a table is not the same as before, by its log."""
-        _raise_if_any(name for name, known in self._ids.items() if self._id(name) != known)
+        _raise_if_any(name for name, known in self._ids.items() if table_id(self._warehouse / name) != known)
 
     def remove_remains(self) -> list[str]:
         """Remove what a batch wrote in the place of a lost table; return the names of these tables.
@@ -217,18 +215,8 @@ class KnownTables:
         except FileNotFoundError:
             return False
 
-    def _id(self, name: str) -> str | None:
-        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - Spark's workers have no delta-rs
-
-        from streaming_app.tables.kept_table import newest_table  # noqa: PLC0415 - the same
-
-        try:
-            return str(newest_table(self._warehouse / name).metadata().id)
-        except TableNotFoundError:
-            return None
-
     def _is_marked(self, name: str) -> bool:
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - as above
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers have no delta-rs
 
         try:
             return FORMAT_PROPERTY in (self._warehouse / name).delta_table().metadata().configuration

@@ -27,10 +27,10 @@ from deltalake.exceptions import CommitFailedError
 
 from streaming_app.errors import JobError, OtherOwnerError
 from streaming_app.tables.location import Location
+from streaming_app.tables.object_store import REQUESTS
 
 _COMMITS = 1 << 40
 """Of a term."""
-_THREADS = 4  # the tables of a store are claimed side by side
 
 
 class HasTransactions(Protocol):
@@ -81,7 +81,7 @@ class Fence:
 
     def claim(self, locations: Iterable[Location]) -> None:
         """Commit the term to these tables. Raises OtherOwnerError, and delta-rs' errors."""
-        with ThreadPoolExecutor(_THREADS) as threads:
+        with ThreadPoolExecutor(REQUESTS) as threads:
             list(threads.map(self._claim, locations))
 
     def _claim(self, location: Location) -> None:

@@ -31,7 +31,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streaming_app.tables.definitions import table
 from streaming_app.tables.group_files import GroupFile, Span, file_rows, group_files, spans_of
-from streaming_app.tables.object_store import read_file
+from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
 from streaming_app.tables.which_writer import GROUPS, by_delta_rs
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 _FILE_BYTES = 4 << 20  # of Arrow, if rows are large
 _AT_A_TIME = 4 << 20  # bytes of files that are read and written together: as Arrow they have up to 30 times as many
 _KEPT_BYTES = 48 << 20  # of Arrow, of files that were read to find rows, until the rows are replaced
-_THREADS = 4  # that read or write files; a store answers several requests in the time of one
 _PIECES = 50  # of the rows of a file: in more of them, writing takes longer than a copy
 _NAME = "groups"
 
@@ -181,7 +180,7 @@ class _Files:
             return rows.filter(pc.is_in(rows["group_id"], wanted))
 
         try:
-            with ThreadPoolExecutor(_THREADS) as threads:
+            with ThreadPoolExecutor(REQUESTS) as threads:
                 return pa.concat_tables([self._schema.empty_table(), *threads.map(read, files)])
         except _OtherFormatError:
             return None
@@ -218,7 +217,7 @@ def _rewrite(files: _Files, changes: Sequence[_Change], most: int) -> list[AddAc
         return [_write_file(files.own, part) for part in _divide(rows, most)]
 
     written = list[AddAction]()
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(REQUESTS) as threads:
         for some in _together(changes):
             written += chain.from_iterable(threads.map(write, some))
     return written

@@ -123,6 +123,16 @@ def newest_table(location: Location) -> DeltaTable:
         return kept.table
 
 
+def table_id(location: Location) -> str | None:
+    """Return the id of the table as it is now, which differs for one that was created again; None if there is none."""
+    from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - Spark's workers have no delta-rs
+
+    try:
+        return str(newest_table(location).metadata().id)
+    except TableNotFoundError:
+        return None
+
+
 @contextmanager
 def table_to_write(location: Location) -> Iterator[KeptTable]:
     """Give the table as it is now, which nobody else uses until the end of the block. Raises as `newest_table` does."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # By default delta-rs retries ten times within three minutes: too long for a command that a user waits for.
 STORAGE_OPTIONS = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "4", "retry_timeout": "30s"}
 
+REQUESTS = 4
+"""How many requests are sent to a store at the same time: it answers several in the time of one."""
+
 _ADVICE = "credentials come from environment variables, see deploy/README.md"
 _KNOWN_ERRORS = (
     (

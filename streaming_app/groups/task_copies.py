@@ -124,7 +124,7 @@ def copies_of_description(described: Mapping[str, Any], acceptable_lag: int | No
                     described["group_id"],
                     member["member_id"],
                     member["process_id"],
-                    _host(member["client_host"]),
+                    host_of(member["client_host"]),
                     _role(role, lag),
                     *task,
                     task[0] in stateful or offset is not None,
@@ -151,7 +151,7 @@ def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
             row["group_id"],
             task["member_id"],
             members[task["member_id"]]["process_id"],
-            _host(members[task["member_id"]]["client_host"]),
+            host_of(members[task["member_id"]]["client_host"]),
             task["role"],
             task["subtopology_id"],
             task["partition"],
@@ -206,7 +206,8 @@ def _by_task(offsets: Iterable[Mapping[str, Any]]) -> dict[TaskId, int]:
     return {(one["subtopology_id"], one["partition"]): one["offset"] for one in offsets}
 
 
-def _host(client_host: str | None) -> str | None:
+def host_of(client_host: str | None) -> str | None:
+    """Return the host of a client without the slash that Java prints before an address."""
     return client_host and client_host.lstrip("/")
 
 

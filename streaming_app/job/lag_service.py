@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 from streaming_app.errors import UserError
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
-from streaming_app.kafka.connection import Admin, connect
+from streaming_app.kafka.connection import Admin, KeptConnection, connect
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.tracker import LATE_SECONDS
@@ -75,10 +75,9 @@ class LagService(Service):
         No pass begins unless `may_begin`: the job reads old records, or has itself reported that no broker answers.
         """
         super().__init__("lag", report, interval=settings.interval, describe_error=describe_error, may_tick=may_begin)
-        self._settings, self._store, self._connect = settings, store, connect
+        self._settings, self._store, self._connection = settings, store, KeptConnection(connect)
         self._clock, self._on_pass = clock, on_pass
         self._pass = LagPass(store, settings.allowed_for, clock, read_until, late_seconds)
-        self._admin: Admin | None = None
         self._is_restored = False
         self._result: PassResult | None = None
         self._groups: Mapping[str, GroupLag] = {}
@@ -123,10 +122,10 @@ class LagService(Service):
         return min(pause, self.poll_seconds)
 
     def _has_news(self) -> bool:
-        if self._admin is None:
+        if not self._connection.is_open:
             return False
         try:
-            return self._pass.has_news(self._admin)
+            return self._pass.has_news(self._connection.get())
         except KafkaError:
             return True  # the pass says what is wrong
 
@@ -196,9 +195,7 @@ class LagService(Service):
         if not self._is_restored:
             self._pass.restore()
             self._is_restored = True
-        if self._admin is None:
-            self._admin = self._connect()
-        result = self._pass.run(self._admin)
+        result = self._pass.run(self._connection.get())
         if self.stopping.is_set():
             return
         self._groups = group_lags(result.rows, self._groups, result.at)
@@ -264,10 +261,8 @@ class LagService(Service):
         self._has_gap = bool(gaps)
 
     def _disconnect(self) -> None:
-        if self._admin is not None:
-            with suppress(Exception):
-                self._admin.close()
-            self._admin = None
+        with suppress(Exception):
+            self._connection.close()
 
 
 def make_lag_service(

@@ -39,6 +39,32 @@ def connect(properties: Mapping[str, str], seconds: float | None = None) -> "Adm
     return Admin(**connection_settings(properties, seconds))
 
 
+class KeptConnection:
+    """A connection that the first request makes, and the first one after `close`; for one thread at a time."""
+
+    def __init__(self, make: Callable[[], "Admin"]) -> None:
+        """Prepare; nothing is connected yet."""
+        self._make = make
+        self._admin: Admin | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been made, and not closed since."""
+        return self._admin is not None
+
+    def get(self) -> "Admin":
+        """Return the connection. Raises as what makes it."""
+        if self._admin is None:
+            self._admin = self._make()
+        return self._admin
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+
+
 def connection_settings(properties: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
     """Return the settings of kafka-python for the same. Raises SecurityError."""
     return {

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
@@ -18,7 +19,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming_app.errors import NotAuthorizedError, UnreachableError
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, connect
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection, connect
 from streaming_app.kafka.error_lines import missing_acl_message
 from streaming_app.kafka.lag_offsets import format_topic_id
 from streaming_app.kafka.offsets_topic import check_topic_id
@@ -52,8 +53,8 @@ class LeaderEpochs:
 
     def __init__(self, properties: Mapping[str, str], topic: str, topic_id: str, stop: threading.Event) -> None:
         """Prepare; the first call connects. `properties` are Kafka's. Once `stop` is set, no call waits."""
-        self._properties, self._topic, self._topic_id, self._stop = properties, topic, topic_id, stop
-        self._admin: Admin | None = None
+        self._topic, self._topic_id, self._stop = topic, topic_id, stop
+        self._connection = KeptConnection(partial(connect, properties, IMPATIENT_CONNECT_SECONDS))
         self._leaders: dict[int, Leader] = {}
 
     def epochs(self, partitions: Iterable[int]) -> dict[int, int]:
@@ -84,9 +85,7 @@ class LeaderEpochs:
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        if self._admin is not None:
-            self._admin.close()
-            self._admin = None
+        self._connection.close()
 
     def _ask(self, epochs: Mapping[int, int], found: dict[int, EpochEnd]) -> dict[int, str]:
         """Add the answers that come to `found`; return why the others do not, by partition."""
@@ -98,7 +97,7 @@ class LeaderEpochs:
             for partition in epochs.keys() - failures.keys():
                 by_leader[self._leaders[partition].node_id][partition] = epochs[partition]
             requests = [(node_id, self._request(asked)) for node_id, asked in by_leader.items()]
-            answers = self._connect().send_all(requests, _ANSWER_MS)
+            answers = self._connection.get().send_all(requests, _ANSWER_MS)
         except (KafkaError, OSError) as error:
             self.close()
             return dict.fromkeys(epochs, type(error).__name__)
@@ -125,7 +124,7 @@ class LeaderEpochs:
     def _find_leaders(self) -> None:
         wanted = MetadataRequest.MetadataRequestTopic(name=self._topic)
         request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
-        (topic,) = self._connect().send_to_any(request).topics
+        (topic,) = self._connection.get().send_to_any(request).topics
         if found_id := format_topic_id(topic.topic_id):
             check_topic_id(self._topic, self._topic_id, found_id)
         self._leaders = {
@@ -145,8 +144,3 @@ class LeaderEpochs:
         return OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[topic_type(topic=self._topic, partitions=partitions)], min_version=_MIN_VERSION
         )
-
-    def _connect(self) -> Admin:
-        if self._admin is None:
-            self._admin = connect(self._properties, IMPATIENT_CONNECT_SECONDS)
-        return self._admin

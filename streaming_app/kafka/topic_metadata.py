@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from kafka.errors import KafkaError
 
 from streaming_app.kafka import diagnose
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, connect
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection, connect
 from streaming_app.kafka.properties import SecurityError
 
 _CACHE_SECONDS = 10.0
@@ -25,7 +26,7 @@ class TopicMetadata:
         """Prepare; the first call connects. `properties` are Kafka client properties, `warn` gets warnings."""
         self._properties = properties
         self._warn = warn
-        self._admin: Admin | None = None
+        self._connection = KeptConnection(partial(connect, properties, IMPATIENT_CONNECT_SECONDS))
         self._disabled = False
         self._reconnect_at = 0.0
         self._last_warning = ""
@@ -45,7 +46,7 @@ class TopicMetadata:
             self._disabled = True
             self._warn_once(str(error))
         except (KafkaError, OSError) as error:
-            if self._admin:  # it has answered before: the next batch connects again
+            if self._connection.is_open:  # it has answered before: the next batch connects again
                 self.close()
                 return None
             self._reconnect_at = time.monotonic() + _RECONNECT_SECONDS
@@ -55,26 +56,19 @@ class TopicMetadata:
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        if self._admin:
-            self._admin.close()
-            self._admin = None
+        self._connection.close()
 
     def _warn_once(self, cause: str) -> None:
         if cause != self._last_warning:
             self._last_warning = cause
             self._warn(f"NotReady reasons are derived from the log alone, because topics cannot be described: {cause}")
 
-    def _connect(self) -> Admin:
-        if self._admin is None:
-            self._admin = connect(self._properties, IMPATIENT_CONNECT_SECONDS)
-        return self._admin
-
     def _partition_counts(self, names: Sequence[str] | None) -> PartitionCounts | None:
         if time.monotonic() > self._cached_until:
             self._cache, self._cached_until = {}, time.monotonic() + _CACHE_SECONDS
         missing = None if names is None else [name for name in names if name not in self._cache]
         if missing is None or missing:
-            topics = {topic["name"]: topic for topic in self._connect().describe_topics(missing)}
+            topics = {topic["name"]: topic for topic in self._connection.get().describe_topics(missing)}
             if any(topic["error_code"] not in (0, _UNKNOWN_TOPIC_OR_PARTITION) for topic in topics.values()):
                 return None  # not authorized to describe it, which does not mean that it does not exist
             if names is None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from streaming_app.groups.task_copies import host_of
+
 TopicPartition = tuple[str, int]
 Row = Mapping[str, Any]
 MatchTopics = Callable[[str], Collection[str]]
@@ -186,7 +188,7 @@ def _names(topics: Iterable[Row]) -> list[str]:
 
 def _owners(members: Iterable[Row], assignments: Iterable[Row]) -> dict[tuple[str, int], Owner]:
     by_id = {
-        member["member_id"]: Owner(member["member_id"], member["process_id"], _host(member["client_host"]))
+        member["member_id"]: Owner(member["member_id"], member["process_id"], host_of(member["client_host"]))
         for member in members
     }
     return {
@@ -194,8 +196,3 @@ def _owners(members: Iterable[Row], assignments: Iterable[Row]) -> dict[tuple[st
         for task in assignments
         if task["current"] and task["role"] == "active" and task["member_id"] in by_id
     }
-
-
-def _host(client_host: str | None) -> str | None:
-    """Return the host without the slash that Java prints before an address."""
-    return client_host and client_host.lstrip("/")

@@ -203,13 +203,16 @@ class GroupCache:
     def _read(self, known: Mapping[str, GroupSnapshot]) -> Iterator[GroupSnapshot]:
         """Read from the tables the groups that are not Dead or are in `known`."""
         warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
-        rows = with_plain_types(warehouse.query(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}"))  # noqa: S608 - our own names
-        wanted = pc.or_(pc.invert(_is_in(rows["state"], (DEAD,))), _is_in(rows["group_id"], known))
         states = ", ".join(map(quote, REBALANCING))
-        rebalancing = warehouse.query(
-            f"SELECT group_id, assignment_epoch, members, assignments FROM groups WHERE {mine} AND state IN ({states})"  # noqa: S608 - the same
-        )
-        return _snapshots(rows.filter(wanted), _rebalancing_members(rebalancing))
+        members = dict[str, Mapping[str, Any]]()
+        for rows in warehouse.slices(
+            f"SELECT group_id, assignment_epoch, members, assignments FROM groups WHERE {mine} AND state IN ({states})"  # noqa: S608 - our own names
+        ):
+            members |= _rebalancing_members(rows)
+        known_ids = pa.array(known, pa.string())
+        for rows in map(with_plain_types, warehouse.slices(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}")):  # noqa: S608 - the same
+            wanted = pc.or_(pc.invert(_is_in(rows["state"], (DEAD,))), pc.is_in(rows["group_id"], known_ids))
+            yield from _snapshots(rows.filter(wanted), members)
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
         """Read from the tables the events that the histories keep."""
@@ -218,14 +221,15 @@ class GroupCache:
         )
         kinds = ", ".join(map(quote, history.KINDS))
         empty = quote(history.EMPTY)
-        rows = WarehouseReader(self._warehouse).query(
+        slices = WarehouseReader(self._warehouse).slices(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
             f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "
             f"(at >= TIMESTAMP {empty_since} AND (kind IN ('not_ready_reason', 'deployment') OR (kind = 'state' AND "
             f'{empty} IN ("old", "new"))))) AND void IS NOT TRUE '
             f"ORDER BY e.offset"
         )
-        yield from _with_group_ids(rows)
+        for rows in slices:
+            yield from _with_group_ids(rows)
 
 
 def _snapshots(rows: pa.Table, members: Mapping[str, Mapping[str, Any]]) -> Iterator[GroupSnapshot]:

@@ -242,6 +242,14 @@ class TopicStream(ABC):
         finally:
             self.first_reading.release()
 
+    def _free_heap(self) -> None:
+        """Let the JVM collect what a large batch has left, and give the memory back: by itself it does so rarely.
+
+        In a session of somebody else the heap may be large, and a collection stop what they do there.
+        """
+        if not self._config.given_session:
+            self._spark._jvm.System.gc()  # type: ignore[union-attr] # noqa: SLF001 - the JVM has no public name
+
     @property
     @abstractmethod
     def _trigger(self) -> float:
@@ -362,6 +370,7 @@ class GroupsStream(TopicStream):
             dialect=self._config.dialect,
             lock=self._lock,
             budget=self._config.group_budget.budget(),
+            free_heap=self._free_heap,
         )
 
         def write(batch: DataFrame, batch_id: int) -> None:

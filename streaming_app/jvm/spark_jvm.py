@@ -32,8 +32,9 @@ _EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _COLLECTOR = "-XX:+UseSerialGC"
 # A heap that has grown for a moment, such as for large records of one group, is given back after a collection. By
 # default two fifths of it are to be free after each, which lets it grow at every peak, and it begins with a 64th of the
-# machine's memory, all of which is touched before anything is collected.
-_HEAP = ("-Xms192m", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
+# machine's memory, all of which is touched before anything is collected. What is to be given back is so after the first
+# collection, and not after the fourth.
+_HEAP = ("-Xms192m", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30", "-XX:-ShrinkHeapInSteps")
 # By default each thread keeps, outside the heap, a buffer as large as the largest that it has written.
 _WRITE_BUFFERS = "-Djdk.nio.maxCachedBufferSize=262144"
 _CHOOSES_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")  # Java does not start with two of them

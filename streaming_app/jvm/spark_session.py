@@ -77,6 +77,10 @@ _CONF = {
     # a consumer for each partition of the topic.
     "spark.scheduler.mode": "FAIR",
     "spark.kafka.consumer.cache.capacity": "256",
+    # What the last poll of each partition returned, up to 5,000 records, is kept for the next batch, by default for five
+    # minutes: half of the heap while a catch-up is folded and written.
+    "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # What is kept on disk is a stream of Java objects, each a thousand rows (see `SESSION_CONF`). By default the stream

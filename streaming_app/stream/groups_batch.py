@@ -57,6 +57,7 @@ from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.spark_sql import sorted_parts
 from streaming_app.tables.which_writer import GROUPS, by_delta_rs
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SORTED_RECORDS = 50_000  # that Spark sorts at a time, in each task
 _ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits the records only, to 10,000
 _STORED_AS_RECORD = (
     "encode(group_id, 'UTF-8') AS group_bytes",
@@ -111,13 +113,15 @@ class GroupsBatchWriter:
         dialect: str = SHIPPED,
         lock: Lock | None = None,
         budget: Budget = DEFAULT,
+        free_heap: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare for batches of `topic`.
 
         `history_offsets` is what the history tables hold already, by table and partition, see `start`; `topics`
         finds the reasons of NotReady; `open_log` gives what reads large records, or None if only Spark can;
         `check_topic` is called once the records of a batch are read, and raises if they may be of another topic;
-        `positions` are asked before and after that; `lock` is held by each batch; the rest is as in `FoldOptions`.
+        `positions` are asked before and after that; `lock` is held by each batch; `free_heap` is called after one that
+        Spark kept; the rest is as in `FoldOptions`.
         """
         self._writer = writer
         self._group_rows = GroupRows(writer)
@@ -142,6 +146,7 @@ class GroupsBatchWriter:
         self._offsets = BatchOffsets(checkpoint)
         self._plans = SlicePlans(writer.files, checkpoint)
         self._versions = TableVersions(writer, checkpoint, version=self._group_rows.version)
+        self._free_heap = free_heap
         self._times = BatchTimes()  # of the batch that is written
         self._is_running = False  # a batch was written
         self._lock = lock or Lock()  # held while the tables are read, folded and written
@@ -227,6 +232,7 @@ class GroupsBatchWriter:
         finally:
             sizes.unpersist()
             records.unpersist()
+            self._free_heap()
 
     def _write_slices(
         self,
@@ -237,9 +243,12 @@ class GroupsBatchWriter:
         batch_id: int,
     ) -> Counter[str]:
         counts: Counter[str] = Counter()
-        for one, part, few in self._read_slices(found, summary, records):
+        for one, part, records_of_part, few in self._read_slices(found, summary, records):
             batch = _Batch(writers, one.version(batch_id))
-            counts.update(self._write_many(part, batch) if few is None else self._write_small(few, part, batch))
+            if few is None:
+                counts.update(self._write_many(part, records_of_part, batch))
+            else:
+                counts.update(self._write_small(few, part, batch))
         return counts
 
     def _divide(self, found: FewRecords | KeptRecords, summary: Summary) -> tuple[Slice, ...]:
@@ -254,8 +263,8 @@ class GroupsBatchWriter:
 
     def _read_slices(
         self, found: FewRecords | KeptRecords, summary: Summary, records: DataFrame
-    ) -> Iterator[tuple[Slice, DataFrame, pa.Table | None]]:
-        """Yield each slice that has records: as Spark has them, and as Arrow if they are few."""
+    ) -> Iterator[tuple[Slice, DataFrame, int, pa.Table | None]]:
+        """Yield each slice that has records: as Spark has them, how many, and as Arrow if they are few."""
         slices = self._divide(found, summary)
         apart, starts = self._plans.apart, [None, *(one.end for one in slices)]
         places = list(zip(starts, slices, strict=False))
@@ -267,7 +276,7 @@ class GroupsBatchWriter:
                 condition = f"{between(start, one.end)} AND {of_groups(apart, are_these=one.is_apart)}"
                 with self._times.measure("read"):
                     table = next(few) if part.is_small else None
-                yield one, records.where(condition), table
+                yield one, records.where(condition), part.records, table
 
     def _write_small(self, few: pa.Table, records: DataFrame, batch: _Batch) -> Mapping[str, int]:
         """Write the records `few`, which are those of `records`."""
@@ -275,7 +284,7 @@ class GroupsBatchWriter:
             return {}
         keys = [key for key in pc.unique(few["group_bytes"]).to_pylist() if key is not None]
         if not by_delta_rs(GROUPS, groups=len(keys)):
-            return self._write_many(records, batch)
+            return self._write_many(records, few.num_rows, batch)
         return self._write_few(few, [key.decode("utf-8", "replace") for key in keys], batch)
 
     def _write_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:
@@ -322,7 +331,8 @@ class GroupsBatchWriter:
                 # With the reasons, so for all writers: where Spark repeats the batch, it must not add them once more.
                 self._group_rows.append(output.table, rows, *batch)
 
-    def _write_many(self, raw: DataFrame, batch: _Batch) -> Mapping[str, int]:
+    def _write_many(self, raw: DataFrame, count: int, batch: _Batch) -> Mapping[str, int]:
+        """Write the records `raw`, which are about so many."""
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
@@ -333,7 +343,8 @@ class GroupsBatchWriter:
                 stored.selectExpr(*_STORED_AS_RECORD).join(touched, "group_bytes", "left_semi")
             )
         raw.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
-        ordered = records.repartition("group_bytes").sortWithinPartitions("group_bytes", "offset")
+        parts = sorted_parts(raw.sparkSession, count, _SORTED_RECORDS)
+        ordered = records.repartition(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
         folded = ordered.mapInArrow(self._fold_in_worker, FOLDED_DDL).persist(StorageLevel.DISK_ONLY)
         try:
             sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
@@ -344,7 +355,7 @@ class GroupsBatchWriter:
             if counts["groups"]:
                 self._is_first = False
                 with self._times.measure("groups"):
-                    self._writer.replace_groups(select_groups(folded))
+                    self._writer.replace_groups(select_groups(folded), counts["groups"])
             if self._listener:
                 self._listener.on_bulk_change()
         finally:

@@ -107,9 +107,9 @@ def to_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def intern_strings(values: Iterable[str]) -> list[str]:
-    """Return the values; equal strings are one object."""
-    seen: dict[str, str] = {}
+def intern_strings(values: Iterable[str], known: dict[str, str] | None = None) -> list[str]:
+    """Return the values; equal strings are one object, also those in `known`, which gets the others."""
+    seen = {} if known is None else known
     return [seen.setdefault(value, value) for value in values]
 
 

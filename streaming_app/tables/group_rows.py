@@ -103,7 +103,7 @@ class GroupRows:
 
         version = own.change(write)
         if left[-1]:
-            self._writer.replace_groups(self._writer.to_dataframe(rows), group_ids)
+            self._writer.replace_groups(self._writer.to_dataframe(rows), rows.num_rows, group_ids)
             self._versions.pop(_NAME, None)
         else:
             self._versions[_NAME] = version

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -17,6 +18,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import REMEMBERED, Incident, Line
 from streaming_app.health.verdict import Verdict
+from streaming_app.tables.arrow import to_rows
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
@@ -24,9 +26,12 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.request_files import RequestFiles
 from streaming_app.tables.rust_table import Commit, RustTable, older_than
 
+T = TypeVar("T")
+
 HEALTH, HISTORY, INCIDENTS = "group_health", "group_health_history", "incidents"
 _SAME_CHANGE = " AND ".join(f"t.{name} = s.{name}" for name in table(HISTORY).key if name != "cluster")
 _SUFFIX = ".json"
+_WRITTEN = 20_000  # rows in a commit
 _REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
 
 
@@ -51,7 +56,7 @@ class HealthTables:
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the stored verdicts by group. Raises WarehouseError."""
-        return {row.group_id: row.verdict for row in read_health(WarehouseReader(self._warehouse), self._own())}
+        return {row.group_id: row.verdict for row in _health(WarehouseReader(self._warehouse), self._own())}
 
     def incidents(self, now: datetime) -> list[Incident]:
         """Return the incidents that are open, or ended lately. Raises WarehouseError."""
@@ -62,22 +67,24 @@ class HealthTables:
         self, verdicts: Mapping[str, Verdict], gone: Collection[str], incident_of: Mapping[str, str], now: datetime
     ) -> None:
         """Insert or update the rows of these groups; delete those of groups that are `gone`."""
-        rows = [
-            _health_row(group_id, replace(one, verdict=_REMOVED) if group_id in gone else one, incident_of, now)
-            for group_id, one in verdicts.items()
-        ]
-        self._merge(HEALTH, rows, "t.group_id = s.group_id", f"s.verdict = '{_REMOVED}'")
+        for some in _some_of(verdicts.items()):
+            rows = [
+                _health_row(group_id, replace(one, verdict=_REMOVED) if group_id in gone else one, incident_of, now)
+                for group_id, one in some
+            ]
+            self._merge(HEALTH, rows, "t.group_id = s.group_id", f"s.verdict = '{_REMOVED}'")
 
-    def append_changes(self, changes: Iterable[Change]) -> None:
+    def append_changes(self, changes: Sequence[Change]) -> None:
         """Add changes of verdicts to the history, each once, also where an earlier call failed after it had written."""
-        rows = [{**_common(one.verdict), "at": one.at, "group_id": one.group_id} for one in changes]
-        if not rows:
+        if not changes:
             return
         is_certain, self._is_certain = self._is_certain, False
-        if is_certain:
-            self._tables[HISTORY].append(self._table(HISTORY, rows))
-        else:
-            self._merge(HISTORY, rows, _SAME_CHANGE)
+        for some in _some_of(changes):
+            rows = [{**_common(one.verdict), "at": one.at, "group_id": one.group_id} for one in some]
+            if is_certain:
+                self._tables[HISTORY].append(self._table(HISTORY, rows))
+            else:
+                self._merge(HISTORY, rows, _SAME_CHANGE)
         self._is_certain = True
 
     def save_incidents(self, incidents: Iterable[Incident]) -> None:
@@ -112,17 +119,23 @@ class HealthTables:
 
 def read_health(warehouse: WarehouseReader, where: str) -> list[HealthRow]:
     """Return the rows of `group_health` that match this SQL condition, by group."""
-    rows = _rows(warehouse, HEALTH, f"{where} ORDER BY group_id")
-    return [
-        HealthRow(
+    return list(_health(warehouse, f"{where} ORDER BY group_id"))
+
+
+def _health(warehouse: WarehouseReader, rest: str) -> Iterator[HealthRow]:
+    texts, evidence = dict[str, str](), dict[str | None, Mapping[str, Any]]()  # most groups have the same
+    for row in _rows(warehouse, HEALTH, rest):
+        if (text := row["evidence"]) not in evidence:
+            evidence[text] = json.loads(text or "{}")
+        yield HealthRow(
             row["group_id"],
             Verdict(
-                row["verdict"],
+                texts.setdefault(row["verdict"], row["verdict"]),
                 row["since"],
                 row["judged_at"],
-                row["why"],
+                texts.setdefault(row["why"], row["why"]),
                 row["severity"],
-                json.loads(row["evidence"] or "{}"),
+                evidence[text],
                 row["caught_up_at"],
                 row["losing_at"],
                 row["inputs_at"],
@@ -130,8 +143,6 @@ def read_health(warehouse: WarehouseReader, where: str) -> list[HealthRow]:
             row["incident_id"],
             row["inputs_age"],
         )
-        for row in rows
-    ]
 
 
 def read_incidents(warehouse: WarehouseReader, where: str) -> list[Incident]:
@@ -152,9 +163,17 @@ def read_incidents(warehouse: WarehouseReader, where: str) -> list[Incident]:
     ]
 
 
-def _rows(warehouse: WarehouseReader, name: str, rest: str) -> list[dict[str, Any]]:
+def _rows(warehouse: WarehouseReader, name: str, rest: str) -> Iterator[dict[str, Any]]:
     columns = ", ".join(f'"{column}"' for column in table(name).names)
-    return warehouse.rows(f"SELECT {columns} FROM {name} WHERE {rest}")  # noqa: S608 - our own names
+    for rows in warehouse.slices(f"SELECT {columns} FROM {name} WHERE {rest}"):  # noqa: S608 - our own names
+        yield from to_rows(rows)
+
+
+def _some_of(rows: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the rows of a write, some at a time: a first evaluation has one for each group."""
+    left = iter(rows)
+    while some := list(islice(left, _WRITTEN)):
+        yield some
 
 
 def _common(one: Verdict) -> dict[str, Any]:

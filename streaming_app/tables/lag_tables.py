@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,27 +81,34 @@ class LagTables:
     def commits(self, reader: WarehouseReader) -> dict[CommitKey, Commit]:
         """Return the committed offsets as the log has them."""
         names = ("group_id", "topic", "partition", "committed_offset", "topic_id", "leader_epoch", "committed_at")
-        rows = reader.query(f"SELECT {', '.join(names)} FROM offsets WHERE {self._mine}")  # noqa: S608 - quoted
-        groups, topics, partitions, *values = (rows[name].to_pylist() for name in names[:-1])
-        times = to_seconds(rows["committed_at"])
-        keys = zip(intern_strings(groups), intern_strings(topics), partitions, strict=True)
-        return dict(zip(keys, map(Commit, *values, times), strict=True))
+        found, known = dict[CommitKey, Commit](), dict[str, str]()
+        for rows in reader.slices(f"SELECT {', '.join(names)} FROM offsets WHERE {self._mine}"):  # noqa: S608 - quoted
+            groups, topics, partitions, *values = (rows[name].to_pylist() for name in names[:-1])
+            times = to_seconds(rows["committed_at"])
+            keys = zip(intern_strings(groups, known), intern_strings(topics, known), partitions, strict=True)
+            found.update(zip(keys, map(Commit, *values, times), strict=True))
+        return found
 
     def group_versions(self, reader: WarehouseReader) -> dict[str, GroupVersion]:
         """Return the streams groups that exist."""
-        rows = reader.rows(
-            f"SELECT group_id, last_offset, updated_at, state FROM groups WHERE {self._mine} "  # noqa: S608 - quoted
+        columns = ("group_id", *GroupVersion._fields)
+        slices = reader.slices(
+            f"SELECT {', '.join(columns)} FROM groups WHERE {self._mine} "  # noqa: S608 - quoted
             "AND deleted_at IS NULL AND group_type = 'streams'"
         )
-        return {row.pop("group_id"): GroupVersion(**row) for row in rows}
+        found, times = dict[str, GroupVersion](), dict[int, datetime]()
+        for rows in slices:
+            group_ids, *values = (to_values(rows[name], times) for name in columns)
+            found.update(zip(group_ids, map(GroupVersion, *values), strict=True))
+        return found
 
     def groups(self, reader: WarehouseReader, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows of these groups: the topology, and of members and assignments what tells who has a task."""
         if not group_ids:
             return
         named = f" AND group_id IN ({', '.join(map(quote, group_ids))})" if len(group_ids) <= _FEW else ""
-        rows = reader.query(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {self._mine}{named}")  # noqa: S608 - quoted
-        for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        slices = reader.slices(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {self._mine}{named}")  # noqa: S608 - quoted
+        for batch in chain.from_iterable(rows.to_batches(max_chunksize=_ROWS_AT_ONCE) for rows in slices):
             columns = {name: batch[name] for name in batch.schema.names}
             columns |= {name: keep_fields(batch[name], fields) for name, fields in _FIELDS.items()}
             for row in pa.table(columns).to_pylist():
@@ -126,13 +134,15 @@ class LagTables:
 
     def samples(self, reader: WarehouseReader) -> list[tuple[str, int, str | None, list[tuple[int, float]]]]:
         """Return topic, partition, topic id, and pairs of end offset and time."""
-        rows = reader.query(
+        slices = reader.slices(
             f"SELECT topic, partition, topic_id, end_offsets, times FROM log_ends WHERE {self._mine}"  # noqa: S608 - quoted
         )
-        names = ("topic", "partition", "topic_id", "end_offsets")
-        times = rows["times"].cast(pa.list_(TIMESTAMP)).cast(pa.list_(pa.int64())).to_pylist()  # not as datetimes: slow
-        columns = zip(*(rows[name].to_pylist() for name in names), times, strict=True)
-        return [(*key, [(o, t / 1e6) for o, t in zip(offsets, at, strict=True)]) for *key, offsets, at in columns]
+        names, found = ("topic", "partition", "topic_id", "end_offsets"), []
+        for rows in slices:
+            times = rows["times"].cast(pa.list_(TIMESTAMP)).cast(pa.list_(pa.int64())).to_pylist()  # datetimes are slow
+            columns = zip(*(rows[name].to_pylist() for name in names), times, strict=True)
+            found += [(*key, [(o, t / 1e6) for o, t in zip(offsets, at, strict=True)]) for *key, offsets, at in columns]
+        return found
 
     def replace_lag(self, rows: Sequence[LagRow]) -> None:
         """Replace the rows of `lag`."""
@@ -180,12 +190,14 @@ class LagTables:
 def read_lag(reader: WarehouseReader, where: str) -> list[LagRow]:
     """Return the rows of `lag` that match this SQL condition, by group, topic and partition."""
     columns = ", ".join(LagRow._fields)
-    rows = reader.query(f"SELECT {columns} FROM lag WHERE {where} ORDER BY group_id, topic, partition")  # noqa: S608 - our own names
-    values = (
-        to_seconds(rows[name]) if pa.types.is_timestamp(rows[name].type) else rows[name].to_pylist()
-        for name in LagRow._fields
-    )
-    return [LagRow(*one) for one in zip(*values, strict=True)]
+    found = list[LagRow]()
+    for rows in reader.slices(f"SELECT {columns} FROM lag WHERE {where} ORDER BY group_id, topic, partition"):  # noqa: S608 - our own names
+        values = (
+            to_seconds(rows[name]) if pa.types.is_timestamp(rows[name].type) else rows[name].to_pylist()
+            for name in LagRow._fields
+        )
+        found += map(LagRow, *values)
+    return found
 
 
 def _columns(rows: Sequence[LagRow], names: Iterable[str]) -> dict[str, Sequence[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
@@ -28,6 +29,7 @@ from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
+_SLICE_ROWS = 10_000
 _FIRST_TABLE = "groups"  # every release has it
 _WORDS = re.compile(r"\w+")  # of a query: one too many costs a look at a table
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # of our own definitions
@@ -57,17 +59,31 @@ class WarehouseReader:
 
         Raises it, too, if there is no warehouse, or it has another format.
         """
-        with self._opening:
-            named = _named(_WORDS, sql) or {_FIRST_TABLE}
-            self.open_ahead(*(_stored(named) - self._opened.keys() - self._ahead.keys()))
-            for name in named:
-                self._open(name)
+        self._open_named(sql)
         try:
             return to_arrow(self._builder.execute(sql))
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
-            if self._lack_columns():
-                raise WarehouseError(_created_by_older_release(self._location, "columns")) from None
-            raise WarehouseError(f"The query failed: {describe_error(error)}") from None
+            raise self._describe(error) from None
+
+    def slices(self, sql: str) -> Iterator[pa.Table]:
+        """Yield the result in parts of some thousand rows, which are read meanwhile: of a large one, no more is held.
+
+        Raises as `query`.
+        """
+        self._open_named(sql)
+        some, count = list[pa.RecordBatch](), 0
+        try:
+            batches = pa.RecordBatchReader.from_stream(self._builder.execute(sql))
+            for batch in batches:
+                some.append(batch)
+                count += batch.num_rows
+                if count >= _SLICE_ROWS:
+                    yield pa.Table.from_batches(some)
+                    some, count = [], 0
+        except Exception as error:  # noqa: BLE001 - as above
+            raise self._describe(error) from None
+        if some:
+            yield pa.Table.from_batches(some)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Return the rows as dicts; maps become dicts, too."""
@@ -77,6 +93,19 @@ class WarehouseReader:
         """Return the column names, and the rows as dicts. Of two columns with one name the last is kept."""
         result = self.query(sql)
         return list(dict.fromkeys(result.column_names)), to_rows(result)
+
+    def _open_named(self, sql: str) -> None:
+        """Let a query read what it names."""
+        with self._opening:
+            named = _named(_WORDS, sql) or {_FIRST_TABLE}
+            self.open_ahead(*(_stored(named) - self._opened.keys() - self._ahead.keys()))
+            for name in named:
+                self._open(name)
+
+    def _describe(self, error: Exception) -> WarehouseError:
+        if self._lack_columns():
+            return WarehouseError(_created_by_older_release(self._location, "columns"))
+        return WarehouseError(f"The query failed: {describe_error(error)}")
 
     def _open(self, name: str) -> None:
         """Let queries read the table or view of this name, and what it reads itself."""

@@ -27,7 +27,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.reader import query_table, quote, time_literal
 from streaming_app.tables.rust_table import Batch, Commit, RustTable, remove_orphan_checksums, writing
-from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal
+from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal, sorted_parts
 from streaming_app.tables.table_creation import prepare_tables
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.fence import Fence
 
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
+_SORTED_GROUPS = 10_000  # rows that Spark sorts at a time, in each task
 _CONF = {
     "spark.databricks.delta.optimize.minFileSize": str(_MIN_FILE_BYTES),
     # Of group ids that begin with the same 32 characters, the ranges would be the same.
@@ -200,21 +201,23 @@ class SparkWriter:
         if self.fence:
             self.fence.check(newest_table(self._location / name))
 
-    def replace_groups(self, rows: DataFrame, group_ids: Sequence[str] | None = None) -> None:
-        """Replace the rows of these groups, by default of those in `rows`, by `rows`.
+    def replace_groups(self, rows: DataFrame, count: int, group_ids: Sequence[str] | None = None) -> None:
+        """Replace the rows of these groups, by default of those in `rows`, by `rows`, which are so many.
 
         It writes the rows of all groups anew, in files as `group_files` says: nearly all would have to be written.
         """
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
-        if not self.is_empty("groups"):
+        files = group_files(newest_table(self._location / "groups"), self._cluster)
+        if files:
             stored = self.stored_rows("groups")
             if group_ids is None:
                 others = stored.join(rows.select("group_id"), "group_id", "left_anti")
             else:
                 others = stored.where(~F.col("group_id").isin(list(group_ids)))
             rows = rows.unionByName(others)
-        self.replace("groups", rows.repartitionByRange("group_id").sortWithinPartitions("group_id"))
+        parts = sorted_parts(self._spark, count + sum(file.rows for file in files), _SORTED_GROUPS)
+        self.replace("groups", rows.repartitionByRange(parts, "group_id").sortWithinPartitions("group_id"))
 
     def _file_rows(self, name: str) -> int:
         """Return how many rows a file has at most; 0: any number."""
@@ -230,7 +233,7 @@ class SparkWriter:
         if name == "groups":
             table_now = newest_table(self._location / name)
             if not is_well_divided(group_files(table_now, self._cluster)):
-                self.replace_groups(self.stored_rows(name).limit(0))
+                self.replace_groups(self.stored_rows(name).limit(0), 0)
             return
         with writing(self._location / name):
             self._check_owner(name)

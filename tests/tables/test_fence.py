@@ -169,7 +169,7 @@ SPARK_WRITES: Mapping[str, SparkWrite] = {
     "append": lambda writer: writer.append("group_events", writer.to_dataframe(events()), "b", 1),
     "replace": lambda writer: writer.replace("group_events", writer.to_dataframe(events())),
     "groups": lambda writer: writer.replace_groups(
-        writer.to_dataframe(pa.Table.from_pylist([group_row("g")], arrow_schema("groups")))
+        writer.to_dataframe(pa.Table.from_pylist([group_row("g")], arrow_schema("groups"))), 1
     ),
     "delete_groups": lambda writer: writer.delete_groups(),
     "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS),

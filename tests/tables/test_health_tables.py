@@ -13,6 +13,7 @@ import pytest
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DOWN, OK, Verdict
+from streaming_app.tables import health_tables
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables, read_health, read_incidents
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
@@ -48,6 +49,25 @@ def test_verdicts_and_incidents_are_read_as_they_were_stored(
     assert tables.incidents(NOW + timedelta(hours=25)) == []
     assert read_incidents(WarehouseReader(tmp_path), "cluster = 'prod'") == [ended]
     assert list(other.verdicts()) == ["a"]
+
+
+def test_very_many_verdicts_are_written_some_at_a_time(
+    tmp_path: Path, create_warehouse: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_tables, "_WRITTEN", 3)
+    tables = HealthTables(create_warehouse(tmp_path), "prod")
+    verdicts = {str(number): OF_DOWN for number in range(10)}
+    changes = [Change(group_id, one, one.at) for group_id, one in verdicts.items()]
+    for _ in range(2):  # the second time as after a failure
+        tables.save_verdicts(verdicts, {"7"}, {}, NOW)
+        tables.append_changes([])
+        tables.append_changes(changes)
+        tables = HealthTables(tmp_path, "prod")  # another job, that does not know what this one has written
+    assert tables.verdicts().keys() == verdicts.keys() - {"7"}
+    (stored,) = WarehouseReader(tmp_path).rows(
+        "SELECT count(*) AS n, count(DISTINCT group_id) AS d FROM group_health_history"
+    )
+    assert stored == {"n": 10, "d": 10}
 
 
 def test_who_ends_an_incident_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:

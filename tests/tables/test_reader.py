@@ -37,6 +37,21 @@ def test_a_query_that_fails_is_one_line(reader: WarehouseReader, sql: str) -> No
         reader.rows(sql)
 
 
+def test_a_large_result_is_read_in_parts_as_they_are_needed(reader: WarehouseReader) -> None:
+    parts = list(reader.slices("SELECT value FROM generate_series(1, 50000) ORDER BY value"))
+    assert [number for part in parts for number in part["value"].to_pylist()] == list(range(1, 50_001))
+    assert len(parts) > 1 and all(part.num_rows < 20_000 for part in parts)  # noqa: PT018 - one statement on sizes
+    assert list(reader.slices("SELECT group_id FROM groups WHERE false")) == []
+    first = next(reader.slices("SELECT value FROM generate_series(1, 1000000000000)"))  # no machine holds all of them
+    assert 0 < first.num_rows < 50_000
+
+
+@pytest.mark.parametrize("sql", ["SELECT", "SELECT 1 / (value - 30000) FROM generate_series(1, 50000)"])
+def test_parts_of_a_result_fail_in_one_line_also_after_others_were_read(reader: WarehouseReader, sql: str) -> None:
+    with pytest.raises(WarehouseError, match=r"^The query failed: [^\n]+$"):
+        list(reader.slices(sql))
+
+
 def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,13 +39,13 @@ def in_turns(
     newcomers: Iterable[GroupSnapshot], waiting: Mapping[str, datetime] = MappingProxyType({})
 ) -> list[GroupSnapshot]:
     """Return the newcomers in turns from each host, of each the oldest first, after those that wait since some time."""
+    ordered = sorted(newcomers, key=lambda one: (waiting.get(one.group_id, _NEVER), *_age(one)))
     taken: Counter[str | None] = Counter()
-    ranked = []
-    ordered = sorted((((waiting.get(one.group_id, _NEVER), *_age(one)), one) for one in newcomers), key=itemgetter(0))
-    for order, group in ordered:
-        ranked.append((taken[group.client_host], order, group))
+    turns = []
+    for group in ordered:
+        turns.append(taken[group.client_host])
         taken[group.client_host] += 1
-    return [group for *_, group in sorted(ranked, key=lambda one: one[:2])]
+    return [group for _, group in sorted(zip(turns, ordered, strict=True), key=itemgetter(0))]
 
 
 def select(groups: Iterable[GroupSnapshot], most: int, now: datetime) -> list[GroupSnapshot]:

@@ -77,8 +77,8 @@ _CONF = {
     # a consumer for each partition of the topic.
     "spark.scheduler.mode": "FAIR",
     "spark.kafka.consumer.cache.capacity": "256",
-    # What the last poll of each partition returned, up to 5,000 records, is kept for the next batch, by default for five
-    # minutes: half of the heap while a catch-up is folded and written.
+    # What the last poll of each partition returned, up to 5,000 records, is kept for the next batch: by default for
+    # five minutes, which was a third of the heap while a catch-up was folded and written.
     "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     "spark.ui.enabled": "false",

@@ -14,12 +14,15 @@ from deltalake import DeltaTable
 import streaming_app
 from offsets_decoder import encode
 from streaming_app.groups.not_ready import TopicLookup
+from streaming_app.stream import groups_batch
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import NoPositions
+from streaming_app.tables import spark_writer
 from streaming_app.tables.definitions import table, tables, views
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_sql import sorted_parts
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
 from tests.stream.frames import batch, limit_delta_rs, write_offset_log
@@ -88,12 +91,35 @@ def few(
     return path
 
 
+@pytest.mark.parametrize("most_sorted", [100, 1], ids=["one part", "many parts"])
 def test_many_records_give_the_same_tables_as_few(
-    spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, most_sorted: int
 ) -> None:
     limit_delta_rs(monkeypatch, records=0)
+    monkeypatch.setattr(groups_batch, "_SORTED_RECORDS", most_sorted)
+    monkeypatch.setattr(spark_writer, "_SORTED_GROUPS", most_sorted)
     write_history(spark, empty_warehouse, [8, 25])
     assert content(empty_warehouse) == content(few)
+
+
+def test_what_spark_sorts_is_divided_where_it_is_much(spark: SparkSession) -> None:
+    usual = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+    assert [sorted_parts(spark, rows, 50) for rows in (0, 50 * usual, 50 * usual + 1)] == [usual, usual, usual + 1]
+
+
+def test_the_heap_is_freed_after_a_batch_that_spark_kept(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed: list[int] = []
+    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
+    write = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None, free_heap=lambda: freed.append(1))
+    rows = [(offset, START, key, value) for offset, (key, value) in enumerate(history())]
+    write_offset_log(empty_warehouse / "_checkpoints" / "default", [8, 16])
+    write(batch(spark, rows[:8]), 0)
+    assert not freed
+    limit_delta_rs(monkeypatch, records=0)
+    write(batch(spark, rows[8:16]), 1)
+    assert len(freed) == 1
 
 
 @pytest.mark.parametrize("records", [20_000, 0], ids=["few", "many"])

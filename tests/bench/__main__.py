@@ -21,6 +21,7 @@ from tests.bench import (
     offsets,
     page,
     rules,
+    soak,
     startup,
     store_requests,
     throughput,
@@ -56,18 +57,19 @@ WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
     "idle": lambda shared, asked: idle.run(shared, asked.minutes),
     "many-jobs": lambda shared, _: many_jobs.run(shared),
     "store-requests": lambda shared, asked: store_requests.run(shared, asked.minutes),
+    "soak": lambda shared, asked: soak.run(shared, asked.minutes),
     "week": lambda shared, asked: week.run(shared, asked.minutes),
     "list_offsets": lambda shared, _: list_offsets.run(shared),
 }
 EVERY = (*ALONE, *WITH_A_BROKER)
-_WITHOUT_SPARK = {"idle", "many-jobs", "startup", "store-requests", "week"}
+_WITHOUT_SPARK = {"idle", "many-jobs", "soak", "startup", "store-requests", "week"}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what is asked for; `which` are names of `EVERY`."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
-    parser.add_argument("--minutes", type=float, default=20, help="for how long idle and week run")
+    parser.add_argument("--minutes", type=float, default=20, help="for how long idle, soak and week run")
     parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
     parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of offsets")
     parser.add_argument("which", nargs="*", metavar="BENCHMARK", help=", ".join(EVERY))

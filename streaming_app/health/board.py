@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -168,13 +169,13 @@ class Board:
         self._began = self._began or now
         self._successors = Successors(known.groups, known.histories, known.work or NONE)
         changes: list[Change] = []
-        newcomers: dict[str, tuple[GroupSnapshot, Iterator[Change]]] = {}
-        for snapshot, judgment in self._due(known, now, others):
+        newcomers: list[GroupSnapshot] = []
+        for snapshot in self._due(known, now, others):
             if is_newcomer(snapshot, now):
-                newcomers[snapshot.group_id] = snapshot, judgment
+                newcomers.append(snapshot)
             else:
-                changes += judgment
-        changes += self._judge_newcomers(newcomers, now)
+                changes += self._judgment(snapshot, known, now, others)
+        changes += self._judge_newcomers(newcomers, known, now, others)
         for group_id in [one for one in self._stored if _is_gone(known.groups.get(one))]:
             if self._stored[group_id].verdict not in BAD:  # it was deleted while this job was away
                 del self._stored[group_id]
@@ -182,32 +183,40 @@ class Board:
                 changes.append(Change(group_id, Verdict(OFF, now, now, why), now))
         return sorted(changes, key=lambda change: change.at)
 
-    def _due(
-        self, known: Known, now: datetime, others: Mapping[str, GroupWork]
-    ) -> Iterator[tuple[GroupSnapshot, Iterator[Change]]]:
-        """Yield the groups that are to be judged, and their judgments, which are not made yet."""
+    def _due(self, known: Known, now: datetime, others: Mapping[str, GroupWork]) -> Iterator[GroupSnapshot]:
+        """Yield the groups that are to be judged."""
         rest = {one: _of_other_type(work) for one, work in others.items() if one not in known.groups}
-        for group_id, snapshot in (*rest.items(), *known.groups.items()):
+        for group_id, snapshot in chain(rest.items(), known.groups.items()):
             if group_id not in rest and _is_gone(snapshot):
                 continue
             one = self._groups.get(group_id)
             seen = _see(one.seen.snapshot if one and group_id in rest else snapshot, known, one)
-            is_same = one is not None and seen.is_in(one.seen)
-            if one is None or not is_same or _is_due(one.verdict, now):
-                yield seen.snapshot, self._judge(group_id, seen, known, now, is_same=is_same)
-        for group_id, one in list(self._groups.items()):
-            is_due = not one.is_deleted or _is_due(one.verdict, now)
-            if is_due and group_id not in others and _is_gone(known.groups.get(group_id)):
-                yield one.seen.snapshot, self._judge_deleted(group_id, known.groups.get(group_id), now)
+            if one is None or not seen.is_in(one.seen) or _is_due(one.verdict, now):
+                yield seen.snapshot
+        gone = [one for one in self._groups if one not in others and _is_gone(known.groups.get(one))]
+        for one in map(self._groups.__getitem__, gone):
+            if not one.is_deleted or _is_due(one.verdict, now):
+                yield one.seen.snapshot
+
+    def _judgment(
+        self, snapshot: GroupSnapshot, known: Known, now: datetime, others: Mapping[str, GroupWork]
+    ) -> Iterator[Change]:
+        """Return the judgment of a group that is due: it is made when it is read. Until then it would take memory."""
+        group_id = snapshot.group_id
+        newest, one = known.groups.get(group_id), self._groups.get(group_id)
+        if group_id not in others and _is_gone(newest):
+            return self._judge_deleted(group_id, newest, now)
+        seen = _see(snapshot, known, one)
+        return self._judge(group_id, seen, known, now, is_same=one is not None and seen.is_in(one.seen))
 
     def _judge_newcomers(
-        self, newcomers: Mapping[str, tuple[GroupSnapshot, Iterator[Change]]], now: datetime
+        self, newcomers: Iterable[GroupSnapshot], known: Known, now: datetime, others: Mapping[str, GroupWork]
     ) -> Iterator[Change]:
         """Judge newcomers until they have taken their steps; put off the others."""
         most, late = self._steps + NEWCOMER_STEPS, {}
-        for one in in_turns((snapshot for snapshot, _ in newcomers.values()), self.put_off):
+        for one in in_turns(newcomers, self.put_off):
             if self._steps < most:
-                yield from newcomers[one.group_id][1]
+                yield from self._judgment(one, known, now, others)
             else:
                 late[one.group_id] = self.put_off.get(one.group_id, now)
         self.put_off = late

@@ -82,6 +82,11 @@ _CONF = {
     "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     "spark.ui.enabled": "false",
+    # What Spark remembers for its pages, also where there are none: by default a thousand queries with the text of
+    # their plans, and as many jobs and stages with all their tasks, which grew for the first hour of a job.
+    "spark.sql.ui.retainedExecutions": "100",  # `SparkProgress` looks at the newest of them
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
     "spark.ui.showConsoleProgress": "false",
     # What is kept on disk is a stream of Java objects, each a thousand rows (see `SESSION_CONF`). By default the stream
     # keeps the last hundred that were written or read in memory, which is most of the heap at a first catch-up.

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyspark
 import pytest
 
 from streaming_app.jvm.class_archive import archive_option
@@ -34,16 +29,3 @@ def test_the_session_of_the_tests_has_the_options_and_the_archive_if_there_is_on
     options = set(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
     assert set(FAST.split()) <= options
     assert set(archive_option(find_jars(spark_jars()))) <= options
-
-
-def test_a_worker_of_the_session_has_no_archive_on_its_path_and_the_packages_all_the_same(spark: SparkSession) -> None:
-    def on_path(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import py4j  # noqa: PLC0415 - in the worker
-
-        homes = [str(Path(module.__file__).parent) for module in (pyspark, py4j)]
-        archives = [one for one in sys.path if Path(one).is_file()]
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict({"text": [*homes, *archives]})
-
-    rows = spark.range(1).mapInArrow(on_path, "text string").collect()
-    assert [Path(row.text).name for row in rows] == ["pyspark", "py4j"]

@@ -242,14 +242,6 @@ class TopicStream(ABC):
         finally:
             self.first_reading.release()
 
-    def _free_heap(self) -> None:
-        """Let the JVM collect what a large batch has left, and give the memory back: by itself it does so rarely.
-
-        In a session of somebody else the heap may be large, and a collection stop what they do there.
-        """
-        if not self._config.given_session:
-            self._spark._jvm.System.gc()  # type: ignore[union-attr] # noqa: SLF001 - the JVM has no public name
-
     @property
     @abstractmethod
     def _trigger(self) -> float:
@@ -384,6 +376,14 @@ class GroupsStream(TopicStream):
         if not self._stop.is_set():
             self._start_services(topic, write_batch)
         return query
+
+    def _free_heap(self) -> None:
+        """Let the JVM collect what a large batch has left, and give the memory back: by itself it does so rarely.
+
+        In a session of somebody else the heap may be large, and a collection stop what they do there.
+        """
+        if not self._config.given_session:
+            self._spark._jvm.System.gc()  # type: ignore[union-attr] # noqa: SLF001 - the JVM has no public name
 
     def _start_services(self, topic: OffsetsTopic, write_batch: GroupsBatchWriter) -> None:
         """Start what reads records of groups again while this query runs."""

@@ -19,6 +19,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 from kafka.protocol.metadata.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
+from streaming_app.chunks import chunks
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import (
@@ -113,7 +114,7 @@ def internal_topics(admin: Admin, wanted: Iterable[InternalTopic]) -> list[Broke
         topic: {name: value for name, value, _ in values}
         for topic, values in (_configs(admin, ConfigResourceType.TOPIC, asked, keys) if keys else ())
     }
-    described = (topic for some in _chunks(asked) for topic in admin.describe_topics(some))
+    described = (topic for some in chunks(asked, _PER_REQUEST) for topic in admin.describe_topics(some))
     return [
         BrokerFact(INTERNAL_TOPIC, topic["name"], name, value, asked[topic["name"]].group_id)
         for topic in described
@@ -152,7 +153,7 @@ def left_over_topics(admin: Admin, earlier: Iterable[LeftOverTopic]) -> list[Bro
     found = {one.name: one for one in islice((one for one in earlier if one.name in existing), _MOST_LEFT_OVER)}
     partitions = {
         topic["name"]: len(topic["partitions"])
-        for some in _chunks(found)
+        for some in chunks(found, _PER_REQUEST)
         for topic in admin.describe_topics(some)
         if not topic["error_code"]
     }
@@ -232,7 +233,7 @@ def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
     Needs Describe on the groups.
     """
     found: list[BrokerFact] = []
-    for some in _chunks(group_ids):
+    for some in chunks(group_ids, _PER_REQUEST):
         request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP.value, coordinator_keys=some, min_version=4)
         found += (
             BrokerFact(COORDINATOR, one.key, COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", one.key)
@@ -284,7 +285,7 @@ def replication(admin: Admin, topics: Iterable[str]) -> list[BrokerFact]:
     names = list(topics)
     configs = _configs(admin, ConfigResourceType.TOPIC, names, (_MIN_ISR,))
     minimum = {topic: int(value) for topic, values in configs for _, value, _ in values}
-    described = (topic for some in _chunks(names) for topic in admin.describe_topics(some))
+    described = (topic for some in chunks(names, _PER_REQUEST) for topic in admin.describe_topics(some))
     return [fact for topic in described for fact in _replicas(topic, minimum.get(topic["name"]))]
 
 
@@ -371,7 +372,7 @@ def _configs(
 ) -> Iterator[tuple[str, Iterator[tuple[str, str, str]]]]:
     """Yield the name, value and source of the configs of each resource; `keys` None: all of them."""
     wanted = None if keys is None else dict.fromkeys(keys)
-    for some in _chunks(names):
+    for some in chunks(names, _PER_REQUEST):
         described = admin.describe_configs([ConfigResource(kind, one, wanted) for one in some], config_filter="all")
         for resource, configs in described.get(kind.name.lower(), {}).items():
             yield (
@@ -382,12 +383,6 @@ def _configs(
                     if config["value"] is not None
                 ),
             )
-
-
-def _chunks(names: Iterable[str]) -> Iterator[list[str]]:
-    left = iter(names)
-    while some := list(islice(left, _PER_REQUEST)):
-        yield some
 
 
 def _ids(brokers: Iterable[int]) -> str:

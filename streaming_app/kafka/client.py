@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +18,7 @@ from kafka.protocol.consumer.group import OffsetCommitRequest
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
 from typing_extensions import Self
 
+from streaming_app.chunks import chunks
 from streaming_app.kafka import protocol
 from streaming_app.kafka.connection import Admin, connection_settings
 from streaming_app.kafka.protocol import (
@@ -226,8 +226,8 @@ def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> Descr
 
     Raises kafka-python's KafkaError, or GroupError, once three requests in a row have failed.
     """
-    found, failed, left = Descriptions(), 0, iter(group_ids)
-    while ids := list(islice(left, _GROUPS_PER_REQUEST)):
+    found, failed = Descriptions(), 0
+    for ids in chunks(group_ids, _GROUPS_PER_REQUEST):
         try:
             responses = client.admin.send_to_coordinators(
                 ids,

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -21,6 +20,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+from streaming_app.chunks import chunks
 from streaming_app.kafka.connection import ANSWER_MS, Admin
 from streaming_app.kafka.protocol import error_name
 
@@ -252,10 +252,3 @@ def _offsets(group: Any) -> dict[TopicPartition, CommittedOffset]:  # noqa: ANN4
         for one in topic.partitions
         if not one.error_code and one.committed_offset >= 0
     }
-
-
-def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Yield the items in lists of at most `size`."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk

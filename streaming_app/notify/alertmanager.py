@@ -14,12 +14,12 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Identity
+from streaming_app.chunks import chunks
 from streaming_app.notify.http_post import AuthSettings, check_url, post, split_url
 from streaming_app.notify.message import dump_json, format_value
 from streaming_app.notify.sink import Sink, SinkError
@@ -90,8 +90,7 @@ class AlertmanagerSink(Sink):
 
     def resend(self, alerts: Sequence[Alert]) -> None:
         """Send the firing alerts again, in batches."""
-        remaining = iter(alerts)
-        while batch := list(islice(remaining, _BATCH_SIZE)):
+        for batch in chunks(alerts, _BATCH_SIZE):
             self._post([one for alert in batch for one in self._to_api_alerts(alert, FIRING)])
 
     def beat(self, cluster: str, reason: str) -> None:

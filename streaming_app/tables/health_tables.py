@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from streaming_app.chunks import chunks
 from streaming_app.errors import WarehouseError
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import REMEMBERED, Incident, Line
@@ -26,12 +26,10 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.request_files import RequestFiles
 from streaming_app.tables.rust_table import Commit, RustTable, older_than
 
-T = TypeVar("T")
-
 HEALTH, HISTORY, INCIDENTS = "group_health", "group_health_history", "incidents"
 _SAME_CHANGE = " AND ".join(f"t.{name} = s.{name}" for name in table(HISTORY).key if name != "cluster")
 _SUFFIX = ".json"
-_WRITTEN = 20_000  # rows in a commit
+_WRITTEN = 20_000  # rows in a commit: a first evaluation has one for each group
 _REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
 
 
@@ -67,7 +65,7 @@ class HealthTables:
         self, verdicts: Mapping[str, Verdict], gone: Collection[str], incident_of: Mapping[str, str], now: datetime
     ) -> None:
         """Insert or update the rows of these groups; delete those of groups that are `gone`."""
-        for some in _some_of(verdicts.items()):
+        for some in chunks(verdicts.items(), _WRITTEN):
             rows = [
                 _health_row(group_id, replace(one, verdict=_REMOVED) if group_id in gone else one, incident_of, now)
                 for group_id, one in some
@@ -79,7 +77,7 @@ class HealthTables:
         if not changes:
             return
         is_certain, self._is_certain = self._is_certain, False
-        for some in _some_of(changes):
+        for some in chunks(changes, _WRITTEN):
             rows = [{**_common(one.verdict), "at": one.at, "group_id": one.group_id} for one in some]
             if is_certain:
                 self._tables[HISTORY].append(self._table(HISTORY, rows))
@@ -167,13 +165,6 @@ def _rows(warehouse: WarehouseReader, name: str, rest: str) -> Iterator[dict[str
     columns = ", ".join(f'"{column}"' for column in table(name).names)
     for rows in warehouse.slices(f"SELECT {columns} FROM {name} WHERE {rest}"):  # noqa: S608 - our own names
         yield from to_rows(rows)
-
-
-def _some_of(rows: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the rows of a write, some at a time: a first evaluation has one for each group."""
-    left = iter(rows)
-    while some := list(islice(left, _WRITTEN)):
-        yield some
 
 
 def _common(one: Verdict) -> dict[str, Any]:

@@ -158,9 +158,12 @@ class SparkWriter:
         batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
         return max((batch for batch in batches if batch is not None), default=-1)
 
-    def replace(self, name: str, rows: DataFrame) -> None:
-        """Replace the rows of this cluster, in one commit, by `rows`, which may be read from the table."""
-        written = self._write_files(name, rows, self._file_rows(name))
+    def replace(self, name: str, rows: DataFrame, most: int = 0) -> None:
+        """Replace the rows of this cluster, in one commit, by `rows`, which may be read from the table.
+
+        A file gets so many rows at most; 0: any number.
+        """
+        written = self._write_files(name, rows, most)
 
         def write(table: DeltaTable, commit: Commit) -> None:
             table.create_write_transaction(
@@ -217,13 +220,8 @@ class SparkWriter:
                 others = stored.where(~F.col("group_id").isin(list(group_ids)))
             rows = rows.unionByName(others)
         parts = sorted_parts(self._spark, count + sum(file.rows for file in files), _SORTED_GROUPS)
-        self.replace("groups", rows.repartitionByRange(parts, "group_id").sortWithinPartitions("group_id"))
-
-    def _file_rows(self, name: str) -> int:
-        """Return how many rows a file has at most; 0: any number."""
-        if name != "groups":
-            return 0
-        return file_rows(group_files(newest_table(self._location / name), self._cluster))
+        ordered = rows.repartitionByRange(parts, "group_id").sortWithinPartitions("group_id")
+        self.replace("groups", ordered, file_rows(files))
 
     def compact(self, name: str) -> None:
         """Compact the small files of a table, and rewrite files of which many rows were deleted.

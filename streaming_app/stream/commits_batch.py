@@ -137,20 +137,20 @@ class CommitsBatchWriter:
 
     def _write_if(self, condition: str, newest: DataFrame, written_by: _Batch) -> CommitsOutcome | None:
         """Write these records if the condition is true of each of them."""
-        newest = newest.persist()
+        kept = newest.persist()
         try:
             columns = "count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes", f"every({condition}) AS valid"
-            (found,) = self._read(lambda: read_again(newest).selectExpr(*columns).collect())
+            (found,) = self._read(lambda: read_again(kept).selectExpr(*columns).collect())
             if not found["records"]:
                 return CommitsOutcome()
             if not found["valid"]:
                 return None
-            newest = newest.select(*COLUMNS)
+            records = kept.select(*COLUMNS)
             if by_delta_rs(NEWEST, records=found["records"], size=found["bytes"]):
-                return self._write_few(newest.toArrow(), written_by)
-            return self._write_many(newest, written_by)
+                return self._write_few(records.toArrow(), written_by)
+            return self._write_many(records, written_by)
         finally:
-            newest.unpersist()
+            kept.unpersist()
 
     def _weight(self, written: int) -> int:
         """Return for how many commits of `Maintenance` a batch with so many rows counts."""

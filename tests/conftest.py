@@ -35,9 +35,12 @@ with warnings.catch_warnings():
     from tests.job.job_runner import run_once
     from tests.kafka_cluster import LocalCluster
     from tests.offsets_log import RawRecord, read_log
+    from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_UNPERSIST_SECONDS = 5.0  # streams that were stopped may end a moment later
 
 for _profile, _examples in (("fast", 150), ("exhaustive", 20_000)):  # without limits of time: CI shares its cores
     settings.register_profile(
@@ -134,6 +137,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", conf=SHARED_SESSION, progress=print)
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test leaves anything persisted in the shared session: what a batch leaves, a job keeps for months."""
+    yield
+    if "spark" in request.fixturenames:
+        cached = request.getfixturevalue("spark")._jsparkSession.sharedState().cacheManager()
+        is_empty = wait_until(cached.isEmpty, _UNPERSIST_SECONDS)
+        cached.clearCache()  # so that the next test does not fail for it, too
+        assert is_empty, "a DataFrame is still persisted"
 
 
 _numbers = itertools.count()

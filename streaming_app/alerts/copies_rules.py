@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from operator import attrgetter
 
 from streaming_app.alerts.alert import INFO, Finding
 from streaming_app.alerts.rule import (
@@ -97,9 +98,7 @@ def _doubled(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationCo
     )
 
 
-def _stale_members(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    if not group.stale_member_count:
-        return None
+def _stale_members(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
     epoch, stale = group.topology_epoch or 0, group.stale_member_count
     return Finding(
         since_or_fallback(group.stale_members_since, group),
@@ -262,6 +261,7 @@ MEMBER_RULES = (
         find=_stale_members,
         for_seconds=HOUR,
         states=NOT_DEAD - {"Empty"},
+        about=attrgetter("stale_member_count"),
         hidden_by=frozenset({"StreamsGroupDescriptionNotSolicited"}),
         meaning=(
             "Members have run a topology that is older than the group's for an hour. The coordinator admits them with "

@@ -66,7 +66,7 @@ def find_unsolicited(group: GroupSnapshot, thresholds: Thresholds, context: Eval
 
 def find_not_solicited(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
     """The description is expected and not stored, and the broker asks no member for it."""
-    if group.solicitable or not group.member_count or not _is_expected(group, thresholds, context):
+    if not group.member_count or not _is_expected(group, thresholds, context):
         return None
     epoch = group.topology_epoch
     stale, members = group.stale_member_count, group.member_count
@@ -95,7 +95,7 @@ def find_failed(group: GroupSnapshot, _thresholds: Thresholds, _context: Evaluat
 
 def find_missing(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
     """The description is expected and not stored, and there is a member that the broker asks."""
-    if not group.solicitable or not _is_expected(group, thresholds, context):
+    if not _is_expected(group, thresholds, context):
         return None
     stored = group.stored_description_epoch
     has = "none" if stored == NONE else f"only the one of epoch {stored}"
@@ -106,10 +106,8 @@ def find_missing(group: GroupSnapshot, thresholds: Thresholds, context: Evaluati
     )
 
 
-def find_uncertain(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+def find_uncertain(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding:
     """The broker announced a call of its plugin and did not record how it ended."""
-    if not group.solicitable:
-        return None
     return Finding(
         _asked_since(group, context),
         f"{group.group_id}: storing the topology description of epoch {group.topology_epoch} does not complete",
@@ -173,10 +171,8 @@ def find_plugin(plugin: PluginStatus, _thresholds: Thresholds, context: Evaluati
     return Finding(None, "; ".join(wrong), details, severity=None if is_partial else INFO) if wrong else None
 
 
-def find_not_cleaned_up(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
+def find_not_cleaned_up(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
     """The group is empty, and its description is still in the store of the plugin."""
-    if group.stored_description_epoch == NONE:
-        return None
     since = since_or_fallback(group.state_since, group)
     empty = f"has been Empty since {format_time(since)}" if since else "is Empty"
     return Finding(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
 from streaming_app.alerts.alert import INFO, Finding
 from streaming_app.alerts.description_findings import (
@@ -33,7 +34,7 @@ from streaming_app.alerts.rule import (
     Thresholds,
 )
 from streaming_app.alerts.survey import LostDescription, PluginStatus
-from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
+from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES
 from streaming_app.text import first_of
 
 _MISSING, _NOT_SOLICITED = "StreamsGroupDescriptionMissing", "StreamsGroupDescriptionNotSolicited"
@@ -69,6 +70,7 @@ DESCRIPTION_RULES = (
         for_seconds=None,
         thresholds={"window": Threshold(HOUR, "how long it fires after a push", seconds=True)},
         states=NOT_DEAD,
+        about=attrgetter("last_unsolicited_push_at"),
         meaning=(
             "A member pushed its topology description although the broker had no reason to ask for it: it was already "
             "stored, or had been rejected permanently. The broker accepts such a push, so it can replace the stored "
@@ -96,6 +98,7 @@ DESCRIPTION_RULES = (
         thresholds=_UPGRADED_FOR,
         states=_WITH_MEMBERS,
         statuses=SOLICITABLE_STATUSES,
+        about=lambda group: not group.solicitable,
         requires_descriptions=True,
         meaning=(
             "The topology description is not stored, and the broker will ask no member for it: every member runs an "
@@ -139,6 +142,7 @@ DESCRIPTION_RULES = (
         thresholds=_UPGRADED_FOR,
         states=_WITH_MEMBERS,
         statuses=frozenset({"NEVER_STORED", "STALE"}),
+        about=attrgetter("solicitable"),
         requires_descriptions=True,
         meaning=(
             "The broker has no description of the group's current topology, although there is a member that it would "
@@ -171,6 +175,7 @@ DESCRIPTION_RULES = (
         for_seconds=20 * MINUTE,
         states=_WITH_MEMBERS,
         statuses=frozenset({"UNCERTAIN"}),
+        about=attrgetter("solicitable"),
         requires_descriptions=True,
         meaning=(
             "The broker recorded that it is about to call its plugin (stored epoch -2), but never recorded the result: "
@@ -190,6 +195,7 @@ DESCRIPTION_RULES = (
         severity=INFO,
         for_seconds=8 * DAY,
         states=frozenset({"Empty"}),
+        about=lambda group: group.stored_description_epoch != NONE,
         meaning=(
             "The group is empty, and its topology description is still in the plugin's store. The broker's cleanup "
             "runs every `offsets.retention.check.interval.ms` (10 minutes), but only for groups without offsets, and "

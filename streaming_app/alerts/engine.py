@@ -22,18 +22,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from streaming_app.alerts.alert import FIRING, Alert, AlertKey, Delivery
-from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, is_unknown
+from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, is_unknown, may_concern
 from streaming_app.alerts.health_rules import health_settings
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance, with_severity
 from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext
-from streaming_app.alerts.survey import (
-    NO_PLUGIN,
-    DescriptionSupport,
-    LostDescription,
-    PluginStatus,
-    survey_cluster,
-)
+from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, LostDescription, PluginStatus
+from streaming_app.alerts.watched import WatchedGroups
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import ranks
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -151,6 +146,7 @@ class AlertEngine:
         """Go on from the alerts in the table. What is not sent of them, and does not wait for a silence, is due."""
         self._settings, self.outboxes, self._descriptions = settings, outboxes, descriptions
         self._is_silenced = is_silenced
+        self._watched = WatchedGroups(may_concern)
         self._board = Board(self._health_settings, health.verdicts)
         self._incidents = Incidents(settings.cluster, health.incidents)
         self._unsaved_verdicts: dict[str, Verdict] = {}
@@ -172,9 +168,11 @@ class AlertEngine:
     def step(self, observed: Observed, now: datetime) -> tuple[Alert, ...]:
         """Judge the groups, evaluate the rules, advance the alerts; return those that changed. `now` is aware, UTC."""
         self._judge(observed, now)
+        self._watched.update(observed.groups, now)
         context = self._context(observed, now)
         settings, self._is_silenced = self._settings, observed.is_silenced
-        findings = evaluate(observed.groups.values(), observed.job, context, settings.rule_settings_of)
+        groups = self._watched.groups(with_descriptions=context.descriptions_since is not None)
+        findings = evaluate(groups, observed.job, context, settings.rule_settings_of)
 
         def stays(key: AlertKey) -> bool:
             alert = None if key in findings else self._state.open.get(key)
@@ -300,7 +298,7 @@ class AlertEngine:
                     del self._unsaved[row]
 
     def _context(self, observed: Observed, now: datetime) -> EvaluationContext:
-        survey = survey_cluster(observed.groups.values())
+        survey = self._watched.survey
         return EvaluationContext(
             now,
             observed.histories,

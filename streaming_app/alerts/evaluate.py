@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 Most groups are healthy, and rules are evaluated every few seconds. So rules declare as data which states and
-description statuses they apply to, and a group is checked only against the rules that can match; nearly all groups are
-Stable and CURRENT, and are checked against very few rules, each of which returns at its first comparison.
+description statuses they apply to, and what of a group they are about; a group of which no rule can have a finding is
+left out until it changes, see `alerts.watched`.
 
 One cause is to give one alert. A rule names the rules that say the same and more (`hidden_by`), and a rule for the
 cluster those for a group that it takes the place of, once many groups have a finding of them (`replaces`).
@@ -92,7 +92,10 @@ def evaluate(
     context: EvaluationContext,
     rule_settings_of: RuleSettingsLookup,
 ) -> dict[AlertKey, Finding]:
-    """Return a finding for every rule whose condition holds now, for any group and for the job."""
+    """Return a finding for every rule whose condition holds now, for any group and for the job.
+
+    Groups that are not new and that `may_concern` excludes may be missing in `groups`: they change nothing.
+    """
     findings: dict[AlertKey, Finding] = {}
     with_descriptions = context.descriptions_since is not None
     for group in groups:
@@ -103,7 +106,7 @@ def evaluate(
         enabled = rule_settings_of(group_id)
         for rule in rules:
             settings = enabled.get(rule.name)
-            if not settings or (rule.hidden_by and _has_finding(findings, rule.hidden_by, group_id)):
+            if not settings or not rule.about(group) or _has_finding(findings, rule.hidden_by, group_id):
                 continue
             try:
                 finding = rule.find(group, settings.thresholds, context)
@@ -124,6 +127,12 @@ def evaluate(
     if newcomers := survey_newcomers(groups, context.now, left_out, late):
         findings.update(_find(RULES_FOR_NEWCOMERS, newcomers, None, context, rule_settings_of))
     return findings
+
+
+def may_concern(group: GroupSnapshot, with_descriptions: bool) -> bool:  # noqa: FBT001 - as of `MayConcern`
+    """Tell whether a rule may have a finding of a group, on a cluster with descriptions or without."""
+    rules = _applicable_rules(group.state, group.description_status, with_descriptions)
+    return group.group_type == "streams" and any(rule.about(group) for rule in rules)
 
 
 def _leave_out_newcomers(

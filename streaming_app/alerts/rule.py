@@ -121,6 +121,11 @@ class Rule(Generic[Snapshot]):
         return {question: sql.replace(GROUP_ID, group_id.replace("'", "''")) for question, sql in self.queries.items()}
 
 
+def always(_group: GroupSnapshot) -> bool:
+    """Tell that a rule is about every group in its states and statuses."""
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupRule(Rule[GroupSnapshot]):
     """A rule that is checked for each streams group in one of these states and description statuses."""
@@ -128,6 +133,8 @@ class GroupRule(Rule[GroupSnapshot]):
     states: frozenset[str]
     statuses: frozenset[str] | None = None
     """None: any description status."""
+    about: Callable[[GroupSnapshot], object] = always
+    """What of the group it is about: where that is absent, or zero, it has no finding."""
     requires_descriptions: bool = False
     """Not checked on a cluster that does not keep topology descriptions."""
     hidden_by: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal, NamedTuple
@@ -90,6 +90,20 @@ def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
         max(first_descriptions, default=None),
         min(evidence, default=None),
         tuple(sorted(stored)),
+    )
+
+
+def counts_as(group: GroupSnapshot) -> Hashable:
+    """Return what `survey_cluster` looks at: as long as that stays the same for all groups, the survey does."""
+    return (
+        bool(group.member_count),
+        group.stored_description_epoch != NONE,
+        had_description(group),
+        group.first_described_at,
+        group.description_since,
+        group.description_status in _PUSHED,
+        group.last_unsolicited_push_at,
+        group.first_seen_at,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from streaming_app.alerts.alert import CRITICAL, AlertKey, Finding
 from streaming_app.alerts.rule import (
@@ -24,9 +25,7 @@ _RULES_ABOUT_CUTS = {"StreamsGroupOverBudget", "StreamsGroupSetAside"}
 _OLD_ROW = "it is set aside: its row is as it was before"
 
 
-def _over_budget(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    if not group.over_budget:
-        return None
+def _over_budget(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
     details: dict[str, object] = {"left_out": group.over_budget}
     if group.members_left_out:
         details["members_left_out_at_least"] = round_down(group.members_left_out)
@@ -37,10 +36,8 @@ def _over_budget(group: GroupSnapshot, _thresholds: Thresholds, _context: Evalua
     )
 
 
-def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    if not group.set_aside_reason:
-        return None
-    reason = shorten(group.set_aside_reason, _REASON)
+def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
+    reason = shorten(group.set_aside_reason or "", _REASON)
     return Finding(
         since_or_fallback(group.set_aside_at, group),
         f"{group.group_id} is set aside, and its row stays as it was: {reason}",
@@ -94,6 +91,7 @@ TENANT_RULES = (
         find=_over_budget,
         for_seconds=0.0,
         states=NOT_DEAD,
+        about=attrgetter("over_budget"),
         meaning=(
             "The group has more members, tasks, client tags or text than `group_budget` allows for one group, so that "
             "its tenant cannot take the job's memory from all others. The members and subtopologies with the first ids "
@@ -118,6 +116,7 @@ TENANT_RULES = (
         severity=CRITICAL,
         for_seconds=0.0,
         states=NOT_DEAD,
+        about=attrgetter("set_aside_reason"),
         meaning=(
             "The records of the group cannot be folded, or take more steps than `group_budget` allows, or a rule "
             "cannot be evaluated for it. The group alone is set aside: its row stays as it was, and all others go on. "

@@ -5,7 +5,7 @@ Only data, and the functions that read it from a row of `groups`. No clock: call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -108,6 +108,18 @@ MEMBER_FIELDS = (
     "updated_at",
     "rebalance_timeout_ms",
 )
+
+
+def changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
+    """Yield the keys whose values are not the same objects as before, those that are gone last.
+
+    A mapping that is the same object has not changed: of a million groups nothing is looked at.
+    """
+    if before is now:
+        return
+    known = before.get
+    yield from [key for key, value in now.items() if known(key) is not value]
+    yield from sorted(before.keys() - now.keys())
 
 
 def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:

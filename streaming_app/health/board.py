@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A group is judged again when its facts have changed, or at the time its last verdict names (`recheck_at`): first with
 the facts before at that time, and then with the new ones. So verdicts and their times do not depend on how often
-`step` is called, as long as it sees every change. A group to which nothing happened costs a few comparisons.
+`step` is called, as long as it sees every change. Of other groups only the time of `recheck_at` is looked at.
 
 A group that was deleted is judged by what was known of it before, until that can change nothing any more. One whose
 verdict is bad stays bad.
@@ -18,7 +18,7 @@ known of them before counts until they were put off, and no longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from itertools import chain
@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from streaming_app.groups.newcomers import in_turns, is_newcomer
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import GroupSnapshot, changed
 from streaming_app.health.activity import DEAD, activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import NO_HISTORY, GroupHistory
@@ -54,6 +54,7 @@ NEWCOMER_STEPS = 5_000
 _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 times as long
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
+_NO_LAG: Mapping[str, GroupLag] = MappingProxyType({})
 NO_RESTORES: Restores = MappingProxyType({})
 _UNJUDGED = Verdict(UNKNOWN, _EPOCH, _EPOCH, "")
 
@@ -62,7 +63,7 @@ SettingsLookup = Callable[[str], HealthSettings]
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a cluster at one time."""
+    """What is known of a cluster at one time. But for `histories`, a mapping never changes: the next one is another."""
 
     groups: Mapping[str, GroupSnapshot]
     histories: Mapping[str, GroupHistory] = field(default_factory=dict)
@@ -134,6 +135,8 @@ class Board:
         self._groups: dict[str, _Group] = {}
         self._began: datetime | None = None
         self._steps = 0  # that judgments took since the start
+        self._before = Known({})
+        self._others = NONE
         self.put_off: Mapping[str, datetime] = {}
         """The newcomers that wait for a verdict, and since when."""
 
@@ -181,22 +184,48 @@ class Board:
                 del self._stored[group_id]
                 why = "It was deleted when it had nothing to do."
                 changes.append(Change(group_id, Verdict(OFF, now, now, why), now))
+        self._remember(known, others)
         return sorted(changes, key=lambda change: change.at)
 
     def _due(self, known: Known, now: datetime, others: Mapping[str, GroupWork]) -> Iterator[GroupSnapshot]:
         """Yield the groups that are to be judged."""
         rest = {one: _of_other_type(work) for one, work in others.items() if one not in known.groups}
-        for group_id, snapshot in chain(rest.items(), known.groups.items()):
+        candidates = self._candidates(known, now, others)
+        found = ((one, known.groups[one]) for one in candidates if one in known.groups)
+        for group_id, snapshot in chain(rest.items(), found):
             if group_id not in rest and _is_gone(snapshot):
                 continue
             one = self._groups.get(group_id)
             seen = _see(one.seen.snapshot if one and group_id in rest else snapshot, known, one)
             if one is None or not seen.is_in(one.seen) or _is_due(one.verdict, now):
                 yield seen.snapshot
-        gone = [one for one in self._groups if one not in others and _is_gone(known.groups.get(one))]
-        for one in map(self._groups.__getitem__, gone):
+        for group_id in candidates:
+            one = self._groups.get(group_id)
+            if one is None or group_id in others or not _is_gone(known.groups.get(group_id)):
+                continue
             if not one.is_deleted or _is_due(one.verdict, now):
                 yield one.seen.snapshot
+
+    def _candidates(self, known: Known, now: datetime, others: Mapping[str, GroupWork]) -> Collection[str]:
+        """Return the groups that may have to be judged: all others are as they were, and are not looked at."""
+        before = self._before
+        mappings = (
+            changed(before.groups, known.groups),
+            changed(before.histories, known.histories),
+            changed(before.work or NONE, before.work or NONE if known.work is None else known.work),
+            changed(before.lag or _NO_LAG, before.lag or _NO_LAG if known.lag is None else known.lag),
+            changed(before.restores, known.restores),
+            changed(self._others, others),
+        )
+        due = (group_id for group_id, one in self._groups.items() if _is_due(one.verdict, now))
+        return dict.fromkeys(chain(*mappings, due, self.put_off))
+
+    def _remember(self, known: Known, others: Mapping[str, GroupWork]) -> None:
+        """Keep what the next step compares with: the last work and lag that were known, and a copy of the histories."""
+        before, self._others = self._before, others
+        work = before.work if known.work is None else known.work
+        lag = before.lag if known.lag is None else known.lag
+        self._before = replace(known, histories=dict(known.histories), work=work, lag=lag)
 
     def _judgment(
         self, snapshot: GroupSnapshot, known: Known, now: datetime, others: Mapping[str, GroupWork]

@@ -83,7 +83,7 @@ class GroupCache:
         self._lock = threading.Lock()  # guards the two that the stream's thread writes
         self._queue: list[_Batch] = []
         self._reload = True
-        self._groups: dict[str, GroupSnapshot] = {}  # replaced, never modified: readers may keep it
+        self._groups: Mapping[str, GroupSnapshot] = MappingProxyType({})  # replaced, never modified
         self._written: dict[str, GroupSnapshot] = {}  # of groups whose times were corrected
         self._some_dead = False
         self._histories = GroupHistories(window)
@@ -136,7 +136,7 @@ class GroupCache:
                 cached = groups.get(group.group_id)
                 if cached is None or replaces(group.last_offset, cached.last_offset):
                     groups[group.group_id] = self._correct(group, groups, bounds)
-        self._groups = groups
+        self._groups = MappingProxyType(groups)
         self._some_dead = any(group.state == DEAD for group in groups.values())
         self._written = {group_id: group for group_id, group in self._written.items() if group_id in groups}
         if reload:
@@ -175,8 +175,8 @@ class GroupCache:
                 self._rebalances[group_id] = self._rebalances.get(group_id, 0) + rebalances
 
     def groups(self) -> Mapping[str, GroupSnapshot]:
-        """Return the groups by id, as of the last `refresh`; later changes are not visible in it."""
-        return MappingProxyType(self._groups)
+        """Return the groups by id, as of the last `refresh`: as long as nothing changes, the same object."""
+        return self._groups
 
     def is_complete(self) -> bool:
         """Return whether a `refresh` that began after the job had read everything is done: then no group is missing."""

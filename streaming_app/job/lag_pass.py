@@ -27,13 +27,14 @@ from streaming_app.lag.model import (
     Commit,
     GroupTasks,
     LagRow,
+    Owner,
     ReadUntil,
     TopicPartition,
     group_tasks,
     source_topics,
 )
 from streaming_app.lag.tracker import LATE_SECONDS, CommitKey, LagTracker
-from streaming_app.tables.lag_tables import GroupVersion, KnownUntil, LagTables
+from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.text import first_of
 
 _EXAMPLES = 3
@@ -68,6 +69,8 @@ class _KnownGroup(NamedTuple):
     """Those that the topology names."""
     row: Mapping[str, Any] | None
     """For a topology with regular expressions: its tasks depend on the topics that exist."""
+    version: int
+    """Of the row, see `LagTables.group_versions`."""
 
 
 class LagPass:
@@ -89,7 +92,6 @@ class LagPass:
         self._read_until = read_until or (lambda: ReadUntil(clock(), clock()))
         self.tracker = LagTracker(allowed_lag, late_seconds)
         self._committed = CommittedOffsets()
-        self._versions: dict[str, GroupVersion] = {}
         self._known: dict[str, _KnownGroup] = {}
         self._ends = LogEndsReader(clock)
         self._matches: dict[str, Collection[str]] = {}
@@ -156,8 +158,12 @@ class LagPass:
 
     def _read_groups(self, reader: Any) -> None:  # noqa: ANN401 - a WarehouseReader
         """Read the rows of the streams groups that have changed since the pass before."""
-        versions = self._store.group_versions(reader)
-        changed = {group_id for group_id, version in versions.items() if self._versions.get(group_id) != version}
+        gone, changed = set(self._known), dict[str, int]()
+        for group_id, version in self._store.group_versions(reader):
+            gone.discard(group_id)
+            known = self._known.get(group_id)
+            if known is None or known.version != version:
+                changed[group_id] = version
         shared: dict[Any, Any] = {}  # many groups read the same topics, and tasks have the same names
         for row in self._store.groups(reader, changed):
             has_patterns = any(part["source_topic_regex"] for part in row["subtopologies"] or ())
@@ -166,10 +172,10 @@ class LagPass:
                 _sharing(group_tasks(row, self._match), shared),
                 shared.setdefault(topics, topics),
                 row if has_patterns else None,
+                changed[row["group_id"]],
             )
-        for group_id in self._known.keys() - versions.keys():
+        for group_id in gone:
             del self._known[group_id]
-        self._versions = versions
 
     def _known_until(self, commits: Iterable[CommitKey], log: ReadUntil) -> dict[str, ReadUntil]:
         """Return up to when it is known what each group did. The stream of commits reads members of other groups."""
@@ -232,10 +238,14 @@ class LagPass:
 def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:
     """Return the tasks with those equal parts that other groups have, too, from `shared`."""
     topics = tasks.subtopology_of
+    owners = {
+        one: Owner(one.member_id, *(shared.setdefault(text, text) for text in one[1:]))
+        for one in set(tasks.owners.values())
+    }
     return replace(
         tasks,
         subtopology_of=topics and shared.setdefault(tuple(topics.items()), topics),
-        owners={shared.setdefault(task, task): owner for task, owner in tasks.owners.items()},
+        owners={shared.setdefault(task, task): owners[owner] for task, owner in tasks.owners.items()},
         stateful=shared.setdefault(tasks.stateful, tasks.stateful),
     )
 

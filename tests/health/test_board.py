@@ -196,7 +196,7 @@ def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many
     one.step(Known(groups), at)
     assert judged == ["known", "!0", "new", "!1", "!2"]
     assert one.put_off == dict.fromkeys(["!3", "!4", "!5", "!6", "!7"], NOW)
-    groups |= {name: replace(groups[name]) for name in ("!0", "!1", "known")}  # they have changed
+    groups = groups | {name: replace(groups[name]) for name in ("!0", "!1", "known")}  # they have changed
     judged.clear()
     one.step(Known(groups), NOW + timedelta(seconds=5))
     assert judged == ["known", "!3", "!4", "!5", "!6"]

@@ -1,0 +1,119 @@
+"""Rules see only groups of which they may have a finding: they find the same, and look at nothing that is unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.evaluate import RULES, evaluate, may_concern
+from streaming_app.alerts.notification_queue import Grouping
+from streaming_app.alerts.outbox import Backoff, Outboxes
+from streaming_app.alerts.rule import EvaluationContext, RuleSettings
+from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
+from streaming_app.alerts.watched import WatchedGroups
+from streaming_app.config.alerts import AlertSettings
+from streaming_app.groups.snapshot import GroupSnapshot
+from tests.alerts.healthy_group import healthy_group
+
+NOW = datetime(2026, 11, 25, 9, tzinfo=timezone.utc)
+OLD = NOW - timedelta(days=60)
+IDS = tuple(f"app-{n}" for n in range(5))
+
+times = st.sampled_from(
+    [None, OLD, NOW - timedelta(days=8), NOW - timedelta(hours=23), NOW - timedelta(minutes=5), NOW]
+)
+snapshots = st.builds(
+    lambda **fields: replace(healthy_group(OLD), **fields),
+    group_type=st.sampled_from(["streams", "streams", "classic"]),
+    state=st.sampled_from(["Stable", "Empty", "NotReady", "Reconciling", "Unknown", "Dead"]),
+    description_status=st.sampled_from(["CURRENT", "NEVER_STORED", "STALE", "FAILED", "UNCERTAIN"]),
+    stored_description_epoch=st.sampled_from([-2, -1, 0]),
+    first_described_at=times,
+    description_since=times,
+    last_unsolicited_push_at=times,
+    first_seen_at=times,
+    solicitable=st.booleans(),
+    member_count=st.integers(0, 2),
+    stale_member_count=st.integers(0, 1),
+    over_budget=st.sampled_from([None, "2,000 members"]),
+    set_aside_reason=st.sampled_from([None, "too many steps"]),
+)
+steps = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(IDS), st.one_of(snapshots, st.none()), max_size=3),
+        st.sampled_from([5.0, 5.0, 3_600.0, 90_000.0, -7_200.0]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def settings_of(_group_id: str | None) -> Mapping[str, RuleSettings]:
+    """All rules, with two new groups for a flood."""
+    found = {name: rule.default_settings for name, rule in RULES.items()}
+    flood = found["StreamsGroupsFlood"]
+    return {**found, "StreamsGroupsFlood": flood._replace(thresholds={**flood.thresholds, "groups": 2})}
+
+
+@given(steps)
+def test_what_is_left_out_changes_no_finding_and_no_survey(history: list[tuple[dict[str, Any], float]]) -> None:
+    watched, groups, now = WatchedGroups(may_concern), dict[str, GroupSnapshot](), NOW
+    for changes, seconds in history:
+        now += timedelta(seconds=seconds)
+        changed = {name: one and replace(one, group_id=name) for name, one in changes.items()}
+        groups = {name: one for name, one in {**groups, **changed}.items() if one}
+        watched.update(groups, now)
+        survey = survey_cluster(groups.values())
+        assert watched.survey == survey
+        for since in (None, OLD):
+            context = EvaluationContext(now, survey=survey, descriptions_since=since, max_new_groups=2)
+            of_all = evaluate(groups.values(), None, context, settings_of)
+            left = watched.groups(with_descriptions=since is not None)
+            assert evaluate(left, None, context, settings_of) == of_all
+
+
+class Counted(dict[str, GroupSnapshot]):
+    """The groups of a cluster, and how many times one of them was looked at."""
+
+    looks = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looks += 1
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> GroupSnapshot:
+        self.looks += 1
+        return super().__getitem__(key)
+
+    def items(self) -> Any:
+        self.looks += len(self)
+        return super().items()
+
+    def values(self) -> Any:
+        self.looks += len(self)
+        return super().values()
+
+
+@pytest.mark.parametrize("status", ["CURRENT", "NEVER_STORED"])
+def test_a_step_looks_at_no_group_that_has_not_changed(status: str) -> None:
+    settings = AlertSettings()
+    policy, outboxes = settings.notify_policy([]), Outboxes((), Grouping(), Backoff(), lambda _alert: ())
+    engine_settings = EngineSettings("c", settings.rule_settings_of(), policy)
+    engine = AlertEngine(engine_settings, (), outboxes, DescriptionSupport("never"))
+    groups = Counted(
+        (name, replace(healthy_group(OLD), group_id=name, description_status=status))
+        for name in (f"app-{n}" for n in range(1_000))
+    )
+    for second in range(2):
+        engine.step(Observed(groups), NOW + timedelta(seconds=second))
+    groups.looks = 0
+    engine.step(Observed(groups), NOW + timedelta(seconds=2))
+    assert groups.looks == 0
+    assert len(engine.verdicts) == len(groups)

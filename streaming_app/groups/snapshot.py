@@ -118,8 +118,10 @@ def changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator
     if before is now:
         return
     known = before.get
-    yield from [key for key, value in now.items() if known(key) is not value]
-    yield from sorted(before.keys() - now.keys())
+    found = [key for key, value in now.items() if known(key) is not value]
+    yield from found
+    if len(now) - sum(key not in before for key in found) < len(before):
+        yield from sorted(before.keys() - now.keys())
 
 
 def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:

@@ -258,10 +258,11 @@ class Board:
         before = one.verdict if one else self._stored.pop(group_id, None)
         new = _Group(seen, one.at if one and is_old else now, known.retention, known.away, before or _UNJUDGED)
         facts = new.facts(self._began)
-        takeover = self._successors.of(facts.activity, seen.work, before, self._settings_of(group_id))
+        settings = self._settings_of(group_id)
+        takeover = self._successors.of(facts.activity, seen.work, before, settings)
         if takeover != NOBODY:
             facts = replace(facts, successor=takeover.successor, copy=takeover.copy)
-        verdict = self._safely(group_id, facts, now, before)
+        verdict = self._safely(facts, now, before, settings)
         self._groups[group_id] = new._replace(takeover=takeover, verdict=verdict)
         yield from _change(group_id, before, verdict, now)
 
@@ -271,19 +272,19 @@ class Board:
             at = one.verdict.recheck_at
             if at is None or at > now:
                 break
-            verdict = self._safely(group_id, one.facts(self._began), at, one.verdict)
+            verdict = self._safely(one.facts(self._began), at, one.verdict, self._settings_of(group_id))
             yield from _change(group_id, one.verdict, verdict, at)
             one = one._replace(verdict=verdict)
         self._groups[group_id] = one
         return one
 
-    def _safely(self, group_id: str, facts: Facts, now: datetime, before: Verdict | None) -> Verdict:
+    def _safely(self, facts: Facts, now: datetime, before: Verdict | None, settings: HealthSettings) -> Verdict:
         """Judge a group. Whatever one group causes, the others have their verdicts, and a bad one stays."""
         activity = facts.activity
         events = len(activity.changes) + len(activity.members) + len(activity.assignments) + len(activity.rests.past)
         self._steps += 1 + events // _EVENTS_PER_STEP
         try:
-            return judge(facts, now, before, CHECKS, self._settings_of(group_id))
+            return judge(facts, now, before, CHECKS, settings)
         except Exception as error:  # noqa: BLE001 - see above
             why = f"It cannot be judged: {type(error).__name__}: {error}"
             if before and before.verdict in BAD:
@@ -297,7 +298,7 @@ class Board:
             one = one._replace(is_deleted=True)
             is_other = snapshot is not None and snapshot.group_type != STREAMS
             before = one.verdict
-            verdict = self._safely(group_id, one.facts(self._began), now, before)
+            verdict = self._safely(one.facts(self._began), now, before, self._settings_of(group_id))
             if is_other:
                 verdict = Verdict(OFF, now, now, "Its id belongs to a group of another type now.")
             yield from _change(group_id, before, verdict, now)

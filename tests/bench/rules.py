@@ -1,8 +1,8 @@
-"""Seconds of one evaluation of all rules for every group, and of the life cycle of the alerts.
+"""Seconds of one evaluation of all groups by the engine: verdicts, rules, and the life cycle of the alerts.
 
 One group in a hundred has a problem, the others are Stable; another one in a hundred was restarted lately. The first
-evaluation also matches every group id against the settings' patterns; later ones remember. Seconds are those of the
-processor, not of the clock: a busy machine changes little.
+evaluation judges all of them, and matches every group id against the settings' patterns; later ones look at what has
+changed. Seconds are those of the processor, not of the clock: a busy machine changes little.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 
 from rich.console import Console
 from rich.table import Table
 
-from streaming_app.alerts.evaluate import evaluate
-from streaming_app.alerts.lifecycle import AlertState, advance
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.notification_queue import Grouping
+from streaming_app.alerts.outbox import Backoff, Outboxes
+from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.health.history import Assignment, GroupHistory, MemberChange, StateChange
@@ -26,7 +27,7 @@ from tests.alerts.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 AGO = NOW - timedelta(days=3)
-WRONG_EVERY = 100
+WRONG_EVERY, CHANGED = 100, 50
 STUCK = UnsettledMember("m1", NOT_REVOKING, "worker-1", "10.0.0.1", "p1", None, AGO, 300_000, ("0_1",), 1)
 SETTINGS = {
     "ignore_groups": ["test-.*", ".*-scratch"],
@@ -65,43 +66,27 @@ def restarted_lately() -> GroupHistory:
 
 
 def run(groups: int = 100_000) -> None:
-    """Print the seconds of the first evaluation and of later ones."""
-    rule_settings_of = AlertSettings.model_validate(SETTINGS).rule_settings_of()
-    notify_policy = AlertSettings().notify_policy(["chat"])
-    everything, job, state = facts(groups), JobStatus(started_at=AGO, caught_up=True, last_success_at=NOW), AlertState()
-    histories = {group.group_id: restarted_lately() for group in everything[1::WRONG_EVERY]}
+    """Print the seconds of the first evaluation, of later ones, and of one after 50 groups have changed."""
+    settings = AlertSettings.model_validate(SETTINGS)
+    outboxes = Outboxes((), Grouping(), Backoff())
+    engine_settings = EngineSettings("c", settings.rule_settings_of(), settings.notify_policy(["chat"]))
+    engine = AlertEngine(engine_settings, (), outboxes, DescriptionSupport("auto"))
+    everything = {group.group_id: group for group in facts(groups)}
+    histories = {group_id: restarted_lately() for group_id in islice(everything, 1, None, WRONG_EVERY)}
     table = Table(title=f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with a problem, in seconds")
-    for column in ("evaluation", "survey", "rules", "life cycle", "alerts written"):
+    for column in ("evaluation", "seconds", "alerts written"):
         table.add_column(column, justify="right")
-    for number in range(1, 4):
+    for number, label in enumerate(("first", "second", "third", f"{CHANGED} groups changed"), 1):
         now = NOW + timedelta(seconds=5 * number)
+        if number > 3:
+            changes = {one: replace(everything[one], last_offset=1) for one in islice(everything, CHANGED)}
+            everything = {**everything, **changes}
+        job = JobStatus(started_at=AGO, caught_up=True, caught_up_at=now, last_success_at=now)
         start = time.process_time()
-        survey = survey_cluster(everything)
-        since = DescriptionSupport("auto").since(survey)
-        surveyed = time.process_time()
-        context = EvaluationContext(now, histories, survey, descriptions_since=since)
-        found = evaluate(everything, job, context, rule_settings_of)
-        evaluated = time.process_time()
-        changes = advance(
-            state,
-            found,
-            cluster="c",
-            now=now,
-            rule_settings_of=rule_settings_of,
-            notify_policy=notify_policy,
-            caught_up=True,
-        )
-        ended = time.process_time()
-        state = changes.state
-        # Whether groups process is judged by `health`, not by rules; the descriptions are one alert for the cluster.
-        assert len(state.open) == 1
-        table.add_row(
-            str(number),
-            f"{surveyed - start:.3f}",
-            f"{evaluated - surveyed:.3f}",
-            f"{ended - evaluated:.3f}",
-            f"{len(changes.changed):,}",
-        )
+        changed = engine.step(Observed(everything, histories, job), now)
+        table.add_row(label, f"{time.process_time() - start:.3f}", f"{len(changed):,}")
+        engine.saved(engine.unsaved)
+        engine.saved_health(engine.unsaved_health)
     Console(width=120).print(table)
 
 

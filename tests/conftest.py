@@ -143,8 +143,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _nothing_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test leaves anything persisted in the shared session: what a batch leaves, a job keeps for months."""
     yield
-    if "spark" in request.fixturenames:
-        cached = request.getfixturevalue("spark")._jsparkSession.sharedState().cacheManager()
+    if session := request.node.funcargs.get("spark"):
+        cached = session._jsparkSession.sharedState().cacheManager()
         is_empty = wait_until(cached.isEmpty, _UNPERSIST_SECONDS)
         cached.clearCache()  # so that the next test does not fail for it, too
         assert is_empty, "a DataFrame is still persisted"

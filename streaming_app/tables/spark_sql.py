@@ -1,11 +1,12 @@
-"""Names and text of others in the SQL that is passed to Spark, and into how many parts Spark divides what it sorts."""
+"""Names and text of others in the SQL that is passed to Spark, how it divides what it sorts, and what it persists."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import StorageLevel
+    from pyspark.sql import DataFrame, SparkSession
 
 # Group ids are in some of this SQL, and whoever may join a group chooses its id. Spark would replace `${...}` in it by
 # settings, and with the second setting would not understand `literal`.
@@ -34,3 +35,21 @@ def sorted_parts(spark: SparkSession, rows: int, most: int) -> int:
     own session, took more than a third of the heap at a catch-up of 30,000 groups.
     """
     return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-rows // most))
+
+
+_PERSIST_CONF = {
+    "spark.sql.sources.bucketing.autoBucketedScan.enabled": "false",
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+}
+
+
+def persist(rows: DataFrame, level: StorageLevel | None = None) -> DataFrame:
+    """Return the rows, which Spark keeps once they are read, by default in memory as far as there is room.
+
+    With other settings Spark clones the session for them (`CacheManager`), since a plan that it keeps may not use its
+    buckets, and may not get other partitions. These rows are of no bucketed table, and nothing depends on their
+    partitions. Before 4.0.2 Spark never forgets a clone (SPARK-54753), which has 0.1 MB.
+    """
+    for name, value in _PERSIST_CONF.items():
+        rows.sparkSession.conf.set(name, value)
+    return rows.persist() if level is None else rows.persist(level)

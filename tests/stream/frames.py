@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaming_app.tables.which_writer import GROUPS, MOST
 
@@ -21,6 +21,8 @@ Pair = tuple[bytes, bytes | None]
 """Key and value, as `encode` gives them."""
 Row = tuple[int, datetime, bytes | None, bytes | None]
 """Offset, time, key, value: all are of partition 0 of topic `topic`."""
+
+SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 
 
 def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
@@ -48,3 +50,25 @@ def expect_few_records(warehouse: Path, batches: int = 100) -> None:
 def limit_delta_rs(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:
     """Let delta-rs write less than usual, and Spark the rest; with `records=0` Spark writes all."""
     monkeypatch.setitem(MOST, kind, MOST[kind]._replace(**most))
+
+
+def live_objects(spark: SparkSession, class_name: str) -> int:
+    """Return how many objects of a class Spark's JVM has that something refers to, as after a full collection."""
+    jvm, gateway = spark._jvm, spark.sparkContext._gateway
+
+    def array(kind: Any, *values: Any) -> Any:
+        made = gateway.new_array(kind, len(values))
+        for place, value in enumerate(values):
+            made[place] = value
+        return made
+
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    # By reflection: its own class is not open to others, such as Py4J.
+    methods = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
+    (invoke,) = (method for method in methods if method.getName() == "invoke")
+    name = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    no_options = array(jvm.java.lang.Object, array(jvm.java.lang.String))
+    types = array(jvm.java.lang.String, "[Ljava.lang.String;")
+    histogram = invoke.invoke(server, array(jvm.java.lang.Object, name, "gcClassHistogram", no_options, types))
+    lines = map(str.split, histogram.splitlines())
+    return sum(int(words[1]) for words in lines if class_name in words[3:4])

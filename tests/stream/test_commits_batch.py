@@ -21,7 +21,7 @@ from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.which_writer import NEWEST
-from tests.stream.frames import Pair, batch, limit_delta_rs, write_offset_log
+from tests.stream.frames import SESSION_CLASS, Pair, batch, limit_delta_rs, live_objects, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -233,6 +233,17 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
     for view in ("offsets", "all_groups"):
         seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()
         assert seen == [{name: row[name] for name in seen[0]} for row in expected[view]]
+
+
+def test_large_batches_leave_no_session_in_the_jvm(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark clones a session for what is persisted, and never forgets it, see `tables.spark_sql.persist`."""
+    limit_delta_rs(monkeypatch, NEWEST, records=0)
+    write(spark, empty_warehouse, [])
+    before = live_objects(spark, SESSION_CLASS)
+    write(spark, empty_warehouse, [3, 9], start=100)
+    assert live_objects(spark, SESSION_CLASS) == before > 0
 
 
 def test_a_batch_without_such_records_writes_nothing(spark: SparkSession, empty_warehouse: Path) -> None:

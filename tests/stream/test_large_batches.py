@@ -26,7 +26,15 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
-from tests.stream.frames import Pair, batch, expect_few_records, limit_delta_rs, write_offset_log
+from tests.stream.frames import (
+    SESSION_CLASS,
+    Pair,
+    batch,
+    expect_few_records,
+    limit_delta_rs,
+    live_objects,
+    write_offset_log,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -328,3 +336,14 @@ def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     assert few.summarize().size == count * (size + 5)
     most = 4 if size < slices.LARGE_RECORD else 1
     assert sum(table.nbytes for table in sent) < most * slices.SLICE_BYTES
+
+
+def test_batches_that_spark_writes_leave_no_session_in_the_jvm(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """See the test of the same in `test_commits_batch`."""
+    limit_delta_rs(monkeypatch, groups_batch.GROUPS, records=0)
+    write_all(spark, empty_warehouse)
+    before = live_objects(spark, SESSION_CLASS)
+    write_all(spark, empty_warehouse)
+    assert live_objects(spark, SESSION_CLASS) == before > 0

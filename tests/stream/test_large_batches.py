@@ -342,7 +342,7 @@ def test_batches_that_spark_writes_leave_no_session_in_the_jvm(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """See the test of the same in `test_commits_batch`."""
-    limit_delta_rs(monkeypatch, groups_batch.GROUPS, records=0)
+    limit_delta_rs(monkeypatch, records=0)
     write_all(spark, empty_warehouse)
     before = live_objects(spark, SESSION_CLASS)
     write_all(spark, empty_warehouse)

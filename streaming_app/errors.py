@@ -69,6 +69,11 @@ def reason_of(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
+def error_line(error: BaseException) -> str:
+    """Return the kind of an error and its text, in one line: of one that nobody expected."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def java_error_message(error: Exception) -> str:
     """Return the first line of the message of the innermost cause of a Spark or Java error."""
     java = getattr(error, "java_exception", None)

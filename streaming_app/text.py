@@ -11,14 +11,17 @@ line separators, unpaired surrogates. Letters of every script, accents and symbo
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Collection
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import islice
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 """In seconds."""
+EPOCH = datetime.fromtimestamp(0, timezone.utc)
+"""Before every time of a record: what stands for one that is not known, where such are the first."""
 
 # --- Escapes ----------------------------------------------------------------------------------------------------------
 
@@ -81,6 +84,11 @@ def check_name(text: str) -> str:
     return text
 
 
+def digest(text: str, characters: int = 64) -> str:
+    """Return a hash in hexadecimal, in place of a text that is too long, or has characters that do not fit."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:characters]
+
+
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\s\]]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
 _MAX_PORT = 65_535
 
@@ -91,6 +99,11 @@ def split_address(text: str) -> tuple[str, int]:
     if not matched or int(matched["port"]) > _MAX_PORT:
         raise ValueError(f'must be HOST:PORT, such as 127.0.0.1:9464 or [::]:9464, not "{text}"')
     return matched["ipv6"] or matched["host"], int(matched["port"])
+
+
+def host_of(client_host: str | None) -> str | None:
+    """Return the host of a client without the slash that Java prints before an address."""
+    return client_host and client_host.lstrip("/")
 
 
 # --- Counts and lists -------------------------------------------------------------------------------------------------
@@ -215,6 +228,11 @@ def format_duration(seconds: float) -> str:
         if number:
             parts.append(f"{number}{unit}")
     return "".join(parts) or "0s"
+
+
+def lasted(time: timedelta) -> str:
+    """Return how long something lasted, to the second: `1h30m5s`."""
+    return format_duration(round(time.total_seconds()))
 
 
 def duration(seconds: float, units: int = 2) -> str:

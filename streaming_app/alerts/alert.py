@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 WARNING, CRITICAL, INFO = "warning", "critical", "info"
-MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
+_MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 INCIDENT = "incident"
 """The key of the details with the id of an incident."""
@@ -16,6 +16,11 @@ TEAM = "team"
 """The key of the details with the team that owns the group."""
 WAS = "was"
 """The key of the details with what an alert was before: rule, severity and team, as text, for each."""
+
+
+def severity_rank(severity: str) -> int:
+    """Return the place of a severity, the most severe first; one that only a later release has is the last."""
+    return _MOST_SEVERE_FIRST.index(severity if severity in _MOST_SEVERE_FIRST else INFO)
 
 
 class Identity(NamedTuple):
@@ -123,7 +128,7 @@ class Alert:
     def urgency(self) -> tuple[Any, ...]:
         """A sort key: alerts that fire first, then the most severe, then those that have lasted longest."""
         state = (FIRING, PENDING, RESOLVED).index(self.state)
-        return (state, MOST_SEVERE_FIRST.index(self.severity), self.pending_since, self.rule, self.group_id or "")
+        return (state, severity_rank(self.severity), self.pending_since, self.rule, self.group_id or "")
 
     @property
     def fingerprint(self) -> str:

@@ -21,6 +21,7 @@ from streaming_app.alerts.rule import (
 )
 from streaming_app.groups.copies_status import BehindCopy, GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.task_copies import effective_acceptable_lag, format_task
 from streaming_app.text import count, first_of
 
@@ -260,7 +261,7 @@ MEMBER_RULES = (
         name="StreamsGroupMembersStale",
         find=_stale_members,
         for_seconds=HOUR,
-        states=NOT_DEAD - {"Empty"},
+        states=NOT_DEAD - {EMPTY},
         about=attrgetter("stale_member_count"),
         hidden_by=frozenset({"StreamsGroupDescriptionNotSolicited"}),
         meaning=(

@@ -34,12 +34,12 @@ from streaming_app.alerts.rule import (
     Thresholds,
 )
 from streaming_app.alerts.survey import LostDescription, PluginStatus
-from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES
+from streaming_app.groups.state_rules import EMPTY, NONE, SOLICITABLE_STATUSES
 from streaming_app.text import first_of
 
 _MISSING, _NOT_SOLICITED = "StreamsGroupDescriptionMissing", "StreamsGroupDescriptionNotSolicited"
 _LOST = "StreamsGroupDescriptionLost"
-_WITH_MEMBERS = NOT_DEAD - {"Empty"}
+_WITH_MEMBERS = NOT_DEAD - {EMPTY}
 _UPGRADED_FOR = {
     "upgraded_for": Threshold(7 * DAY, "for a group that never had one: since no other got its first", seconds=True)
 }
@@ -194,7 +194,7 @@ DESCRIPTION_RULES = (
         find=find_not_cleaned_up,
         severity=INFO,
         for_seconds=8 * DAY,
-        states=frozenset({"Empty"}),
+        states=frozenset({EMPTY}),
         about=lambda group: group.stored_description_epoch != NONE,
         meaning=(
             "The group is empty, and its topology description is still in the plugin's store. The broker's cleanup "

@@ -16,6 +16,7 @@ from streaming_app.alerts.rule import (
     Thresholds,
     format_time,
 )
+from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.history import NO_HISTORY, GroupHistory, empty_spells
 from streaming_app.health.verdict import to_time
 from streaming_app.lag.group_lag import GroupLag, WrongPartitions
@@ -76,7 +77,7 @@ def _rewound(group: GroupLag, _thresholds: Thresholds, context: EvaluationContex
 def _was_reset(history: GroupHistory, at: datetime) -> bool:
     """Tell whether the group had no members shortly before: only then Kafka's tools let somebody reset offsets."""
     changes = history.states
-    if changes and changes[-1].state == "Empty":
+    if changes and changes[-1].state == EMPTY:
         return True
     return any(at - filled <= _RESET_MINUTES for _, filled in empty_spells(changes))
 

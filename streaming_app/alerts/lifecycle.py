@@ -37,7 +37,6 @@ from typing import Any, NamedTuple
 
 from streaming_app.alerts.alert import (
     FIRING,
-    MOST_SEVERE_FIRST,
     PENDING,
     RESOLVED,
     TEAM,
@@ -47,6 +46,7 @@ from streaming_app.alerts.alert import (
     Delivery,
     Finding,
     Identity,
+    severity_rank,
 )
 from streaming_app.alerts.evaluate import RuleSettingsLookup
 from streaming_app.alerts.routes import NO_ROUTES, Routes
@@ -172,7 +172,7 @@ def advance(  # noqa: PLR0913 - each is one thing it needs
 
 
 def _is_worse(after: Alert, before: Alert) -> bool:
-    return MOST_SEVERE_FIRST.index(after.severity) < MOST_SEVERE_FIRST.index(before.severity)
+    return severity_rank(after.severity) < severity_rank(before.severity)
 
 
 def _again(alert: Alert, notify_policy: NotifyPolicy) -> tuple[Delivery, ...]:
@@ -233,7 +233,7 @@ def with_severity(alert: Alert, settings: RuleSettings, of_facts: str) -> Alert:
 
 def _severity(settings: RuleSettings, of_facts: str | None) -> str:
     """Return how severe it is: at most as the settings say."""
-    return max(settings.severity, of_facts or settings.severity, key=MOST_SEVERE_FIRST.index)
+    return max(settings.severity, of_facts or settings.severity, key=severity_rank)
 
 
 def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since: datetime, team: str | None) -> Alert:

@@ -11,6 +11,7 @@ from streaming_app.alerts.alert import WARNING, AlertKey, Finding
 from streaming_app.alerts.survey import NO_PLUGIN, NO_SURVEY, ClusterSurvey, LostDescription, PluginStatus
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.health.history import GroupHistory
 from streaming_app.health.incidents import Incident
 from streaming_app.job_status import DifferingGroup
@@ -169,7 +170,7 @@ class ClusterRule(Rule[Sequence[GroupFinding]]):
     replaces: frozenset[str]
 
 
-NOT_DEAD = frozenset({"Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Unknown"})
+NOT_DEAD = frozenset(STATES) - {DEAD}
 """The states of a group that exists."""
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
+from streaming_app.text import EPOCH
 
 _PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
-_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,11 @@ def had_description(group: GroupSnapshot) -> bool:
 
 def _evidence_since(group: GroupSnapshot) -> datetime:
     """Return the time of the proof; a record without a timestamp counts as 1970."""
-    return group.first_described_at or group.description_since or group.first_seen_at or _EPOCH
+    return group.first_described_at or group.description_since or group.first_seen_at or EPOCH
 
 
 NO_PLUGIN = PluginStatus()
 DescriptionMode = Literal["auto", "always", "never"]
-
-_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
 class DescriptionSupport:
@@ -165,7 +163,7 @@ class DescriptionSupport:
         if self._mode == "never":
             return None
         if self._mode == "always":
-            return _EPOCH
+            return EPOCH
         pushed_at = survey.newest_push_at
         if self._removed_at is None:
             evidence = survey.plugin_since

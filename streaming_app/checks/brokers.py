@@ -16,6 +16,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeTransactionsReq
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
+from streaming_app.errors import error_line
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, broker_facts, diagnose, releases
 from streaming_app.kafka.broker_facts import BrokerFact
@@ -77,7 +78,7 @@ def _run(check: str, client: StreamsGroupClient, properties: Mapping[str, str], 
 
 
 def _describe(error: Exception, servers: str) -> str:
-    return f"{servers}: {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{servers}: {error_line(error)}"
 
 
 def _check_listeners(client: StreamsGroupClient, properties: Mapping[str, str], _topic: str) -> Iterator[Result]:

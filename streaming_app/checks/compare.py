@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from streaming_app.groups.group import ROLES
-from streaming_app.groups.state_rules import NONE
+from streaming_app.groups.state_rules import DEAD, NONE
 
 Row = Mapping[str, Any]
 """A row of `groups`; maps may be dicts or lists of pairs."""
@@ -90,7 +90,7 @@ def has_known_state(row: Row) -> bool:
 
 def fields_of_row(row: Row | None) -> ComparableFields:
     """Return the fields of a group in the tables; none for a group that is Dead or not there."""
-    if row is None or row["state"] == "Dead":
+    if row is None or row["state"] == DEAD:
         return {}
     fields: ComparableFields = {
         name: row[name] for name in ("state", "group_epoch", "assignment_epoch", "topology_epoch")

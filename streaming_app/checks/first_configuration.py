@@ -91,7 +91,7 @@ def _acls(results: Sequence[Result]) -> Iterator[str]:
     if granted:
         yield from _comment(f"ACLs that the principal has: {', '.join(granted)}.")
     for result in missing:
-        yield from _comment(escape(f"{result.check}: {result.text}{'; ' + result.remedy if result.remedy else ''}"))
+        yield from _comment(escape(result.line))
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:

@@ -21,6 +21,11 @@ class Result(NamedTuple):
     remedy: str = ""
     """What to do; empty where there is nothing to do."""
 
+    @property
+    def line(self) -> str:
+        """What was checked, what was found, and what to do, in one line."""
+        return f"{self.check}: {self.text}{f'; {self.remedy}' if self.remedy else ''}"
+
 
 def ok(check: str, text: str) -> Result:
     """Return that a check found nothing wrong."""

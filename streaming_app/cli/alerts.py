@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import getpass
-import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +13,7 @@ import click
 
 from streaming_app.cli.options import config_sections, handle_errors, instant, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows, json_option
+from streaming_app.cli.process import user_name
 from streaming_app.cli.warehouse import max_age_option, open_reader, report_staleness
 from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
@@ -248,7 +247,7 @@ def add(  # noqa: PLR0913, PLR0917 - one per option
             rule=rule,
             duration=duration,
             comment=comment,
-            created_by=_user(),
+            created_by=user_name(),
             now=now,
             starts_at=starts_at,
         )
@@ -319,13 +318,6 @@ def _check_rule(rule: str | None) -> None:
         close = difflib.get_close_matches(rule, RULES, 1)
         suggestion = f"; did you mean {close[0]}?" if close else ""
         raise _RefusedSilence(escape(f"--rule {rule!r} is not a rule{suggestion}"))
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container with a user id that has no name
-        return f"user {os.getuid()}"
 
 
 def _matches(warehouse: Location, cluster: str, new: Silence) -> str:

@@ -19,11 +19,13 @@ from streaming_app.cli.options import (
     handle_errors,
     instant,
     optional_broker_options,
+    past_group_option,
     warehouse_options,
 )
-from streaming_app.cli.printing import echo, echo_json, echo_rows, json_option
+from streaming_app.cli.printing import echo, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
+from streaming_app.groups.state_rules import EMPTY
 from streaming_app.tables.location import Location
 from streaming_app.text import count
 
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from streaming_app.tables.reader import WarehouseReader
 
 
-_EMPTY = "Empty"
 _OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
 _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members": _OF_ANY_TYPE}
 """The tables that `describe` reads of named groups."""
@@ -205,9 +206,7 @@ def _print_topics(reader: WarehouseReader, cluster: str, rows: list[dict[str, An
     from streaming_app.queries.topics import endpoint_rows, read_topics, topic_rows  # noqa: PLC0415 - not loaded by --help
 
     found = read_topics(reader, cluster, rows)
-    if table := topic_rows(found) if aspect == "topology" else endpoint_rows(rows, found):
-        click.echo("")
-        echo_rows(table)
+    echo_more(topic_rows(found) if aspect == "topology" else endpoint_rows(rows, found))
 
 
 def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
@@ -215,9 +214,7 @@ def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: lis
     from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
 
     for find in (facts.differing_topics, facts.left_over_topics):
-        if rows := find(reader, cluster, group_ids):
-            click.echo("")
-            echo_rows(rows)
+        echo_more(find(reader, cluster, group_ids))
 
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], routes: Routes) -> None:
@@ -261,12 +258,11 @@ def _print_states(  # noqa: PLR0913 - as for all of it
     echo_rows(facts.with_coordinators(groups.state_rows(rows, verbose=verbose), known))
     if verbose:
         _print_awaited(rows)
-    if with_configs and (configs := facts.config_rows(known)):
-        click.echo("")
-        echo_rows(configs)
+    if with_configs:
+        echo_more(facts.config_rows(known))
     explain_unknown(reader, cluster, {row["state"] for row in rows})
     if with_configs:
-        _print_expiries(reader, cluster, [row["group_id"] for row in rows if row["state"] == _EMPTY])
+        _print_expiries(reader, cluster, [row["group_id"] for row in rows if row["state"] == EMPTY])
 
 
 def _print_expiries(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
@@ -285,9 +281,7 @@ def _print_awaited(rows: list[dict[str, Any]]) -> None:
     """Print which members the groups wait for."""
     from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
 
-    if awaited := groups.awaited_rows(rows):
-        click.echo("")
-        echo_rows(awaited)
+    echo_more(groups.awaited_rows(rows))
     for group_id, number in groups.not_named(rows):
         members = f"{count(number, 'more member is', 'more members are')} not settled"
         echo(f"{group_id}: {members}; --members --verbose shows all.")
@@ -320,7 +314,7 @@ def _print_description(group_id: str, bootstrap_server: str, command_config: Pat
 
 @click.command()
 @warehouse_options
-@click.option("--group", "group_id", required=True, metavar="GROUP", help="The group; it may have been deleted.")
+@past_group_option
 @click.option("--task", metavar="TASK", help="Who had this task, such as 0_3.")
 @click.option("--member", metavar="MEMBER", help="Only this member: its member id or its instance id.")
 @click.option(
@@ -376,9 +370,7 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
         echo_json(as_data)
         return
     for number, rows in enumerate(filter(None, tables)):
-        if number:
-            click.echo("")
-        echo_rows(rows)
+        (echo_more if number else echo_rows)(rows)
 
 
 def _covers(spell: TaskSpell, time: datetime) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import config_sections, handle_errors, warehouse_options
+from streaming_app.cli.options import config_sections, handle_errors, past_group_option, warehouse_options
 from streaming_app.cli.printing import echo, echo_json, echo_rows, json_option
+from streaming_app.cli.process import user_name
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables.location import Location
@@ -18,11 +18,15 @@ from streaming_app.tables.location import Location
 if TYPE_CHECKING:
     from streaming_app.config.routing import RouteSettings
 
+_incident_option = click.option(
+    "--incident", "incident_id", required=True, metavar="ID", help="The incident, as `incidents` lists it."
+)
+
 
 @click.command()
 @config_sections("routes")
 @warehouse_options
-@click.option("--group", "group_id", required=True, metavar="GROUP", help="The group; it may have been deleted.")
+@past_group_option
 @json_option
 @handle_errors
 def why(
@@ -73,7 +77,7 @@ def incidents(context: click.Context, warehouse: Location, cluster: str, with_en
 
 @incidents.command()
 @warehouse_options
-@click.option("--incident", "incident_id", required=True, metavar="ID", help="The incident, as `incidents` lists it.")
+@_incident_option
 @click.option(
     "--reason",
     type=click.Choice(["retired", "planned"]),
@@ -90,13 +94,13 @@ def end(warehouse: Location, cluster: str, incident_id: str, reason: str) -> Non
     open_ones = health.find_incidents(open_cluster(warehouse, cluster), cluster, files.reasons(), with_ended=False)
     if incident_id not in {one.incident_id for one in open_ones}:
         raise WarehouseError(f"No open incident {incident_id!r}: `streams-groups incidents` lists them")
-    files.end(incident_id, reason, getpass.getuser(), datetime.now(timezone.utc))
+    files.end(incident_id, reason, user_name(), datetime.now(timezone.utc))
     echo(f"{incident_id} has ended: {reason}.")
 
 
 @click.command()
 @warehouse_options
-@click.option("--incident", "incident_id", required=True, metavar="ID", help="The incident, as `incidents` lists it.")
+@_incident_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),

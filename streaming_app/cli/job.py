@@ -148,8 +148,7 @@ def check(loaded: LoadedConfig, send_test: bool, as_json: bool) -> None:
     for result in _results(loaded.settings, send_test=send_test):
         results.append(result)
         if not as_json:
-            remedy = f"; {result.remedy}" if result.remedy else ""
-            echo(f"{result.status:<{_STATUS_WIDTH}}  {result.check}: {result.text}{remedy}")
+            echo(f"{result.status:<{_STATUS_WIDTH}}  {result.line}")
     counts = Counter(result.status for result in results)
     if as_json:
         echo_json([result._asdict() for result in results])

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import click
 
 from streaming_app.cli.options import group_option, handle_errors, warehouse_options
-from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows, json_option
+from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.lag.sums import KEYS
 from streaming_app.tables.location import Location
@@ -53,8 +53,7 @@ def copies(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> N
         echo_json(report.to_json())
     elif report.copies:
         echo_rows(report.copy_rows())
-        click.echo("")
-        echo_rows(report.process_rows())
+        echo_more(report.process_rows())
     else:
         echo(f"{group_id} is {report.state}: no member has a task.")
     if report.lacks_offsets:

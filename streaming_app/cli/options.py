@@ -104,6 +104,10 @@ _any_bootstrap_server = click.option(
 )
 group_option = click.option("--group", "group_id", required=True, metavar="GROUP", help="The group.")
 """For a command about one group."""
+past_group_option = click.option(
+    "--group", "group_id", required=True, metavar="GROUP", help="The group; it may have been deleted."
+)
+"""For one about what was."""
 _command_config = click.option(
     "--command-config",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -30,6 +30,13 @@ def echo_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         click.echo(columns(rows))
 
 
+def echo_more(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as `echo_rows`, after an empty line that sets them apart from what was printed before."""
+    if rows:
+        click.echo("")
+        echo_rows(rows)
+
+
 def echo_json(value: object) -> None:
     """Print a value as indented JSON."""
     from streaming_app.queries.output import as_json  # noqa: PLC0415 - not loaded by --help

@@ -1,4 +1,4 @@
-"""The begin and the end of a command's process: standard streams, freed memory, and threads that are inside delta-rs.
+"""A command's process: its user, standard streams, freed memory, and at its end threads that are inside delta-rs.
 
 A parent may have closed some of the standard streams: else the next file that is opened takes their number. A command
 may end while a thread of it reads or writes a table: the job was killed in part, or has to be abandoned. Such a thread
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import getpass
 import os
 import sys
 import threading
@@ -26,6 +27,14 @@ _FREED_AT_ONCE = {
 """Variables of glibc, pyarrow and the jemalloc of delta-rs."""
 _MALLOPT = {"MALLOC_ARENA_MAX": -8, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3}
 """The numbers of these variables in glibc's malloc.h: this process has read its environment before."""
+
+
+def user_name() -> str:
+    """Return who runs the command."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container with a user id that has no name
+        return f"user {os.getuid()}"
 
 
 def return_freed_memory() -> None:

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from streaming_app.cli.options import handle_errors, warehouse_options
-from streaming_app.cli.printing import echo, echo_json, echo_rows, json_option
+from streaming_app.cli.printing import echo, echo_json, echo_more, json_option
 from streaming_app.cli.warehouse import max_age_option, open_clusters, report_staleness
 from streaming_app.config import defaults
 from streaming_app.tables.location import Location
@@ -42,9 +42,8 @@ def status(warehouse: Location, cluster: str, check: bool, max_age: float, as_js
             echo(line)
         firing = [{head: row[name] for name, head in _ALERT_COLUMNS.items()} for row in found["firing"]]
         sizes = [{name.upper(): value for name, value in row.items()} for row in found["tables"]]
-        for rows in filter(None, (firing, sizes)):
-            click.echo("")
-            echo_rows(rows)
+        echo_more(firing)
+        echo_more(sizes)
     if check and report_staleness(warehouse, cluster, max_age):
         raise SystemExit(1)
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from hashlib import sha256
 from operator import attrgetter
 
 from streaming_app.groups.deployments import DEPLOYMENT, JOINED_AT, TOPOLOGY_CONTENT
 from streaming_app.groups.group import ROLES, Change, Event, Group, Member, Tasks
+from streaming_app.text import digest
 
 Subject = tuple[str, str | None]
 """The name of a value that can change, and the member that it belongs to, if any."""
@@ -203,7 +203,7 @@ def _shortened(value: str | None) -> str | None:
     """Return a value that is only compared: itself, or a hash where it is long."""
     if value is None or len(value) <= _MOST_CHARACTERS:
         return value
-    return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest(value)
 
 
 def _event_kind(what: str, old: str | None, new: str | None) -> str:

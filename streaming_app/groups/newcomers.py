@@ -21,10 +21,11 @@ from operator import itemgetter
 from types import MappingProxyType
 
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.text import EPOCH, host_of
 
 NEW_FOR = timedelta(days=1)
 _SHARE = 10  # one in so many places is for newcomers
-_EPOCH, _NEVER = datetime.fromtimestamp(0, timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
+_NEVER = datetime.max.replace(tzinfo=timezone.utc)
 _COMMON = 0.8  # of the newcomers have their prefix in common
 _LONGEST_PREFIX = 100
 _NAMED_HOSTS = 3
@@ -67,7 +68,7 @@ def ranks(groups: Mapping[str, GroupSnapshot], group_ids: Iterable[str], now: da
 
 
 def _age(group: GroupSnapshot) -> tuple[datetime, str]:
-    return group.first_seen_at or _EPOCH, group.group_id
+    return group.first_seen_at or EPOCH, group.group_id
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def survey_newcomers(
 
 def _hosts(groups: Iterable[GroupSnapshot]) -> dict[str, int]:
     """Return the hosts with the most of these groups."""
-    hosts = Counter((group.client_host or "an unknown host").lstrip("/") for group in groups)
+    hosts = Counter(host_of(group.client_host) or "an unknown host" for group in groups)
     return dict(hosts.most_common(_NAMED_HOSTS))
 
 

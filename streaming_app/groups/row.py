@@ -13,7 +13,7 @@ from typing import Any
 
 from streaming_app.groups.group import Change, Group, GroupState, Member, TaskId
 from streaming_app.groups.replay import REACHED
-from streaming_app.groups.state_rules import SOLICITABLE_STATUSES
+from streaming_app.groups.state_rules import DEAD, SOLICITABLE_STATUSES
 from streaming_app.groups.topology import sources_hash
 
 _NESTED = ("deleted", "assignment_configs", "topology_epochs", "members", "targets")  # of Group: converted below
@@ -58,7 +58,7 @@ def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
 def from_row(row: dict[str, Any]) -> GroupState:
     """Return the `GroupState` of a row of `groups`: the inverse of `to_row`."""
     group = Group(**_present(row, _GROUP_SCALARS))
-    group.deleted = row["deleted_at"] is not None or row["state"] == "Dead"
+    group.deleted = row["deleted_at"] is not None or row["state"] == DEAD
     group.assignment_configs = dict(row["assignment_configs"] or ())
     for stored in row["members"]:
         member = Member(**_present(stored, _MEMBER_SCALARS))

@@ -22,7 +22,7 @@ NONE = -1  # no epoch: the default of the tagged fields of record 17
 UNCERTAIN = -2  # a plugin call was started and its result is not in the log yet
 
 STABLE_MEMBER = "STABLE"
-NOT_READY = "NotReady"
+EMPTY, NOT_READY, STABLE, DEAD = "Empty", "NotReady", "Stable", "Dead"
 MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
 
 
@@ -49,15 +49,15 @@ class GroupView(Protocol):
 
 
 STATE_RULES: tuple[tuple[str, Callable[[GroupView], bool]], ...] = (
-    ("Dead", lambda g: g.deleted),
+    (DEAD, lambda g: g.deleted),
     ("Unknown", lambda g: g.group_epoch is None),
-    ("Empty", lambda g: not g.has_members),
+    (EMPTY, lambda g: not g.has_members),
     (NOT_READY, lambda g: g.topology_epoch is None),
     ("Unknown", lambda g: not g.readiness_recorded),
     (NOT_READY, lambda g: g.topology_epoch != g.validated_topology_epoch),
     ("Assigning", lambda g: (g.group_epoch or 0) > g.assignment_epoch_or_first),
     ("Reconciling", lambda g: not g.all_members_stable),
-    ("Stable", lambda _: True),
+    (STABLE, lambda _: True),
 )
 STATES = tuple(dict.fromkeys(state for state, _ in STATE_RULES))
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.groups.group import ROLES
 from streaming_app.groups.snapshot import AWAY_EPOCH
+from streaming_app.text import host_of as host_of  # noqa: PLC0414 - `lag.model` takes it from here
 
 ACTIVE, STANDBY, WARMUP = ROLES
 RESTORING, DORMANT = "restoring", "dormant"
@@ -204,11 +205,6 @@ def _with_state_of_tasks(copies: list[TaskCopy]) -> list[TaskCopy]:
 
 def _by_task(offsets: Iterable[Mapping[str, Any]]) -> dict[TaskId, int]:
     return {(one["subtopology_id"], one["partition"]): one["offset"] for one in offsets}
-
-
-def host_of(client_host: str | None) -> str | None:
-    """Return the host of a client without the slash that Java prints before an address."""
-    return client_host and client_host.lstrip("/")
 
 
 @dataclass(frozen=True)

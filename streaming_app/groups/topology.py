@@ -11,11 +11,12 @@ The hash is stored and compared with those of later releases: the facts of a top
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from streaming_app.text import digest
 
 _HASH_CHARACTERS = 16  # 64 bits: what is compared are the few topologies of one group
 _TOPICS = ("source_topics", "source_topic_regex", "repartition_sink_topics")
@@ -107,7 +108,7 @@ def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping
 
 def content_hash(content: Iterable[object]) -> str:
     """Return a hash over values that JSON has, in their order: 16 hex digits."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:_HASH_CHARACTERS]
+    return digest(json.dumps(content), _HASH_CHARACTERS)
 
 
 def _facts(subtopologies: Iterable[Mapping[str, Any]]) -> set[Fact]:

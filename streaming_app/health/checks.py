@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streaming_app.groups.deployments import WITHIN
-from streaming_app.groups.state_rules import NOT_READY
+from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.health.activity import Activity
 from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, offsets_of, places, rows_of, waits, work_numbers
-from streaming_app.health.history import EMPTY
 from streaming_app.health.interruptions import Outage, current_outage
 from streaming_app.health.stalled import restoring, stalled, stuck
 from streaming_app.health.unstable import restless
@@ -37,7 +36,7 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.lag.group_lag import SLOW
 from streaming_app.lag.work import GroupWork
-from streaming_app.text import count, format_duration, round_down, utc
+from streaming_app.text import count, format_duration, lasted, round_down, utc
 from streaming_app.time_intervals import TimeInterval, contain, next_change
 
 _STARTS = 3
@@ -186,12 +185,12 @@ def started_again_and_again(
         idle_due = outage.since + timedelta(seconds=patience)
         due = min(due, idle_due) if is_loop else idle_due
     ends_at = activity.runs_since + uptime if activity.runs else None
-    processed, lasted = (format_duration(round(one.total_seconds())) for one in (outage.processed, outage.lasted))
-    between = ", ".join(f"{s} {format_duration(round(d.total_seconds()))}" for s, d in sorted(outage.down.items()))
+    processed, whole = lasted(outage.processed), lasted(outage.lasted)
+    between = ", ".join(f"{s} {lasted(d)}" for s, d in sorted(outage.down.items()))
     reason = f" ({activity.reason})" if activity.reason and NOT_READY in outage.down else ""
     why = (
         f"it does not stay up: since {utc(outage.since)} it was started {count(outage.starts, 'time')} and processed "
-        f"{processed} of {lasted}; in between it was {between}{reason}"
+        f"{processed} of {whole}; in between it was {between}{reason}"
     )
     evidence: dict[str, Any] = {
         "starts": outage.starts,

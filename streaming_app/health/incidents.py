@@ -15,7 +15,6 @@ last one of its group ends only after it has processed for `CALM`.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +34,7 @@ from streaming_app.health.verdict import (
     VERDICTS,
     Verdict,
 )
+from streaming_app.text import digest
 
 GROUP, MISSING_TOPIC, BROKER, HOST = "group", "missing_topic", "broker_away", "client_host"
 CAUSES: Mapping[str, str] = {
@@ -253,7 +253,7 @@ class Incidents:
             if abs(verdict.at - self._open[one].opened_at) <= _TOGETHER:
                 return replace(self._open[one], cause=HOST, scope=str(host))
         key = repr((self._cluster, cause, scope, verdict.at.isoformat()))
-        incident_id = hashlib.sha256(key.encode()).hexdigest()[:_ID_CHARACTERS]
+        incident_id = digest(key, _ID_CHARACTERS)
         return Incident(incident_id, self._cluster, cause, scope, verdict.severity or "warning", verdict.at)
 
 

@@ -34,11 +34,12 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from streaming_app.health.history import EMPTY, MemberChange, StateChange
+from streaming_app.groups.state_rules import DEAD, EMPTY, NOT_READY, STABLE
+from streaming_app.health.history import MemberChange, StateChange
 
-_PROCESSING = frozenset({"Stable", "Reconciling"})
-_GONE = frozenset({EMPTY, "Dead"})
-_DOWN = frozenset({*_GONE, "NotReady"})
+_PROCESSING = frozenset({STABLE, "Reconciling"})
+_GONE = frozenset({EMPTY, DEAD})
+_DOWN = frozenset({*_GONE, NOT_READY})
 _NOTHING = timedelta(0)
 
 
@@ -117,7 +118,7 @@ def _is_start(before: _Spell | None, one: _Spell, after: _Spell) -> bool:
     """Tell whether the application began again between two spells: after Empty, or NotReady between processing."""
     if one.state in _GONE:
         return after.state not in _GONE
-    return one.state == "NotReady" and after.processes and (before is None or before.processes)
+    return one.state == NOT_READY and after.processes and (before is None or before.processes)
 
 
 class Stays(NamedTuple):

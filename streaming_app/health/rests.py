@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from streaming_app.health.history import EMPTY, StateChange, empty_spells
+from streaming_app.groups.state_rules import EMPTY
+from streaming_app.health.history import StateChange, empty_spells
 
 _BRIDGED = timedelta(minutes=15)  # a restart; the run of the application goes on
 _OFTEN_EMPTY = 0.25  # of the time

@@ -26,8 +26,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.activity import Activity
-from streaming_app.health.history import EMPTY, NO_HISTORY, GroupHistory
+from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.rests import Rest, runs_of
 from streaming_app.health.verdict import OFF, SUCCESSOR, HealthSettings, Verdict
 from streaming_app.lag.model import GroupTasks, TopicPartition

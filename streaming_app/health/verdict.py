@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from streaming_app.groups.copies_status import Restore
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.activity import Activity
-from streaming_app.health.history import EMPTY
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import utc

@@ -16,13 +16,12 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
 from kafka.errors import KafkaError
 
 from streaming_app.alerts.survey import PluginStatus
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
-from streaming_app.job.group_cache import DEAD
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import (
     BROKER_CONFIG,
@@ -228,11 +227,8 @@ class BrokerFacts(Poller):
         is_old = self._written_at is None or now - self._written_at >= _WRITTEN_EVERY
         if self.stopping.is_set() or (facts == self._written and not is_old):
             return
-        rows = [
-            {"cluster": self._table.cluster, **fact._asdict(), "observed_at": known[fact.kind].observed_at}
-            for fact in facts
-        ]
-        self._table.replace(pa.Table.from_pylist(rows, self._table.schema()))
+        rows = ({**fact._asdict(), "observed_at": known[fact.kind].observed_at} for fact in facts)
+        self._table.replace(self._table.to_table(rows))
         self._written, self._written_at = facts, now
         self._table.maintain()
 

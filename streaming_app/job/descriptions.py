@@ -17,17 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
-
-import pyarrow as pa
 
 from streaming_app.alerts.survey import LostDescription
 from streaming_app.groups.description_graph import graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import NONE
+from streaming_app.groups.state_rules import DEAD, NONE
 from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology
-from streaming_app.job.group_cache import DEAD
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
@@ -36,7 +33,7 @@ from streaming_app.report import ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.rust_table import RustTable, older_than
-from streaming_app.text import count
+from streaming_app.text import EPOCH, count
 
 NAME = "descriptions"
 _NEEDS = "topology descriptions need Describe on the groups and on their topics"
@@ -173,12 +170,8 @@ class DescriptionsService(Poller):
         stored: dict[str, list[dict[str, Any]]] = {group_id: [] for group_id in found}
         for row in self._rows("*", condition):
             stored[row["group_id"]].append(row)
-        rows = [
-            {**row, "cluster": self._table.cluster, "group_id": group_id}
-            for group_id, new in found.items()
-            for row in _merged(stored[group_id], new)
-        ]
-        self._table.replace(pa.Table.from_pylist(rows, self._table.schema()), condition)
+        rows = ({**row, "group_id": one} for one, new in found.items() for row in _merged(stored[one], new))
+        self._table.replace(self._table.to_table(rows), condition)
 
     def _read_asked(self) -> dict[str, _Asked]:
         columns = "topology_epoch, stored_at, asked_at, status, coalesce(status_since, asked_at) AS status_since"
@@ -203,11 +196,10 @@ def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
 
 def _order(asked: Mapping[str, _Asked]) -> Callable[[GroupSnapshot], tuple[bool, datetime, str]]:
     """Return the key of the order in which groups are asked for: new ones first, then those asked for longest ago."""
-    long_ago = datetime.min.replace(tzinfo=timezone.utc)
 
     def key(group: GroupSnapshot) -> tuple[bool, datetime, str]:
         known = asked.get(group.group_id)
-        return known is not None, known.asked_at if known else group.first_seen_at or long_ago, group.group_id
+        return known is not None, known.asked_at if known else group.first_seen_at or EPOCH, group.group_id
 
     return key
 

@@ -19,7 +19,7 @@ from streaming_app.config.load import settings_of
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, UserError, java_error_message
 from streaming_app.job.run import STOPPED, hold_locks, run_with
-from streaming_app.job.stopping import STOP_SECONDS
+from streaming_app.job.stopping import STOP_SECONDS, in_thread
 from streaming_app.jvm.jar_sets import version_warning
 from streaming_app.jvm.spark_session import SESSION_CONF
 from streaming_app.tables.spark_views import require_delta
@@ -48,7 +48,7 @@ def run(
     stop = stop or threading.Event()
     try:
         config = _job_config(values, once=once)
-        _wait_for(_in_thread(partial(_run, spark, config, report, stop)), stop)
+        _wait_for(in_thread(partial(_run, spark, config, report, stop)), stop)
     except JobError:
         raise
     except UserError as error:
@@ -60,21 +60,6 @@ def _job_config(values: Mapping[str, Any], *, once: bool) -> JobConfig:
     if not settings.bootstrap_server:
         raise JobError(f"{NAME}(): bootstrap_server: must be HOST:PORT")
     return JobConfig(once=once, given_session=True, **dict(settings))
-
-
-def _in_thread(job: Callable[[], None]) -> Future[None]:
-    result: Future[None] = Future()
-
-    def call() -> None:
-        try:
-            job()
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            result.set_exception(error)
-        else:
-            result.set_result(None)
-
-    threading.Thread(target=call, name="job", daemon=True).start()
-    return result
 
 
 def _wait_for(result: Future[None], stop: threading.Event) -> None:
@@ -173,7 +158,9 @@ def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
         try:
             session.conf.set(name, value)
         except PySparkException as error:  # noqa: PERF203 - each names its setting
-            raise JobError(f"{NAME}(): conf.{name} cannot be set in a running session: {_first(error)}") from None
+            raise JobError(
+                f"{NAME}(): conf.{name} cannot be set in a running session: {java_error_message(error)}"
+            ) from None
     return session
 
 
@@ -185,10 +172,6 @@ def _fitting(spark: SparkSession, config: JobConfig) -> dict[str, str]:
     if config.warehouse.is_local:  # a path without a scheme is one of this machine for delta-rs, and so for Spark
         fitting[_DEFAULT_FS] = "file:///"
     return fitting
-
-
-def _first(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _stop_queries(session: SparkSession) -> None:

@@ -1,17 +1,17 @@
 """The service that compares the tables with the brokers while the job runs, and has wrong rows replaced.
 
-`verify.self_check` decides when, and which differences count. A batch waits only while rows are replaced.
+`checks.schedule` decides when, and which differences count. A batch waits only while rows are replaced.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from streaming_app.checks.compare import is_same
 from streaming_app.checks.schedule import (
@@ -31,7 +31,7 @@ from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.report import Report as ReportLine
 from streaming_app.report import ReportOnce
-from streaming_app.stream.repair import RepairResult
+from streaming_app.stream.repair import Repair, RepairResult
 from streaming_app.text import count, first_of
 
 if TYPE_CHECKING:
@@ -42,21 +42,6 @@ _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for grou
 _NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
 _MAX_REPAIRS = 100  # groups whose records are read again in one check
 _MAX_NAMES = 5  # of groups in a line
-
-
-class Repair(Protocol):
-    """What replaces the rows of groups: `streaming_app.stream.repair.GroupRepair`."""
-
-    def repair(
-        self,
-        group_ids: Sequence[str],
-        end_offsets: Callable[[], Mapping[int, int]],
-        is_same: Callable[[Any, Any], bool],
-    ) -> Mapping[str, RepairResult]:
-        """Read the records of these groups again, and return what came of each."""
-
-    def close(self) -> None:
-        """Wait for a write that has begun, and let no other begin."""
 
 
 class _StoppedError(Exception):
@@ -119,7 +104,7 @@ class SelfCheck(Service):
     def failed(self, text: str) -> str:
         """Publish that a comparison could not be completed, and return the line about it."""
         self._schedule = self._schedule.after_failure(self.now(), start=self._start)
-        self._publish(failures=self._status.failures + 1, failed_at=_utc_now(), failure=text)
+        self._publish(failures=self._status.failures + 1, failed_at=datetime.now(timezone.utc), failure=text)
         return f"self-check: {text}"
 
     def interrupt(self) -> None:
@@ -137,7 +122,7 @@ class SelfCheck(Service):
         self._agree({one.group_id for one in self._known} - differing.keys() - others)
         self._differing &= differing.keys() | others
         self._publish(
-            last_run_at=_utc_now(),
+            last_run_at=datetime.now(timezone.utc),
             failed_at=None,
             failure=None,
             compared=report.agreeing + len(differing),
@@ -156,7 +141,7 @@ class SelfCheck(Service):
         if not found:
             return
         self._differing |= found.keys()
-        self._known = with_lasting(self._known, found, _utc_now())
+        self._known = with_lasting(self._known, found, datetime.now(timezone.utc))
         self._publish()
         self.report(f"self-check: the tables differ from the brokers in {count(len(found), 'group')}: {_names(found)}")
         replaced = self._replace_rows(brokers, found)
@@ -182,7 +167,7 @@ class SelfCheck(Service):
         return replaced
 
     def _agree(self, group_ids: Collection[str]) -> None:
-        self._known = with_agreement(self._known, group_ids, _utc_now())
+        self._known = with_agreement(self._known, group_ids, datetime.now(timezone.utc))
         self._differing.difference_update(group_ids)
 
     def _verify(self, brokers: Brokers, group_ids: Iterable[str] | None = None) -> Report:
@@ -212,7 +197,3 @@ def _names(found: DifferencesByGroup) -> str:
     """Return the first groups with the fields that differ."""
     names = [f"{name} ({', '.join(one.field for one in found[name][:_MAX_NAMES])})" for name in sorted(found)]
     return first_of(names, _MAX_NAMES)
-
-
-def _utc_now() -> datetime:
-    return datetime.now(timezone.utc)

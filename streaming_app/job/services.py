@@ -19,11 +19,12 @@ from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, PluginSta
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.routing import make_duty, make_routes, make_silences
 from streaming_app.errors import WarehouseError
+from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.broker_facts import BrokerFacts, make_broker_facts
 from streaming_app.job.descriptions import DescriptionsService, make_descriptions
-from streaming_app.job.group_cache import DEAD, GroupCache
+from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.page_service import make_page_service

@@ -7,14 +7,14 @@ reason and this release.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from typing import Any, Protocol
 
 from streaming_app.job.service import Service
 from streaming_app.report import Report
-from streaming_app.stream.repair import RepairResult
+from streaming_app.stream.repair import Repair, RepairResult
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -24,21 +24,6 @@ from streaming_app.text import count, escape, first_of, shorten
 _POLL_SECONDS = 10.0
 _MOST = 100  # groups at a time
 _NAMED, _NAME = 5, 60
-
-
-class Repair(Protocol):
-    """What reads the records of groups again: `streaming_app.stream.repair.GroupRepair`."""
-
-    def repair(
-        self,
-        group_ids: list[str],
-        end_offsets: Callable[[], Mapping[int, int]],
-        is_same: Callable[[Any, Any], bool],
-    ) -> Mapping[str, RepairResult]:
-        """Read the records of these groups again, and return what came of each."""
-
-    def close(self) -> None:
-        """Wait for a write that has begun, and let no other begin."""
 
 
 class Brokers(Protocol):

@@ -50,9 +50,9 @@ def run_until_signal(
     if threading.current_thread() is not threading.main_thread():
         job()
         return
-    result: Future[None] = Future()
     with _signals() as events:
-        threading.Thread(target=_run, args=(job, result, events), name="job", daemon=True).start()
+        result = in_thread(job)
+        result.add_done_callback(lambda _: events.put(_Event.END))
         event: _Event | None = events.get()
         if event is _Event.SIGNAL:
             _say("Stopping ...", report)  # first, so that it is the first of the lines about the end
@@ -65,6 +65,22 @@ def run_until_signal(
                 jvm.kill()
                 raise SystemExit(0)
     result.result()
+
+
+def in_thread(job: Callable[[], None]) -> Future[None]:
+    """Run a job in a thread of its own, which the interpreter does not wait for; return its end."""
+    result: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            job()
+        except BaseException as error:  # noqa: BLE001 - who waits for the end raises it
+            result.set_exception(error)
+        else:
+            result.set_result(None)
+
+    threading.Thread(target=run, name="job", daemon=True).start()
+    return result
 
 
 def _say(line: str, report: Callable[[str], None]) -> None:
@@ -85,16 +101,6 @@ class _Event(Enum):
 
 
 _Events = queue.SimpleQueue[_Event]  # its put() may be called by a signal handler
-
-
-def _run(job: Callable[[], None], result: Future[None], events: _Events) -> None:
-    try:
-        job()
-    except BaseException as error:  # noqa: BLE001 - the main thread raises it
-        result.set_exception(error)
-    else:
-        result.set_result(None)
-    events.put(_Event.END)
 
 
 def _next(events: _Events, seconds: float) -> _Event | None:

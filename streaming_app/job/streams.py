@@ -15,7 +15,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -54,7 +54,6 @@ from streaming_app.tables.checkpoint_offsets import (
     read_checkpoint_offsets,
 )
 from streaming_app.tables.definitions import table
-from streaming_app.tables.kept_table import table_id
 from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 
@@ -94,6 +93,8 @@ class TopicStream(ABC):
     """Starts a query of one job, any number of times."""
 
     name: ClassVar[str | None] = None
+    watched: ClassVar[Sequence[str] | None] = None
+    """The tables whose loss ends the query; None: all."""
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class TopicStream(ABC):
             on_cut=parts.health.log_cut,
         )
         self._query = StreamQuery(checkpoint, parts.stop, self.name)
+        self._known_tables = KnownTables(parts.config.warehouse, parts.writer.files, self.watched)
         self.first_reading = first_reading
         self._joins_first_reading = False
         self.progress = progress
@@ -165,7 +167,8 @@ class TopicStream(ABC):
         if not position.from_beginning:
             self.first_reading.leave()
         self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
-        self._remember_tables(position)
+        self._known_tables.remember()
+        self._found(position)
         self._topic_identity.remember(topic)
         self._health.started_reading(
             from_beginning=position.from_beginning,
@@ -200,7 +203,10 @@ class TopicStream(ABC):
             self._positions.check(topic.start_offsets)
         except TruncatedLogError as error:
             raise LogTruncatedError(str(error)) from None
-        self._check_tables()
+        try:
+            self._known_tables.check()
+        except LostTableError as error:
+            raise StreamChangedError(str(error)) from None
         if self.progress.has_ended_trigger:
             self.require_records()
 
@@ -221,6 +227,7 @@ class TopicStream(ABC):
 
     def close(self) -> None:
         """Release what the stream holds."""
+        self._known_tables.close()
         self._topic_identity.close()
         self._positions.close()
 
@@ -262,13 +269,8 @@ class TopicStream(ABC):
     def _query_tables(self) -> QueryTables | None:
         """Return the tables that the query writes; None for those of the groups."""
 
-    @abstractmethod
-    def _remember_tables(self, position: StartPosition) -> None:
-        """Remember the tables as they are now, for `_check_tables`."""
-
-    @abstractmethod
-    def _check_tables(self) -> None:
-        """Raise StreamChangedError if a table is not the same as when the query started."""
+    def _found(self, position: StartPosition) -> None:  # noqa: B027 - one of them has something to do
+        """Note where the query starts."""
 
     @abstractmethod
     def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
@@ -296,12 +298,12 @@ class GroupsStream(TopicStream):
             first_reading.leave()
         self._topics, self._services, self._logs = topics, services, LogReaders(parts.properties)
         self._plugin_read_at = -math.inf
-        self._tables = KnownTables(config.warehouse, parts.writer.files)
 
-    def close(self) -> None:
-        """Release what the stream holds."""
-        self._tables.close()
-        super().close()
+    def check(self) -> None:
+        """Check as every stream, and read from time to time whether the brokers have a description plugin."""
+        super().check()
+        if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
+            self._read_description_plugin()
 
     @property
     def _trigger(self) -> float:
@@ -314,24 +316,15 @@ class GroupsStream(TopicStream):
 
     def _before_start(self) -> None:
         self._read_description_plugin()
-        for name in self._tables.remove_remains():
+        for name in self._known_tables.remove_remains():
             self._report(f"The table {name} was deleted while a batch wrote it: what the batch wrote then is removed")
 
     def _query_tables(self) -> None:
         return None
 
-    def _remember_tables(self, position: StartPosition) -> None:
-        self._tables.remember()
+    def _found(self, position: StartPosition) -> None:
         if position.from_beginning or position.cut:
             self._services.group_cache.on_bulk_change()
-
-    def _check_tables(self) -> None:
-        if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
-            self._read_description_plugin()
-        try:
-            self._tables.check()
-        except LostTableError as error:
-            raise StreamChangedError(str(error)) from None
 
     def _read_description_plugin(self) -> None:
         """Read again whether the brokers have a description plugin: it may be configured or removed meanwhile."""
@@ -367,10 +360,10 @@ class GroupsStream(TopicStream):
 
         def write(batch: DataFrame, batch_id: int) -> None:
             self._check_owner()
-            self._tables.check_quickly()
+            self._known_tables.check_quickly()
             with self._records_of(batch, batch_id) as needed:
                 write_batch(needed, batch_id)
-            self._tables.check_quickly()
+            self._known_tables.check_quickly()
 
         query = self._query.start(records, write, trigger)
         if not self._stop.is_set():
@@ -416,6 +409,7 @@ class CommitsStream(TopicStream):
     """The stream of committed offsets, and of groups of every type."""
 
     name = OFFSETS
+    watched = (*NAMES, *SHARED)
 
     def __init__(self, parts: StreamParts, first_reading: FirstReading) -> None:
         """Prepare; `first_reading` is that of the stream of the groups."""
@@ -427,7 +421,6 @@ class CommitsStream(TopicStream):
         progress = Progress(parts.report, parts.health, OFFSETS)
         maintenance = partial(Maintenance, self._tables, done_at, tables=own)
         super().__init__(parts, checkpoint, progress, maintenance, first_reading)
-        self._identities: list[str | None] = []
 
     def finish(self) -> None:
         """Record that the stream is done, with `once`."""
@@ -450,18 +443,6 @@ class CommitsStream(TopicStream):
             own_rows=OWN_ROWS,
             state=NAMES,
         )
-
-    def _remember_tables(self, position: StartPosition) -> None:
-        del position
-        self._identities = self._read_identities()
-
-    def _check_tables(self) -> None:
-        if self._read_identities() != self._identities:
-            raise StreamChangedError("A table was deleted while the job ran")
-
-    def _read_identities(self) -> list[str | None]:
-        """Return what identifies the tables; None for one that does not exist."""
-        return [table_id(self._writer.location / name) for name in (*NAMES, *SHARED)]
 
     def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
         del topic

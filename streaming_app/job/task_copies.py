@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streaming_app.groups.copies_status import GroupCopies, next_status
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot
+from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import (
     CopiesSum,
     TaskCopy,
@@ -53,8 +54,7 @@ _NEEDS = "task copies need Describe on the groups and on their topics"
 _GROUPS_PER_QUERY = 1_000
 _PAUSE_FACTOR = 4  # times what the last pass took
 _CONFIGS_FOR = timedelta(hours=1)
-_RUNS = frozenset({"Assigning", "Reconciling", "Stable"})
-_STABLE = "Stable"
+_RUNS = frozenset({*REBALANCING, STABLE})
 
 _Version = tuple[int | None, int | None, int | None, int]
 """What changes when a group's tasks may have moved."""
@@ -187,7 +187,7 @@ class TaskCopies(Poller):
         known = self._known.setdefault(group_id, _Group())
         known.copies, known.version = copies, _version(snapshot)
         known.is_stateless = not any(copy.stateful for copy in copies)
-        if snapshot.state == _STABLE:  # else tasks move, and what was known of them lasts
+        if snapshot.state == STABLE:  # else tasks move, and what was known of them lasts
             known.status = next_status(copies, known.standby_replicas, known.status, now)
 
     def _read_configs(

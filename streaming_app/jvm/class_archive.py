@@ -29,6 +29,7 @@ from streaming_app.jvm.jars import cache_directory
 from streaming_app.jvm.java import identify, java_version, last_line
 from streaming_app.jvm.spark_installation import installed, spark_home, spark_java_home
 from streaming_app.jvm.spark_jvm import collector_option
+from streaming_app.text import digest
 
 if TYPE_CHECKING:
     from streaming_app.jvm.spark_installation import SparkAndDelta
@@ -70,7 +71,7 @@ def archive_path(jars: Sequence[Path], directory: Path | None = None) -> Path:
     classes = class_list()
     made_from = hashlib.sha256(classes.read_bytes()).hexdigest() if classes else None
     parts = [identify(spark_java_home()), made_from, sparks, int(sparks.stat().st_mtime), *jars]
-    key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
+    key = digest("\n".join(map(str, parts)), 16)
     return directory / f"spark-{key}.jsa"
 
 

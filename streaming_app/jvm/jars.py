@@ -4,7 +4,6 @@ Everything that the project runs on a JVM comes from `resolve`: brokers, Spark's
 The resolved class paths are cached: the next call starts no JVM and needs no network.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -24,7 +23,7 @@ from typing_extensions import Self
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm.java import find_java
-from streaming_app.text import escape
+from streaming_app.text import digest, escape
 
 SCALA = "2.13"
 KAFKA_VERSION = "4.4.0"
@@ -145,7 +144,7 @@ def _class_path_file(coordinates: Sequence[str], exclude: Sequence[str]) -> Path
 def _cache_name(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
     text = "\n".join([*sorted(coordinates), "-", *sorted(exclude)])
     first = coordinates[0].replace(":", "_")
-    return f"{first}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{first}-{digest(text, 12)}"
 
 
 def _read_class_path(cached: Path) -> list[Path]:

@@ -11,7 +11,6 @@ that the home directory has, by links, and as `java` a script that starts the re
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import os
 import shlex
@@ -23,6 +22,7 @@ from typing import NamedTuple
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.jars import cache_directory
 from streaming_app.jvm.java import identify, java_home
+from streaming_app.text import digest
 
 _HOME_VARIABLE = "SPARK_HOME"
 _OF_CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
@@ -105,7 +105,7 @@ def spark_java_home() -> Path:
     release = home / _RELEASE
     if not release.is_file() or _MODULE in release.read_text("utf-8", "replace"):
         return home
-    key = hashlib.sha256(identify(home).encode()).hexdigest()[:16]
+    key = digest(identify(home), 16)
     made = cache_directory() / "java-homes" / key
     if not (made / "bin" / "java").exists():
         try:

@@ -21,6 +21,7 @@ from kafka.protocol.metadata.find_coordinator import CoordinatorType, FindCoordi
 
 from streaming_app.chunks import chunks
 from streaming_app.groups.partition import OFFSETS_TOPIC
+from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import (
     ASKED_FOR,
@@ -63,7 +64,6 @@ _BROKER_CONFIGS = (
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 _MIN_ISR = "min.insync.replicas"
 _NO_LEADER = -1
-_EMPTY = "Empty"
 _SOURCES = {"DYNAMIC_GROUP_CONFIG": "group", "DYNAMIC_TOPIC_CONFIG": "topic", "DEFAULT_CONFIG": "default"}
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -254,7 +254,7 @@ def group_states(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
             found += (
                 BrokerFact(GROUP_STATE, one["group_id"], "state", one["group_state"], one["group_id"])
                 for one in admin.list_groups([broker], types_filter=["classic"])
-                if one["group_state"] != _EMPTY
+                if one["group_state"] != EMPTY
             )
     return found
 

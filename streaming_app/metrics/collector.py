@@ -25,6 +25,7 @@ from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.newcomers import is_newcomer, select
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DiskSpace
@@ -34,8 +35,6 @@ from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus,
 from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT, has_short_id
 from streaming_app.regex import compiled
 from streaming_app.stream.health import Health
-
-_DEAD = "Dead"
 
 
 class GroupSource(Protocol):
@@ -95,7 +94,7 @@ class _StreamsGroupsCollector(Collector):
 
     def collect(self) -> Iterator[MetricFamily]:
         sources, now = self._sources, time.time()
-        existing = [group for group in sources.groups.groups().values() if group.state != _DEAD]
+        existing = [group for group in sources.groups.groups().values() if group.state != DEAD]
         matching = [group for group in existing if self._wanted.matches(group.group_id)]
         at = datetime.fromtimestamp(now, timezone.utc)
         selected = select((one for one in matching if has_short_id(one.group_id)), self._max_groups, at)

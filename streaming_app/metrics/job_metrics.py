@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from offsets_decoder.definitions import record
 from streaming_app.alerts.outbox import SinkStatus
-from streaming_app.groups.state_rules import STATES
+from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.health.history import CALLS, REBALANCE
 from streaming_app.job_status import DiskSpace, JobStatus, OffsetsStatus, inputs
 from streaming_app.metrics.metric import Metric, Sample, renamed, unix_seconds
 from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
 
-_STATES = tuple(state for state in STATES if state != "Dead")
+_STATES = tuple(state for state in STATES if state != DEAD)
 
 
 class JobScrape(NamedTuple):

@@ -15,10 +15,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import unquote, urlencode
 
-from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic import PrivateAttr, SecretStr, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, WARNING, Alert
@@ -28,8 +28,7 @@ from streaming_app.notify.connection import CaSettings
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
 from streaming_app.notify.http_post import SUCCESS, status_error
 from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.sink import Sink, SinkError, TextSettings, TextSink, check_setting
-from streaming_app.section import Duration
+from streaming_app.notify.sink import Sink, SinkError, TextSettings, TextSink, Timeout, check_setting
 from streaming_app.text import shorten
 
 _MAX_CHARACTERS = 3500  # of a message about several alerts, so that it ends with how many more there are
@@ -89,7 +88,7 @@ class AppriseSettings(TextSettings, CaSettings):
     url: SecretStr | None = None
     """One of https://appriseit.com/services/, such as `slack://A/B/C/#channel` or `pagerduty://KEY@TOKEN`."""
     url_file: Path | None = None
-    timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
+    timeout: Timeout = 10.0
     """The limit for one attempt, from the start of the program that sends to its end."""
 
     _service: dict[str, Any] = PrivateAttr(default_factory=dict)

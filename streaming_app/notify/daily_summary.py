@@ -18,7 +18,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from streaming_app.alerts.alert import FIRING, MOST_SEVERE_FIRST, Alert
+from streaming_app.alerts.alert import FIRING, Alert, severity_rank
 from streaming_app.health.verdict import BAD, UNKNOWN, WORST_FIRST, Verdict
 from streaming_app.notify.message import format_summary
 from streaming_app.text import and_more, count, utc_iso
@@ -84,7 +84,7 @@ def make_summary(  # noqa: PLR0913, PLR0917 - what is in it
     by_verdict = Counter(one.verdict if one else UNKNOWN for one in judged)
     known = list(alerts)
     firing = [alert for alert in known if alert.state == FIRING]
-    firing.sort(key=lambda alert: (MOST_SEVERE_FIRST.index(alert.severity), alert.opened_at or now))
+    firing.sort(key=lambda alert: (severity_rank(alert.severity), alert.opened_at or now))
     return DailySummary(
         cluster,
         now,

@@ -9,9 +9,9 @@ import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import SecretStr, model_validator
 from typing_extensions import Self
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, Retry
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -29,8 +29,7 @@ from urllib3.exceptions import (
 from urllib3.util import Url, parse_url
 
 from streaming_app.notify.connection import Deadline, TlsSettings, tls_error
-from streaming_app.notify.sink import SinkError, check_setting
-from streaming_app.section import Duration
+from streaming_app.notify.sink import SinkError, Timeout, check_setting
 
 _HTTP_PORT, _HTTPS_PORT = 80, 443
 _MAX_ERROR_BYTES = 1000  # how much of an error response is read for its reason
@@ -46,7 +45,7 @@ _HINTS = {
 class HttpSettings(TlsSettings):
     """The settings that every sink that uses HTTP has."""
 
-    timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
+    timeout: Timeout = 10.0
     """The limit for one attempt, from connecting to the end of the response."""
 
 

@@ -17,7 +17,7 @@ from pydantic import field_validator
 from streaming_app.alerts.alert import CRITICAL, RESOLVED, TEAM, WARNING, Alert
 from streaming_app.errors import reason_of
 from streaming_app.notify.daily_summary import DailySummary, format_summary_title
-from streaming_app.notify.message import AlertGroup, dump_json, format_names, format_subject, format_value
+from streaming_app.notify.message import AlertGroup, dump_json, event_at, format_names, format_subject, format_value
 from streaming_app.notify.sink import SinkError, TextSettings, TextSink
 from streaming_app.notify.webhook import VERSION, payload
 from streaming_app.text import is_visible, shorten, utc_iso
@@ -128,9 +128,8 @@ def _level(severity: str, event: str) -> int:
 
 
 def _pairs(alert: Alert, event: str) -> dict[str, Any]:
-    at = alert.resolved_at if event == RESOLVED else alert.opened_at
     own = {
-        "time": utc_iso(at or alert.pending_since),
+        "time": utc_iso(event_at(alert, event)),
         "event": event,
         "severity": alert.severity,
         "rule": alert.rule,

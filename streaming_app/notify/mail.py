@@ -18,13 +18,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
+from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.notify import message as texts
 from streaming_app.notify.connection import Deadline, TlsSettings, tls_error
 from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
 from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.sink import SinkError, TextSettings, TextSink
-from streaming_app.section import Duration
+from streaming_app.notify.sink import SinkError, TextSettings, TextSink, Timeout
 
 _PORTS = {"starttls": 587, "smtps": 465, "none": 25}
 _PERMANENT = 500  # replies from here on are permanent errors
@@ -56,7 +55,7 @@ class MailSettings(TextSettings, TlsSettings):
     username: str | None = None
     password: SecretStr | None = None
     password_file: Path | None = None
-    timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
+    timeout: Timeout = 10.0
     """The limit for one attempt, from connecting to the server's last reply."""
 
     def sink(self) -> MailSink:
@@ -133,8 +132,7 @@ def compose(alert: Alert, event: str, settings: MailSettings) -> EmailMessage:
     """Return the message. Its id identifies duplicates, and threads both messages of an alert in mail programs."""
     first = texts.notification_id(alert, FIRING)
     own = texts.notification_id(alert, event, texts.repeat_number(alert, event, settings.name))
-    at = alert.resolved_at if event == RESOLVED else alert.opened_at
-    mail = _new_message(settings, texts.format_title(alert, event), at or alert.pending_since, own, first)
+    mail = _new_message(settings, texts.format_title(alert, event), texts.event_at(alert, event), own, first)
     links = settings.runbook_link(alert), settings.page_link(alert)
     mail.set_content(texts.format_message(alert, event, *links) + "\n")
     return mail

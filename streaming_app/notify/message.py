@@ -7,15 +7,14 @@ links and markup for chats.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from streaming_app.alerts.alert import MOST_SEVERE_FIRST, RESOLVED, Alert
-from streaming_app.text import and_more, count, escape, first_of, shorten, utc_iso
+from streaming_app.alerts.alert import RESOLVED, Alert, severity_rank
+from streaming_app.text import and_more, count, digest, escape, first_of, shorten, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 _MAX_NAME = 100  # of an id among others
@@ -83,7 +82,7 @@ class AlertGroup:
     @property
     def severity(self) -> str:
         """The highest severity."""
-        return min((alert.severity for alert in self.alerts), key=MOST_SEVERE_FIRST.index)
+        return min((alert.severity for alert in self.alerts), key=severity_rank)
 
     @property
     def teams(self) -> tuple[str, ...]:
@@ -109,7 +108,7 @@ class AlertGroup:
     def notification_id(self, event: str) -> str:
         """Return an id that is the same for every attempt to send these alerts with this event."""
         ids = sorted(notification_id(alert, event) for alert in self.alerts)
-        return hashlib.sha256("".join(ids).encode()).hexdigest()[:32]
+        return digest("".join(ids), 32)
 
 
 def format_subject(group: AlertGroup) -> str:
@@ -180,6 +179,11 @@ def dump_json(value: object) -> str:
     return json.dumps(value, default=_to_jsonable, separators=(",", ":"))
 
 
+def event_at(alert: Alert, event: str) -> datetime:
+    """Return when the alert fired, or was resolved."""
+    return (alert.resolved_at if event == RESOLVED else alert.opened_at) or alert.pending_since
+
+
 def repeat_number(alert: Alert, event: str, sink: str) -> int:
     """Return how often this sink was notified of the event before, with `repeat_after`."""
     return next((d.repeat for d in alert.deliveries if (d.sink, d.event) == (sink, event)), 0)
@@ -187,8 +191,7 @@ def repeat_number(alert: Alert, event: str, sink: str) -> int:
 
 def notification_id(alert: Alert, event: str, repeat: int = 0) -> str:
     """Return an id that is the same for every attempt. A hash, because headers cannot contain every group name."""
-    name = f"{alert.fingerprint}/{event}/{repeat}"
-    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return digest(f"{alert.fingerprint}/{event}/{repeat}", 32)
 
 
 def one_line(text: str) -> str:

@@ -19,7 +19,7 @@ from streaming_app.errors import reason_of
 from streaming_app.notify.daily_summary import DailySummary, TimeOfDay
 from streaming_app.notify.message import AlertGroup
 from streaming_app.secret_file import read_secret_file
-from streaming_app.section import Section
+from streaming_app.section import Duration, Section
 from streaming_app.text import check_name
 
 _MAX_LINK = 2000  # characters; longer ones are not accepted everywhere
@@ -76,6 +76,10 @@ class TextSink(Sink):
     @abstractmethod
     def send_summary(self, summary: DailySummary) -> None:
         """Send the daily summary, and return once the receiver has it. Raises SinkError."""
+
+
+Timeout = Annotated[Duration, Field(gt=0, le=300)]
+"""Of one attempt to send."""
 
 
 class BaseSettings(Section):

@@ -30,9 +30,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import SecretStr, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import RESOLVED, Alert
+from streaming_app.alerts.alert import Alert
 from streaming_app.notify.http_post import AuthSettings, SecretUrlSettings, post
-from streaming_app.notify.message import dump_json, notification_id, repeat_number
+from streaming_app.notify.message import dump_json, event_at, notification_id, repeat_number
 from streaming_app.notify.sink import Sink, SinkError, check_setting
 from streaming_app.text import utc_iso
 
@@ -108,7 +108,6 @@ class WebhookSink(Sink):
 
 def payload(alert: Alert, event: str, runbook: str | None = None, page: str | None = None) -> dict[str, Any]:
     """Return the body for an alert, as documented in the module's docstring."""
-    at = alert.resolved_at if event == RESOLVED else alert.opened_at
     data = {
         "fingerprint": alert.fingerprint,
         "cluster": alert.cluster,
@@ -128,7 +127,7 @@ def payload(alert: Alert, event: str, runbook: str | None = None, page: str | No
     return {
         "version": VERSION,
         "type": f"alert.{event}",
-        "timestamp": utc_iso(at or alert.pending_since),
+        "timestamp": utc_iso(event_at(alert, event)),
         "data": data,
     }
 

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from heapq import merge
 from typing import Any, NamedTuple
 
-from streaming_app.alerts.alert import FIRING, MOST_SEVERE_FIRST, PENDING, RESOLVED, Alert
+from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, severity_rank
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import RULES_FOR_INCIDENTS, RULES_FOR_LAG
 from streaming_app.alerts.notification_queue import Grouping
@@ -28,6 +28,7 @@ from streaming_app.alerts.outbox import Backoff, Outboxes
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.snapshot import BEHIND, REBALANCING, GroupSnapshot, UnsettledMember, group_snapshot
 from streaming_app.groups.snapshot import COLUMNS as SNAPSHOT_COLUMNS
+from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.history import COLUMNS as EVENT_COLUMNS
 from streaming_app.health.history import EMPTY_KEPT_FOR, WINDOW, GroupHistories
 from streaming_app.lag.group_lag import GroupLag, group_lags
@@ -137,7 +138,7 @@ class _Group:
         row = dict.fromkeys(SNAPSHOT_COLUMNS) | {
             "group_id": self._group_id,
             "group_type": self._type,
-            "state": "Dead" if self._at.deleted_at else values["state"] or "Unknown",
+            "state": DEAD if self._at.deleted_at else values["state"] or "Unknown",
             "state_since": since.get("state"),
             "description_status": values["description_status"] or "NO_TOPOLOGY",
             "description_since": since.get("description_status"),
@@ -282,7 +283,7 @@ def backtest(  # noqa: PLR0913 - what it plays, when, and with which settings
         result.steps += 1
         for group_id in gone:
             snapshots.pop(group_id, None)
-        gone = {name for name, one in snapshots.items() if one.state == "Dead"}
+        gone = {name for name, one in snapshots.items() if one.state == DEAD}
         progress(now)
     result.heard = _within(_with_silences(result.heard, silenced_until, end), begin)
     result.lacks = [*_lacks(recorded, start), *gaps.lines(end)]
@@ -316,7 +317,7 @@ def _heard(
         what = ENDED
     elif alert.state == FIRING and (before is None or before.state in {PENDING, RESOLVED}):
         what = OPENED
-    elif before and MOST_SEVERE_FIRST.index(alert.severity) < MOST_SEVERE_FIRST.index(before.severity):
+    elif before and severity_rank(alert.severity) < severity_rank(before.severity):
         what = ESCALATED
     if what and alert.opened_at:
         # there is no step at each time at which an alert is due

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.queries.lag_series import microseconds, spans_sql
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader, of_group
 
 BINS = 120
 """Parts of the time that `behind_series` tells apart."""
@@ -102,7 +102,7 @@ def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, how closely,
     found = reader.query(
         _SERIES.format(
             spans=spans_sql(cluster, group_id, begin, end),
-            where=f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}",
+            where=of_group(cluster, group_id),
             begin=first,
             end=last,
             width=repr((last - first) / bins),
@@ -119,8 +119,8 @@ def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, how closely,
     for row in found.filter(pc.is_in(found["task_id"], pa.array(chosen, pa.string()))).to_pylist():
         by_task[row["task_id"]][row["bin"]] = _behind(row)
     columns = [("most", "max"), ("at_end", "max"), ("least", "max"), ("is_lower", "any")]
-    of_group = found.group_by("bin").aggregate(columns).rename_columns(["bin", *(name for name, _ in columns)])
-    group = {row["bin"]: _behind(row) for row in of_group.to_pylist()}
+    by_bin = found.group_by("bin").aggregate(columns).rename_columns(["bin", *(name for name, _ in columns)])
+    group = {row["bin"]: _behind(row) for row in by_bin.to_pylist()}
     return BehindSeries(bins, group, by_task, len(ranked) - len(chosen))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import (
     ROLE_ORDER,
     StopCheck,
@@ -17,12 +18,11 @@ from streaming_app.groups.task_copies import (
     with_offsets,
 )
 from streaming_app.queries.brokers import Brokers, read_brokers
-from streaming_app.queries.groups import Row, find_groups
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.queries.groups import find_groups
+from streaming_app.tables.reader import Row, WarehouseReader, of_group
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import first_of
 
-_SETTLED = "Stable"
 _OBSTACLES = 3  # named; of more, the number is printed
 
 
@@ -42,7 +42,7 @@ class CopiesReport:
     @property
     def is_settled(self) -> bool:
         """Whether tasks are where they stay. Otherwise nothing is said of processes."""
-        return self.state == _SETTLED
+        return self.state == STABLE
 
     @property
     def lacks_offsets(self) -> bool:
@@ -116,7 +116,7 @@ def _role_order(role: str) -> int:
 def read_report(warehouse: WarehouseReader, cluster: str, group_id: str) -> CopiesReport:
     """Return the report about a group. Raises WarehouseError if there is no such group."""
     (group,) = find_groups(warehouse, cluster, [group_id])
-    known = read_copies(warehouse, f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}")
+    known = read_copies(warehouse, of_group(cluster, group_id))
     copies = with_offsets(copies_of_row(group), known)
     own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
     acceptable = effective_acceptable_lag(own)

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import format_duration, utc
 
-Row = dict[str, Any]
 _CONFIG = ("name", "value", "source", "value_before", "changed_at", "observed_at")
 
 
@@ -62,12 +61,10 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
     """Return a row for each thing in which an internal topic of these groups is not as its topology asks for."""
-    if not group_ids:
-        return []
     rows = reader.rows(
         "SELECT group_id, subject, name, value FROM broker_facts "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND kind = {quote(INTERNAL_TOPIC)} AND value LIKE '%{ASKED_FOR}%' "
-        f"AND group_id IN ({', '.join(map(quote, group_ids))}) ORDER BY group_id, subject, name"
+        f"WHERE {of_groups(cluster, group_ids)} AND kind = {quote(INTERNAL_TOPIC)} AND value LIKE '%{ASKED_FOR}%' "
+        "ORDER BY group_id, subject, name"
     )
     return [
         {"GROUP": row["group_id"], "INTERNAL-TOPIC": row["subject"], "WHAT": row["name"], "DIFFERS": row["value"]}
@@ -80,12 +77,9 @@ def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
     `group_ids` None: of all groups. Raises WarehouseError.
     """
-    named = "" if group_ids is None else f" AND group_id IN ({', '.join(map(quote, group_ids))})"
-    if group_ids is not None and not group_ids:
-        return []
     rows = reader.rows(
         "SELECT group_id, subject, name, value FROM broker_facts "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND kind = {quote(LEFT_OVER_TOPIC)}{named} ORDER BY group_id, subject"
+        f"WHERE {of_groups(cluster, group_ids)} AND kind = {quote(LEFT_OVER_TOPIC)} ORDER BY group_id, subject"
     )
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -111,11 +105,9 @@ def expiries(
     reader: WarehouseReader, cluster: str, group_ids: Collection[str], retention: timedelta
 ) -> dict[str, Expiry]:
     """Return when the brokers remove what these groups, which have no members, leave. Raises WarehouseError."""
-    if not group_ids:
-        return {}
     rows = reader.rows(
         "SELECT group_id, min(committed_at) AS first, max(committed_at) AS last FROM offsets "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND group_id IN ({', '.join(map(quote, group_ids))}) GROUP BY group_id"
+        f"WHERE {of_groups(cluster, group_ids)} GROUP BY group_id"
     )
     found = dict.fromkeys(group_ids, Expiry(None, None))
     for row in rows:

@@ -20,10 +20,10 @@ from streaming_app.groups.snapshot import (
 )
 from streaming_app.groups.state_rules import STATES
 from streaming_app.kafka import GROUP_STATE
-from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.text import and_more
+from streaming_app.queries.topics import format_partitions
+from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
+from streaming_app.text import and_more, host_of
 
-Row = dict[str, Any]
 _OF_CLASSIC = ("PreparingRebalance", "CompletingRebalance")
 """The states that only classic groups have."""
 _NONE = "-"
@@ -143,13 +143,13 @@ def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collectio
     others = other_groups(warehouse, cluster, group_ids)
     if set(group_ids) - others.keys():
         return None
-    mine, ids = f"cluster = {quote(cluster)}", f"group_id IN ({', '.join(map(quote, group_ids))})"
+    mine = of_groups(cluster, None)
     topics = warehouse.rows(f"SELECT DISTINCT topic_id, topic FROM offsets WHERE {mine} AND topic_id IS NOT NULL")
     names = {row["topic_id"]: row["topic"] for row in topics}
     newest: dict[tuple[str, int, str], Row] = {}
     for row in warehouse.rows(
         "SELECT group_id, record_type, member_id, deleted, leader, group_members FROM group_records "
-        f"WHERE {mine} AND {ids} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
+        f"WHERE {of_groups(cluster, group_ids)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
     ):
         newest[row["group_id"], row["record_type"], row["member_id"]] = row
     found = []
@@ -173,17 +173,15 @@ _RECORD_OF = {"classic": _CLASSIC, "consumer": 5, "share": 10}
 
 def _other_member(record: Row, member: Row, assigned: Iterable[Row], names: Mapping[str, str]) -> Row:
     member_id = record["member_id"] or member["member_id"]
-    topics = sorted(
-        (one.get("topic") or names.get(one["topic_id"], one["topic_id"]), sorted(one["partitions"])) for one in assigned
-    )
+    by_topic = {one.get("topic") or names.get(one["topic_id"], one["topic_id"]): one["partitions"] for one in assigned}
     return {
         "GROUP": record["group_id"],
         "MEMBER": member_id,
         "INSTANCE-ID": member.get("instance_id"),
         "CLIENT-ID": member.get("client_id"),
-        "HOST": (member.get("client_host") or "").lstrip("/") or None,
+        "HOST": host_of(member.get("client_host")),
         "LEADER": "yes" if record["leader"] == member_id else None,
-        "ASSIGNMENT": ", ".join(f"{topic}({','.join(map(str, ones))})" for topic, ones in topics) or None,
+        "ASSIGNMENT": format_partitions(by_topic),
     }
 
 
@@ -193,8 +191,8 @@ def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[st
     Raises WarehouseError if a given id does not exist, or is that of a group of another type.
     """
     wanted = None if group_ids is None else list(dict.fromkeys(group_ids))
-    condition = "deleted_at IS NULL" if wanted is None else f"group_id IN ({', '.join(map(quote, wanted))})"
-    rows = warehouse.rows(f"SELECT * FROM groups WHERE cluster = {quote(cluster)} AND {condition} ORDER BY group_id")
+    condition = of_groups(cluster, wanted) + (" AND deleted_at IS NULL" if wanted is None else "")
+    rows = warehouse.rows(f"SELECT * FROM groups WHERE {condition} ORDER BY group_id")
     missing = set(wanted or ()) - {row["group_id"] for row in rows}
     if others := other_groups(warehouse, cluster, missing) if missing else None:
         name, row = next(iter(others.items()))
@@ -295,7 +293,7 @@ def _member_row(group: Row, member: Row, *, verbose: bool) -> Row:
     }
     if verbose:
         row |= {
-            "HOST": (member["client_host"] or "").lstrip("/") or None,
+            "HOST": host_of(member["client_host"]),
             "INSTANCE-ID": member["instance_id"],
             "RACK": member["rack_id"],
             "ENDPOINT": member["user_endpoint"],

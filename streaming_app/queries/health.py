@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from streaming_app.alerts.health_rules import RULES_BY_VERDICT
 from streaming_app.alerts.routes import Routes
@@ -15,10 +14,9 @@ from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import PLANNED, UNKNOWN, VERDICTS, Verdict, trouble
 from streaming_app.tables.definitions import table
 from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
-from streaming_app.text import ago, first_of, format_duration, utc
+from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
+from streaming_app.text import ago, first_of, lasted, utc
 
-Row = dict[str, Any]
 _BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
 _LINES = 2  # of a time line, in `why`
 _NAMED = 3
@@ -37,10 +35,7 @@ def read_verdicts(
     reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None
 ) -> dict[str, HealthRow]:
     """Return the rows of `group_health` by group."""
-    where = f"cluster = {quote(cluster)}"
-    if group_ids is not None:
-        where += f" AND group_id IN ({', '.join(map(quote, group_ids)) or 'NULL'})"
-    return {row.group_id: row for row in read_health(reader, where)}
+    return {row.group_id: row for row in read_health(reader, of_groups(cluster, group_ids))}
 
 
 def list_by_health(reader: WarehouseReader, cluster: str, groups: Iterable[Row], wanted: Collection[str]) -> list[Row]:
@@ -81,7 +76,7 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
     """Return by group when its last deployment that is in `group_events` was, and what was replaced in how long."""
     return {
         row["group_id"]: f"  Its last deployment ended at {utc(row['at'])}, after "
-        f"{format_duration(round((row['at'] - datetime.fromisoformat(row['begin'])).total_seconds()))}: {row['what']}."
+        f"{lasted(row['at'] - datetime.fromisoformat(row['begin']))}: {row['what']}."
         for row in _last_deployments(reader, cluster, group_ids)
     }
 
@@ -97,8 +92,8 @@ def _last_deployments(reader: WarehouseReader, cluster: str, group_ids: Collecti
     newest = "ORDER BY at, e.offset"
     return reader.rows(
         f'SELECT group_id, max(at) AS at, last_value("old" {newest}) AS begin, last_value("new" {newest}) AS what '  # noqa: S608 - quoted
-        f"FROM group_events e WHERE cluster = {quote(cluster)} AND kind = '{DEPLOYMENT}' AND void IS NOT TRUE "
-        f"AND at IS NOT NULL AND group_id IN ({', '.join(map(quote, group_ids))}) GROUP BY group_id"
+        f"FROM group_events e WHERE {of_groups(cluster, group_ids)} AND kind = '{DEPLOYMENT}' AND void IS NOT TRUE "
+        "AND at IS NOT NULL GROUP BY group_id"
     )
 
 
@@ -114,7 +109,7 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
     kinds = ", ".join(map(quote, _CHANGES))
     return reader.rows(
         'SELECT at, kind, member_id, client_host, "old", "new", cause FROM group_events e '  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} AND void IS NOT TRUE AND kind IN ({kinds}) "
+        f"WHERE {of_group(cluster, group_id)} AND void IS NOT TRUE AND kind IN ({kinds}) "
         f"AND (at <= {time_literal(time)} OR (kind = '{DEPLOYMENT}' AND at <= {time_literal(time + _DEPLOYS)})) "
         f"ORDER BY at DESC, e.offset DESC LIMIT {_NAMED_CHANGES}"
     )
@@ -127,7 +122,7 @@ def verdicts_since(
     found: dict[str, list[tuple[datetime, str]]] = {}
     if not group_ids:
         return found
-    own = f"cluster = {quote(cluster)} AND group_id IN ({', '.join(map(quote, group_ids))})"
+    own = of_groups(cluster, group_ids)
     since = time_literal(begin)
     rows = reader.rows(
         f"SELECT group_id, at, verdict FROM group_health_history WHERE {own} AND at >= {since} "  # noqa: S608 - quoted
@@ -204,10 +199,9 @@ def explain(
     yield f"  What is said of its work is {known}."
     yield from filter(None, [deployment])
     if incident and incident.ended_at:
-        lasted = format_duration(round((incident.ended_at - incident.opened_at).total_seconds()))
         yield (
             f"  Its last incident, {incident.incident_id}, {incident.verdict}, ended at {utc(incident.ended_at)} after "
-            f"{lasted} ({incident.ended_by}): {incident.worst.why}"
+            f"{lasted(incident.ended_at - incident.opened_at)} ({incident.ended_by}): {incident.worst.why}"
         )
     elif incident:
         groups = first_of(incident.groups, _NAMED)

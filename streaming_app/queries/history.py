@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from typing import Any
+from datetime import datetime
 
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.groups import find_groups
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
-from streaming_app.text import utc_iso
+from streaming_app.tables.reader import Row, WarehouseReader, of_group, quote, time_literal
+from streaming_app.text import EPOCH, utc_iso
 
-Row = dict[str, Any]
 Event = Row
 """A row of `group_events`."""
 
 _ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_left", "deleted"
-_OLDEST = datetime.min.replace(tzinfo=timezone.utc)
 _GROUP_VALUES = (
     "state",
     "group_epoch",
@@ -99,7 +96,7 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
     """
     limit = f"AND (at IS NULL OR at <= {time_literal(until)})" if until else ""
     events = reader.rows(
-        f"SELECT {_COLUMNS} FROM group_events e WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "  # noqa: S608 - quoted
+        f"SELECT {_COLUMNS} FROM group_events e WHERE {of_group(cluster, group_id)} "  # noqa: S608 - quoted
         f"AND void IS NOT TRUE {limit} ORDER BY at NULLS FIRST, e.offset, kind <> 'created', kind"
     )
     if not events and until is None:
@@ -120,10 +117,7 @@ def read_assignments(
     None if there are more than `MAX_ASSIGNMENTS`. Raises WarehouseError.
     """
     kinds = ", ".join(map(quote, (_ASSIGNMENT, _LEFT, _DELETED)))
-    own = (
-        f"FROM group_events e WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "
-        f"AND void IS NOT TRUE AND kind IN ({kinds})"
-    )
+    own = f"FROM group_events e WHERE {of_group(cluster, group_id)} AND void IS NOT TRUE AND kind IN ({kinds})"
     columns = f'{_COLUMNS}, e."offset" AS number'
     newest = 'row_number() OVER (PARTITION BY member_id ORDER BY at DESC, e."offset" DESC, kind) AS newest'
     events = reader.rows(
@@ -201,13 +195,13 @@ def unowned_tasks(events: Sequence[Event]) -> list[str]:
 
     A task from before that change may be one that the topology no longer has.
     """
-    dated = [{**event, "at": event["at"] or _OLDEST} for event in events]
-    changed = max((one["at"] for one in dated if one["kind"] in {"topology_epoch", "created"}), default=_OLDEST)
+    dated = [{**event, "at": event["at"] or EPOCH} for event in events]
+    changed = max((one["at"] for one in dated if one["kind"] in {"topology_epoch", "created"}), default=EPOCH)
     owned = owned_tasks(one for one in dated if one["kind"] in {_ASSIGNMENT, _LEFT, _DELETED})
     return [
         task
         for task, one in owned.items()
-        if one.unowned and one.unowned[-1][1] is None and (one.since or _OLDEST) >= changed
+        if one.unowned and one.unowned[-1][1] is None and (one.since or EPOCH) >= changed
     ]
 
 

@@ -13,8 +13,8 @@ from streaming_app.health.verdict import VERDICTS
 from streaming_app.queries.lag_chart import HEIGHT, WIDTH, lag_chart
 from streaming_app.queries.lag_series import lag_series
 from streaming_app.queries.output import as_json
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
-from streaming_app.text import count, escape, format_duration, utc
+from streaming_app.tables.reader import WarehouseReader, of_group, time_literal
+from streaming_app.text import count, escape, first_of, host_of, lasted, utc
 
 _GROUPS = 20
 _EVENTS = 60  # of one group
@@ -32,7 +32,6 @@ _STYLE = (
 def report(reader: WarehouseReader, one: Incident, now: datetime) -> str:
     """Return the file. Raises WarehouseError."""
     end = one.ended_at or now
-    lasted = format_duration(round((end - one.opened_at).total_seconds()))
     title = f"{one.verdict}: {one.scope}"
     state = f"ended {utc(one.ended_at)}, {_ended(one)}" if one.ended_at else f"open at {utc(now)}"
     parts = (
@@ -40,9 +39,9 @@ def report(reader: WarehouseReader, one: Incident, now: datetime) -> str:
         f"<title>{_safe(f'Incident {one.incident_id}, {title}')}</title><style>{_STYLE}</style>",
         f"<h1>{_safe(title)}</h1><p><strong>{_safe(one.worst.why)}</strong></p>",
         f"<p>{_safe(VERDICTS.get(one.verdict, ''))} Incident {_safe(one.incident_id)}, {_safe(one.severity)}, from "
-        f"{utc(one.opened_at)}, {state}, {lasted}. Cluster {_safe(one.cluster)}. {_safe(CAUSES.get(one.cause, ''))} "
-        f"{count(len(one.groups), 'group')}: {_safe(', '.join(one.groups[:_GROUPS]))}"
-        f"{f' and {len(one.groups) - _GROUPS} more' if len(one.groups) > _GROUPS else ''}.</p>",
+        f"{utc(one.opened_at)}, {state}, {lasted(end - one.opened_at)}. Cluster {_safe(one.cluster)}. "
+        f"{_safe(CAUSES.get(one.cause, ''))} "
+        f"{count(len(one.groups), 'group')}: {_safe(first_of(one.groups, _GROUPS))}.</p>",
         *_what_to_do(one),
         "<h2>Time line</h2>",
         _table(("at", "group", "verdict", "severity", "why"), _timeline(one)),
@@ -82,7 +81,7 @@ def _about_group(reader: WarehouseReader, one: Incident, group_id: str, end: dat
     yield "<h3>What happened</h3>"
     events = reader.rows(
         "SELECT at, kind, member_id, client_host, old, new, cause FROM group_events e "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(one.cluster)} AND group_id = {quote(group_id)} AND void IS NOT TRUE "
+        f"WHERE {of_group(one.cluster, group_id)} AND void IS NOT TRUE "
         f"AND kind <> 'assignment' AND at BETWEEN {time_literal(first)} AND {time_literal(last)} "
         f"ORDER BY at, e.offset LIMIT {_EVENTS + 1}"
     )
@@ -95,7 +94,7 @@ def _about_group(reader: WarehouseReader, one: Incident, group_id: str, end: dat
 
 
 def _event(row: Mapping[str, Any]) -> tuple[str, ...]:
-    member = " ".join(filter(None, (row["member_id"], (row["client_host"] or "").lstrip("/"))))
+    member = " ".join(filter(None, (row["member_id"], host_of(row["client_host"]))))
     values = (row["kind"], member, row["old"], row["new"], row["cause"])
     return (_time(row["at"]), *(_safe(value or "") for value in values))
 

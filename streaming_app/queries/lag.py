@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
-from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.lag.sums import KEYS, LagSum, lag_sums
 from streaming_app.tables.lag_tables import read_lag
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import ago
-
-Row = dict[str, Any]
 
 _TITLES = {
     "group_id": "GROUP",
@@ -144,8 +141,7 @@ def _seconds(one: LagSum) -> str | None:
 
 
 def _where(cluster: str, group_ids: Sequence[str]) -> str:
-    named = f" AND group_id IN ({', '.join(map(quote, group_ids))})" if group_ids else ""
-    return f"cluster = {quote(cluster)}{named}"
+    return of_groups(cluster, group_ids or None)
 
 
 def _require_groups(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str]) -> None:

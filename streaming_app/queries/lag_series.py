@@ -9,18 +9,18 @@ partition of which `lag` has no row any more is gone after it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.lag.model import HISTORY_REST_SECONDS
 from streaming_app.lag.status import LEFT_OVER
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.tables.reader import WarehouseReader, of_group, time_literal
+from streaming_app.text import EPOCH
 
 SAMPLE_LASTS = timedelta(seconds=1.5 * HISTORY_REST_SECONDS)
 BINS = 250
 """Parts of the time that `lag_series` tells apart."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _LASTS, _PAUSE = SAMPLE_LASTS // _MICROSECOND, timedelta(minutes=2) // _MICROSECOND
 _SAMPLES = f"""
@@ -110,7 +110,7 @@ def spans_sql(cluster: str, group_id: str, begin: datetime, end: datetime) -> st
     not, it still is; up to `gone` the partition is there, and if that is null, it still is.
     """
     names = "topic, partition, at, lag, lag_seconds, lag_seconds_is_lower_bound, is_read, lasts"
-    where = f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}"
+    where = of_group(cluster, group_id)
     # What has a later sample is not gone.
     begins, ends = time_literal(begin), time_literal(end + SAMPLE_LASTS)
     before = _NEWEST.format(where=f"{where} AND observed_at <= {begins}")
@@ -127,7 +127,7 @@ def spans_sql(cluster: str, group_id: str, begin: datetime, end: datetime) -> st
 
 def microseconds(time: datetime) -> int:
     """Return a time as the queries of this module compare it."""
-    return (time - _EPOCH) // _MICROSECOND
+    return (time - EPOCH) // _MICROSECOND
 
 
 def _bin(before: LagBin | None, row: Mapping[str, Any] | None, begin: datetime, end: datetime) -> LagBin:
@@ -154,7 +154,7 @@ def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -
 
     `lag`, `lag_seconds` and `status` are None where they were not known. Raises WarehouseError.
     """
-    where = f"cluster = {quote(cluster)} AND group_id = {quote(group_id)} AND observed_at <= {time_literal(at)}"
+    where = f"{of_group(cluster, group_id)} AND observed_at <= {time_literal(at)}"
     rows = reader.rows(_NEWEST.format(where=where))
     for row in rows:
         if not row["lasts"] and row["observed_at"] + SAMPLE_LASTS < at:

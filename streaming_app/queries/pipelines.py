@@ -294,15 +294,16 @@ def _names(topics: Iterable[Mapping[str, Any]] | None) -> set[str]:
 # --- Groups that are drawn as one -------------------------------------------------------------------------------------
 
 
-def families(
-    group_ids: Iterable[str], label: Callable[[str], str | None], least: int = 3
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield groups that belong together, at least so many: by a label if they have one, else by how their ids begin."""
+_FAMILY = 3  # groups at least
+
+
+def families(group_ids: Iterable[str], label: Callable[[str], str | None]) -> Iterator[tuple[str, list[str]]]:
+    """Yield groups that belong together, three or more: by a label if they have one, else by how their ids begin."""
     found = defaultdict[str, list[str]](list)
     for group_id in group_ids:
         found[label(group_id) or _begin(group_id)].append(group_id)
     for name, members in sorted(found.items()):
-        if len(members) >= least:
+        if len(members) >= _FAMILY:
             yield name, members
 
 

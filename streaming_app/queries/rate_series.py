@@ -12,7 +12,7 @@ from typing import NamedTuple
 from streaming_app.lag.status import LEFT_OVER
 from streaming_app.queries.behind_series import BINS
 from streaming_app.queries.lag_series import SAMPLE_LASTS, microseconds
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.tables.reader import WarehouseReader, of_group, time_literal
 
 _RATES = """
 WITH points AS (
@@ -71,7 +71,7 @@ def rate_series(  # noqa: PLR0913 - a group of a cluster, a time, and how closel
     first, last = microseconds(begin), microseconds(end)
     rows = reader.rows(
         _RATES.format(
-            where=f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}",
+            where=of_group(cluster, group_id),
             since=time_literal(begin - SAMPLE_LASTS),
             until=time_literal(end + SAMPLE_LASTS),
             begin=first,

@@ -22,11 +22,9 @@ from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, open_table, quote
+from streaming_app.tables.object_store import REQUESTS
+from streaming_app.tables.reader import Row, WarehouseReader, open_table, quote
 from streaming_app.text import ago, count, megabytes, utc, utc_clock
-
-Row = dict[str, Any]
-_THREADS = 6  # a store answers several requests in the time of one
 
 
 def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict[str, Any]:
@@ -78,7 +76,7 @@ def _brokers(brokers: Brokers) -> dict[str, Any]:
 
 
 def _table_sizes(warehouse: Location) -> list[Row]:
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(REQUESTS) as threads:
         return list(threads.map(_table_size, [warehouse / one.name for one in tables()]))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from streaming_app.groups.task_copies import ACTIVE
 from streaming_app.kafka import ASKED_FOR, INTERNAL_TOPIC
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
+from streaming_app.text import count
 
-Row = dict[str, Any]
 SOURCE, BY_PATTERN, PATTERN, REPARTITION, CHANGELOG = "source", "by pattern", "pattern", "repartition", "changelog"
 _READ = (SOURCE, BY_PATTERN, REPARTITION)
-_ACTIVE = "active"
 _Counts = Mapping[str, int]
 
 
@@ -36,7 +36,7 @@ class Topic(NamedTuple):
         """How many partitions it has, and what was asked for where that is not the same; None if it is not known."""
         if self.partitions is None:
             return f"{self.asked_for} partitions asked for" if self.asked_for else None
-        found = f"{self.partitions} partition{'' if self.partitions == 1 else 's'}"
+        found = count(self.partitions, "partition")
         return f"{found}{ASKED_FOR}{self.asked_for}" if self.asked_for not in {None, self.partitions} else found
 
 
@@ -47,7 +47,7 @@ def read_topics(
     rows = {group["group_id"]: group for group in groups}
     if not rows:
         return {}
-    where = f"cluster = {quote(cluster)} AND group_id IN ({', '.join(map(quote, rows))})"
+    where = of_groups(cluster, rows)
     read: dict[str, dict[tuple[str, str], int]] = {group_id: {} for group_id in rows}
     for row in reader.rows(
         f"SELECT group_id, subtopology_id, topic, count(*) AS partitions FROM lag WHERE {where} "  # noqa: S608 - quoted
@@ -131,11 +131,12 @@ def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Serve
     for task in tasks:
         for topic in by_subtopology.get(task["subtopology_id"], ()) if task["current"] else ():
             if topic.partitions is None or task["partition"] < topic.partitions:
-                found[task["role"] == _ACTIVE].setdefault(topic.name, set()).add(task["partition"])
-    return Served(_text(found[True]), _text(found[False]))
+                found[task["role"] == ACTIVE].setdefault(topic.name, set()).add(task["partition"])
+    return Served(format_partitions(found[True]), format_partitions(found[False]))
 
 
-def _text(partitions: Mapping[str, Iterable[int]]) -> str | None:
+def format_partitions(partitions: Mapping[str, Iterable[int]]) -> str | None:
+    """Return partitions by topic in words, as `orders(0,2), customers(0)`; None for none."""
     return (
         ", ".join(f"{topic}({','.join(map(str, sorted(ones)))})" for topic, ones in sorted(partitions.items())) or None
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from streaming_app.errors import WarehouseError
@@ -12,10 +12,9 @@ from streaming_app.groups.description_graph import TOPIC
 from streaming_app.groups.topology import ADDED, REMOVED, Change, changes_between, topology_hash
 from streaming_app.queries import output
 from streaming_app.queries.groups import find_groups
-from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.text import utc
+from streaming_app.tables.reader import WarehouseReader, of_group
+from streaming_app.text import EPOCH, utc
 
-_OLDEST = datetime.min.replace(tzinfo=timezone.utc)
 Nodes = frozenset[tuple[str, str | None, str]]
 """The kind, the subtopology and the name of each node of a description, without its topics, which topologies have."""
 
@@ -113,7 +112,7 @@ def diff_topologies(
         raise WarehouseError(f"Group {group_id!r} has had one topology only, since {begin}: none is earlier")
     before = [one for one in descriptions if _is_stored_by(one, since, newest)]
     after = [
-        one for one in descriptions if not newest.first_seen_at or (one.stored_at or _OLDEST) >= newest.first_seen_at
+        one for one in descriptions if not newest.first_seen_at or (one.stored_at or EPOCH) >= newest.first_seen_at
     ]
     return TopologyDiff(group_id, earlier[-1], newest, *(some[-1].nodes if some else None for some in (before, after)))
 
@@ -134,7 +133,7 @@ class _Description(NamedTuple):
 
 def _is_stored_by(one: _Description, since: datetime | None, newest: KnownTopology) -> bool:
     """Return whether a description was stored by the time `since`, or, without one, before the newest topology."""
-    stored_at = one.stored_at or _OLDEST
+    stored_at = one.stored_at or EPOCH
     return stored_at <= since if since else newest.first_seen_at is not None and stored_at < newest.first_seen_at
 
 
@@ -142,7 +141,7 @@ def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str)
     """Return the stored descriptions of a group that were fetched, oldest first."""
     rows = warehouse.rows(
         "SELECT stored_at, description_nodes FROM descriptions "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} AND content_hash IS NOT NULL "
+        f"WHERE {of_group(cluster, group_id)} AND content_hash IS NOT NULL "
         "ORDER BY stored_at NULLS FIRST, fetched_at"
     )
     return [
@@ -163,7 +162,7 @@ def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -
     (group,) = find_groups(warehouse, cluster, [group_id])
     rows = warehouse.rows(
         "SELECT topology_hash, topology_epoch, first_seen_at, subtopologies FROM topologies "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND group_id = {quote(group_id)} "
+        f"WHERE {of_group(cluster, group_id)} "
         'ORDER BY first_seen_at NULLS FIRST, "offset"'
     )
     if not rows and group["topology_epoch"] is not None:

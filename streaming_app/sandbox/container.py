@@ -113,14 +113,13 @@ Broker = LocalBroker | ContainerBroker
 def select_broker(
     directory: Path,
     *,
-    version: str = KAFKA_VERSION,
     properties: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Broker:
     """Prepare the kind of broker that STREAMS_GROUPS_BROKER names. Raises SetupError for an unknown kind."""
     choice = os.environ.get(BROKER_VARIABLE) or "jars"
     if choice == "jars":
-        return LocalBroker(directory, version=version, properties=properties, progress=progress)
+        return LocalBroker(directory, properties=properties, progress=progress)
     if choice == "docker":
-        return ContainerBroker(directory, version=version, properties=properties)
+        return ContainerBroker(directory, properties=properties)
     raise SetupError(f"{BROKER_VARIABLE} is {choice!r}: set it to jars or docker")

@@ -22,6 +22,7 @@ from streaming_app.kafka.protocol import UNKNOWN_SERVER_ERROR, Fields, GroupErro
 TasksByRole = dict[str, dict[str, list[int]]]
 """By role (`active`, `standby`, `warmup`), then by subtopology id: sorted partitions."""
 
+_PAUSE_SECONDS = 0.05  # between two heartbeats of members that are not settled
 _METADATA_DELAY_SECONDS = 3.0  # until a coordinator knows a topic that was just created
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_TEMPORARILY_EPOCH = 0, -1, -2
 STATUSES = (
@@ -174,7 +175,6 @@ def settle(
     until: Callable[[], bool] | None = None,
     *,
     timeout_seconds: float = 30.0,
-    pause_seconds: float = 0.05,
 ) -> None:
     """Let the members send heartbeats until a condition holds; by default until all are settled and all groups Stable.
 
@@ -194,7 +194,7 @@ def settle(
             raise TimeoutError(f"not settled within {timeout_seconds} s: {states()}")
         for member in members:
             member.step()
-        time.sleep(pause_seconds)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def new_id() -> str:

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import WarehouseError, error_line
 from streaming_app.health.verdict import DOWN, GOOD
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.demo_groups import rejoin
 from streaming_app.sandbox.member import SimulatedMember, build_description, internal_topic, subtopology, topology
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader, of_group
 
 GROUP, DOWNSTREAM = "web-orders-enrich", "web-orders-totals"
 SOURCE, RESULT = "web-orders", "enriched-orders"
@@ -177,7 +177,7 @@ class Story:
                     return
         except (KafkaError, GroupError, TimeoutError) as error:
             if not self._stop.is_set():
-                self._say(f"The story ends early: {type(error).__name__}: {' '.join(str(error).split())}")
+                self._say(f"The story ends early: {error_line(error)}")
         finally:
             if self._producer:
                 self._producer.close(1)
@@ -288,7 +288,7 @@ class Story:
 
     def _health(self, group_id: str) -> tuple[str | None, bool]:
         """Return the verdict, and whether an incident is open."""
-        where = f"cluster = {quote(self._cluster)} AND group_id = {quote(group_id)}"
+        where = of_group(self._cluster, group_id)
         try:
             reader = WarehouseReader(self._warehouse)  # of the tables as they are now
             rows = list(reader.rows(f"SELECT verdict, incident_id FROM group_health WHERE {where}"))  # noqa: S608 - quoted

@@ -26,6 +26,7 @@ from offsets_decoder import SHIPPED
 from streaming_app.errors import JobError
 from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.groups.not_ready import TopicLookup
+from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, GroupsOutcome
 from streaming_app.stream.few_records import FewRecords, read_few
 from streaming_app.stream.fold_stage import (
@@ -298,7 +299,7 @@ class GroupsBatchWriter:
         """Give the NotReady groups their reasons: workers cannot ask the brokers, so they leave them out."""
         if self._topics:
             with self._times.measure("stored"):
-                stored = stored_as_records(self._group_rows.find("state", ["NotReady"]))
+                stored = stored_as_records(self._group_rows.find("state", [NOT_READY]))
             no_records = stored.drop_columns("stored").slice(0, 0)
             self._fold_here(no_records, stored, batch._replace(writers=batch.writers[1:]))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from streaming_app import job_status
 from streaming_app.job_status import DifferingGroup, JobStatus, OffsetsStatus, SelfCheckStatus
-from streaming_app.text import first_of
+from streaming_app.text import EPOCH, first_of
 
 if TYPE_CHECKING:
     from streaming_app.stream.log_positions import Cut
@@ -271,7 +271,7 @@ def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
 
     Its undecodable records, and those with unknown fields, count as the others do.
     """
-    newest = max((status, offsets), key=lambda one: one.truncated_at or datetime.min.replace(tzinfo=timezone.utc))
+    newest = max((status, offsets), key=lambda one: one.truncated_at or EPOCH)
     return replace(
         status,
         truncated_at=newest.truncated_at,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,6 +66,21 @@ class ReadRange(NamedTuple):
     partition: int
     stop: int
     end: int
+
+
+class Repair(Protocol):
+    """What the services of the job need of `GroupRepair`."""
+
+    def repair(
+        self,
+        group_ids: Sequence[str],
+        end_offsets: Callable[[], Mapping[int, int]],
+        is_same: Callable[[Any, Any], bool],
+    ) -> Mapping[str, RepairResult]:
+        """Read the records of these groups again, and return what came of each."""
+
+    def close(self) -> None:
+        """Wait for a write that has begun, and let no other begin."""
 
 
 class GroupRepair:

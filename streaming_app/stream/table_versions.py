@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.stream.slices import batch_of
+from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import FORMAT_PROPERTY, history_tables, tables
 from streaming_app.tables.kept_table import table_id
 from streaming_app.tables.location import Location
@@ -106,7 +107,7 @@ class TableVersions:
 
         If it is damaged, as it has finished a batch that it has not begun, these are all of them. Raises OSError.
         """
-        begun, finished = (_newest(self._checkpoint / name) for name in ("offsets", "commits"))
+        begun, finished = (newest_batch(self._checkpoint / name) for name in ("offsets", "commits"))
         if finished > begun:
             return list(self._appended)
         return [name for name in self._appended if self._newest_batch(name) > begun]
@@ -146,11 +147,6 @@ def _id_of(table: DeltaTable) -> str:
     return str(table.metadata().id)
 
 
-def _newest(directory: Location) -> int:
-    """Return the highest number that is the name of a file; -1 if there is none."""
-    return max((int(name) for name in directory.names() if name.isdecimal()), default=-1)
-
-
 def _group_tables() -> list[str]:
     return ["groups", *(one.name for one in history_tables())]
 
@@ -165,19 +161,19 @@ class LostTableError(Exception):
 class KnownTables:
     """The tables as they were when `remember` was called."""
 
-    def __init__(self, warehouse: Location, files: Files) -> None:
-        self._warehouse = warehouse
-        self._files = files
+    def __init__(self, warehouse: Location, files: Files, names: Sequence[str] | None = None) -> None:
+        """Take the tables `names`; by default all of them."""
+        self._warehouse, self._files = warehouse, files
+        self._names = [one.name for one in tables()] if names is None else names
         self._logs: dict[str, int] = {}  # descriptors: while one is open, no other directory gets its inode
         self._ids: dict[str, str | None] = {}
 
     def remember(self) -> None:
         """Remember the tables that exist now."""
         self.close()
-        names = [definition.name for definition in tables()]
-        self._ids = {name: table_id(self._warehouse / name) for name in names}
+        self._ids = {name: table_id(self._warehouse / name) for name in self._names}
         if self._warehouse.is_local:
-            self._logs = {name: os.open(self._log(name), os.O_RDONLY | os.O_DIRECTORY) for name in names}
+            self._logs = {name: os.open(self._log(name), os.O_RDONLY | os.O_DIRECTORY) for name in self._names}
 
     def close(self) -> None:
         """Forget the tables."""

@@ -11,8 +11,6 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from streaming_app.tables.reader import query_table, quote
 from streaming_app.tables.rust_table import Commit, RustTable
 
@@ -82,19 +80,18 @@ def add_truncation_events(
         same = f'source_partition = {cut.partition} AND "offset" = {cut.start} AND log_epoch > {last}'
         query = f"SELECT group_id FROM t WHERE cluster = {quote(cluster)} AND kind = '{LOG_TRUNCATED}' AND {same}"  # noqa: S608 - quoted
         written = query_table(warehouse / _EVENTS, query)["group_id"].to_pylist()
-        rows = [_event(cluster, group_id, cut) for group_id in sorted(set(group_ids) - set(written))]
+        rows = [_event(group_id, cut) for group_id in sorted(set(group_ids) - set(written))]
         if rows:
             events = RustTable(warehouse / _EVENTS, cluster, fence)
-            events.append(pa.Table.from_pylist(rows, events.schema()))
+            events.append(events.to_table(rows))
 
 
-def _event(cluster: str, group_id: str, cut: Cut) -> dict[str, Any]:
+def _event(group_id: str, cut: Cut) -> dict[str, Any]:
     log = f"{cut.topic}-{cut.partition}"
     old, new = f"{log} up to offset {cut.end - 1}", f"{log} up to offset {cut.start - 1}"
     if cut.unread:
         old, new = f"{log} from offset {cut.start}", f"{log} from offset {cut.end}"
     return {
-        "cluster": cluster,
         "group_id": group_id,
         "at": datetime.fromisoformat(cut.found_at),
         "kind": LOG_TRUNCATED,

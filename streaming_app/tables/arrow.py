@@ -6,16 +6,17 @@ For code that reads or writes many rows. Spark's workers import it, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from inspect import signature
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_app.text import EPOCH
+
 TIMESTAMP = pa.timestamp("us", "UTC")
 """The type of the times in the tables."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # of Python: from the year 1 to 9999
 
 
@@ -47,7 +48,7 @@ def to_datetimes(
     times = {} if known is None else known
     for us in distinct:
         if us not in times and first_us <= us <= _LAST_US:
-            times[us] = _EPOCH + timedelta(microseconds=us)
+            times[us] = EPOCH + timedelta(microseconds=us)
     return [times.get(us) for us in numbers.to_pylist()]
 
 

@@ -75,8 +75,11 @@ def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> Checkpo
     """
     checkpoint = checkpoint_location(warehouse, cluster)
     for attempt in range(_ATTEMPTS):
-        batch_id = _newest_batch(checkpoint)
-        if batch_id is None:
+        try:
+            batch_id = newest_batch(checkpoint / "commits")
+        except OSError as error:
+            raise WarehouseError(f"Cannot read {checkpoint}: {reason_of(error)}") from None
+        if batch_id < 0:
             return None
         file = checkpoint / "offsets" / str(batch_id)
         try:
@@ -109,19 +112,13 @@ class BatchEnds(NamedTuple):
 
 def newest_batch_ends(checkpoint: Location) -> BatchEnds:
     """Return the ends of the newest batches of a checkpoint; of none where it has none. Raises OSError."""
-    newest = (
-        max((int(name) for name in (checkpoint / kind).names() if name.isdecimal()), default=None)
-        for kind in ("commits", "offsets")
-    )
-    return BatchEnds(*({} if one is None else read_batch_ends(checkpoint, one) or {} for one in newest))
+    newest = (newest_batch(checkpoint / kind) for kind in ("commits", "offsets"))
+    return BatchEnds(*(read_batch_ends(checkpoint, one) or {} for one in newest))
 
 
-def _newest_batch(checkpoint: Location) -> int | None:
-    try:
-        names = (checkpoint / "commits").names()
-    except OSError as error:
-        raise WarehouseError(f"Cannot read {checkpoint}: {reason_of(error)}") from None
-    return max((int(name) for name in names if name.isdecimal()), default=None)
+def newest_batch(directory: Location) -> int:
+    """Return the number of the newest batch of which a checkpoint has a file there; -1 if of none. Raises OSError."""
+    return max((int(name) for name in directory.names() if name.isdecimal()), default=-1)
 
 
 def _parse(text: str, batch_id: int) -> CheckpointOffsets | None:

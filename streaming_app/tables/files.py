@@ -45,16 +45,12 @@ def warehouse_files(warehouse: Location, spark: SparkSession) -> Files:
 class _LocalFiles:
     def read(self, location: Location) -> str | None:
         try:
-            return location.path.read_text("utf-8")
+            return location.read_text()
         except FileNotFoundError:
             return None
 
     def write(self, location: Location, text: str) -> None:
-        file = location.path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_name(f"{file.name}.new")
-        new.write_text(text, "utf-8")
-        new.replace(file)  # readers see the old text or the new one
+        location.write_text(text)
 
     def exists(self, location: Location) -> bool:
         return location.path.exists()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.tables.definitions import Table, table
 from streaming_app.tables.kept_table import newest_table
-from streaming_app.tables.reader import query_table, quote
+from streaming_app.tables.reader import of_groups, query_table
 from streaming_app.tables.rust_table import Batch
 
 if TYPE_CHECKING:
@@ -66,32 +66,27 @@ class NewestTables:
 
     def delete(self, partitions: Collection[int] | None = None) -> None:
         """Delete all rows of the cluster, or those in these partitions of the topic."""
-        condition = None if partitions is None else f"source_partition IN ({', '.join(map(str, partitions))})"
         for name in NAMES:
-            self._writer.table(name).delete(condition)
+            self._writer.table(name).delete_partitions(partitions)
 
     def find_metadata_records(self, group_ids: Iterable[str] | None) -> list[dict[str, Any]]:
         """Return the records that prove the types of these groups, or of all; several for a type and a group.
 
         Times are in microseconds since 1970.
         """
-        named = "" if group_ids is None else f"AND group_id IN ({', '.join(map(quote, group_ids)) or 'NULL'})"
-        return self._query(
-            RECORDS,
-            "group_id, record_type, deleted, CAST(recorded_at AS bigint) AS recorded_at, last_offset",
-            f"{_KEPT_TOMBSTONES} {named}",
-        )
+        columns = "group_id, record_type, deleted, CAST(recorded_at AS bigint) AS recorded_at, last_offset"
+        return self._query(RECORDS, columns, f"{of_groups(self._cluster, group_ids)} AND {_KEPT_TOMBSTONES}")
 
     def find_keys(self, name: str, columns: Sequence[str], offsets: Iterable[int], where: str) -> set[tuple[Any, ...]]:
         """Return the values of columns of a table, of the rows with these offsets that match `where`."""
         names = ", ".join(f'"{column}"' for column in columns)
-        rows = self._query(name, names, f'{where} AND "offset" IN ({", ".join(map(str, offsets)) or "NULL"})')
+        of_offsets = f'"offset" IN ({", ".join(map(str, offsets)) or "NULL"})'
+        rows = self._query(name, names, f"{of_groups(self._cluster, None)} AND {where} AND {of_offsets}")
         return {tuple(row.values()) for row in rows}
 
     def _query(self, name: str, columns: str, where: str) -> list[dict[str, Any]]:
-        """Run a query on this cluster's rows of a table, by delta-rs: Spark takes a second to plan it."""
-        condition = f"cluster = {quote(self._cluster)} AND {where}"
-        found = query_table(self._writer.location / name, f"SELECT {columns} FROM t WHERE {condition}")  # noqa: S608 - quoted
+        """Run a query on the rows of a table, by delta-rs: Spark takes a second to plan it."""
+        found = query_table(self._writer.location / name, f"SELECT {columns} FROM t WHERE {where}")  # noqa: S608 - quoted
         rows: list[dict[str, Any]] = found.to_pylist()
         return rows
 

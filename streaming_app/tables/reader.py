@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
@@ -29,6 +29,8 @@ from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
+Row = dict[str, Any]
+"""A row of the result of a query, by column."""
 _SLICE_ROWS = 10_000
 _FIRST_TABLE = "groups"  # every release has it
 _WORDS = re.compile(r"\w+")  # of a query: one too many costs a look at a table
@@ -85,11 +87,11 @@ class WarehouseReader:
         if some:
             yield pa.Table.from_batches(some)
 
-    def rows(self, sql: str) -> list[dict[str, Any]]:
+    def rows(self, sql: str) -> list[Row]:
         """Return the rows as dicts; maps become dicts, too."""
         return self.columns_and_rows(sql)[1]
 
-    def columns_and_rows(self, sql: str) -> tuple[list[str], list[dict[str, Any]]]:
+    def columns_and_rows(self, sql: str) -> tuple[list[str], list[Row]]:
         """Return the column names, and the rows as dicts. Of two columns with one name the last is kept."""
         result = self.query(sql)
         return list(dict.fromkeys(result.column_names)), to_rows(result)
@@ -216,3 +218,14 @@ def time_literal(time: datetime) -> str:
 def quote(text: str) -> str:
     """Return `text` as a string literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def of_group(cluster: str, group_id: str) -> str:
+    """Return the condition of SQL for rows of a group."""
+    return f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}"
+
+
+def of_groups(cluster: str, group_ids: Iterable[str] | None) -> str:
+    """Return the condition of SQL for rows of these groups, which may be none; None: of all groups of the cluster."""
+    own = f"cluster = {quote(cluster)}"
+    return own if group_ids is None else f"{own} AND group_id IN ({', '.join(map(quote, group_ids)) or 'NULL'})"

@@ -6,7 +6,6 @@ never changed: commands of several people at the same time cannot undo each othe
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables.location import Location
+from streaming_app.text import digest
 
 _SUFFIX = ".group"
 
@@ -86,7 +86,7 @@ class ReleaseRequests:
 
 
 def _name(group_id: str) -> str:
-    return f"{hashlib.sha256(group_id.encode('utf-8', 'surrogatepass')).hexdigest()}{_SUFFIX}"
+    return f"{digest(group_id)}{_SUFFIX}"
 
 
 @contextmanager

@@ -19,12 +19,12 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
@@ -119,6 +119,10 @@ class RustTable:
         with self._errors():
             return pa.schema(self.open().schema().to_arrow())
 
+    def to_table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+        """Return rows as the table has them: of its cluster, and with null for a column that a row lacks."""
+        return pa.Table.from_pylist([{"cluster": self.cluster, **row} for row in rows], self.schema())
+
     def append(self, rows: pa.Table, batch: Batch | None = None) -> int:
         """Append rows, of a batch exactly once; return the version of the table."""
 
@@ -150,6 +154,10 @@ class RustTable:
         """Delete all rows of the cluster, or those that match; return the version of the table."""
         where = self._own(condition)
         return self.change(lambda target, commit: target.delete(where, **commit))
+
+    def delete_partitions(self, partitions: Iterable[int] | None) -> int:
+        """Delete all rows of the cluster, or those of records in these partitions of the topic."""
+        return self.delete(None if partitions is None else f"source_partition IN ({', '.join(map(str, partitions))})")
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
         """Delete the rows of the table that have the key of one of `rows`, null like null; return its version."""

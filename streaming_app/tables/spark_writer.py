@@ -25,7 +25,7 @@ from streaming_app.tables.group_files import file_rows, group_files, is_well_div
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
-from streaming_app.tables.reader import query_table, quote, time_literal
+from streaming_app.tables.reader import query_table, time_literal
 from streaming_app.tables.rust_table import Batch, Commit, RustTable, remove_orphan_checksums, writing
 from streaming_app.tables.spark_sql import SQL_TEXT_CONF, literal, sorted_parts
 from streaming_app.tables.table_creation import prepare_tables
@@ -126,7 +126,7 @@ class SparkWriter:
 
         `where` is a condition of SQL that limits the rows further.
         """
-        condition = self._own_rows()
+        condition = self.table(name).own_rows
         if after is not None:
             condition += f" AND {time_column} > {time_literal(after)}"
         if where is not None:
@@ -137,14 +137,13 @@ class SparkWriter:
 
     def newest(self, name: str, time_column: str) -> datetime | None:
         """Return the latest time in a column of a table, aware; None if it holds none."""
-        query = f"SELECT max({time_column}) FROM t WHERE {self._own_rows()}"  # noqa: S608 - quoted
+        query = f"SELECT max({time_column}) FROM t WHERE {self.table(name).own_rows}"  # noqa: S608 - quoted
         newest: datetime | None = query_table(self._location / name, query).column(0)[0].as_py()
         return newest
 
     def delete_groups(self, partitions: Collection[int] | None = None) -> None:
         """Delete the rows of all groups of this cluster, or of those in these partitions of the topic."""
-        condition = None if partitions is None else f"source_partition IN ({', '.join(map(str, partitions))})"
-        self.table("groups").delete(condition)
+        self.table("groups").delete_partitions(partitions)
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` exactly once, as the batch of a writer."""
@@ -274,10 +273,6 @@ class SparkWriter:
     def vacuum(self, name: str) -> None:
         """Remove the data files that no version within the table's retention needs."""
         self._delta_table(name).vacuum()
-
-    def _own_rows(self) -> str:
-        """Return the same condition as SQL for delta-rs."""
-        return f"cluster = {quote(self._cluster)}"
 
     def _delta(self) -> Any:  # noqa: ANN401 - a Java package
         jvm: Any = self._spark._jvm  # noqa: SLF001 - the JVM has no public name

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
 from streaming_app.groups.task_copies import TaskCopy, known_offset, lag_of
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
@@ -33,8 +31,7 @@ class TaskCopiesTable:
 
     def replace(self, copies: Sequence[TaskCopy]) -> None:
         """Replace all rows by these. Raises OSError when the table cannot be written."""
-        rows = [{"cluster": self._table.cluster, **copy._asdict()} for copy in copies]
-        self._table.replace(pa.Table.from_pylist(rows, self._table.schema()))
+        self._table.replace(self._table.to_table(copy._asdict() for copy in copies))
         self._table.maintain()
 
 

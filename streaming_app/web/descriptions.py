@@ -12,18 +12,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from streaming_app.errors import error_line
 from streaming_app.groups.description_graph import NODE_KINDS, parts_of
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.groups.topology_description import AVAILABLE
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.security import security_settings
 from streaming_app.web.picture import Graph, Lag, Node
-from streaming_app.web.source import utc_now
-from streaming_app.web.topology_map import Condition
+from streaming_app.web.topology_map import Condition, add_topic
 from streaming_app.web.words import short_name
 
 # --- A description as StreamsGroupDescribe returns it -----------------------------------------------------------------
@@ -169,15 +169,8 @@ def _connect(  # noqa: PLR0913, PLR0917 - what a node is connected to
 
 
 def _topic(graph: Graph, name: str, group_id: str, lag: Mapping[str, Lag]) -> Node:
-    is_internal = is_internal_topic(name, group_id)
-    shown = f"…{name.removeprefix(f'{group_id}-')}" if is_internal else name
-    kind = "repartition" if name.endswith("-repartition") and is_internal else "topic"
-    word = "repartition topic" if is_internal else "topic"
-    node = graph.add(kind, name, short_name(shown, _TITLE), lines=[f"lag {lag[name].text}" if name in lag else word])
-    node.facts = [("Kind", word), ("Name", short_name(name, 250))]
-    if name in lag:
-        node.facts.append(("Lag", lag[name].text))
-    return node
+    kind = name.rpartition("-")[2] if is_internal_topic(name, group_id) else "topic"
+    return add_topic(graph, kind, name, group_id, lag)
 
 
 def _written(node: Node) -> bool:
@@ -198,17 +191,12 @@ ANSWER_SECONDS = 20.0
 class Descriptions:
     """The descriptions that were asked for. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        ask: Callable[[str], Fields],
-        explain: Callable[[Exception], str],
-        clock: Callable[[], datetime] = utc_now,
-    ) -> None:
+    def __init__(self, ask: Callable[[str], Fields], explain: Callable[[Exception], str]) -> None:
         """Use `ask` to ask a broker, and `explain` to say in one line why it could not be.
 
         `ask` returns the group's part of a StreamsGroupDescribe response. It may raise what kafka-python raises.
         """
-        self._ask, self._explain, self._clock = ask, explain, clock
+        self._ask, self._explain = ask, explain
         self._kept: OrderedDict[tuple[str, int | None], tuple[Described, float]] = OrderedDict()
         self._group_locks = [threading.Lock() for _ in range(_GROUP_LOCKS)]  # a group always has the same one
         self._lock = threading.Lock()
@@ -237,7 +225,7 @@ class Descriptions:
             return described
 
     def _answer(self, group_id: str) -> Described:
-        now = self._clock()
+        now = datetime.now(timezone.utc)
         try:
             return described_of(self._ask(group_id), group_id, now)
         except Exception as error:  # noqa: BLE001 - whatever it is, the reader is told
@@ -258,7 +246,7 @@ def broker_descriptions(brokers: Mapping[str, str]) -> Descriptions:
     def explain(error: Exception) -> str:
         if isinstance(error, REQUEST_ERRORS):
             return error_message(error, brokers, "the page needs Describe on the group")
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return error_line(error)
 
     return Descriptions(ask, explain)
 

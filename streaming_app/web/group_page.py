@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.alerts.alert import FIRING, Alert, severity_rank
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, TaskCopy, format_task
@@ -24,9 +24,9 @@ from streaming_app.queries.lag_chart import LagChart, RateChart, behind_chart, r
 from streaming_app.queries.rate_series import Rate
 from streaming_app.queries.topics import BY_PATTERN, Served, Topic, served
 from streaming_app.queries.topology_diff import TopologyDiff
-from streaming_app.text import duration
+from streaming_app.text import duration, host_of
 from streaming_app.web.descriptions import Described, NodeRow, node_rows
-from streaming_app.web.group_summary import GroupSummary, severity_rank
+from streaming_app.web.group_summary import GroupSummary
 from streaming_app.web.instant import Instant, Then, instant_view, tasks_by_partition
 from streaming_app.web.task_matrix import Matrix, lag_by_task, task_matrix, with_copies
 from streaming_app.web.timeline import (
@@ -86,6 +86,11 @@ class MemberRow:
     def state(self) -> str | None:
         """Its state; AWAY of a static member that left temporarily, whose record keeps the state that it had."""
         return AWAY if self.row["member_epoch"] == AWAY_EPOCH else self.row["member_state"]
+
+    @property
+    def host(self) -> str | None:
+        """Where its client is, as the broker saw it."""
+        return host_of(self.row["client_host"])
 
     @property
     def place(self) -> Sequence[tuple[str, str]]:
@@ -237,7 +242,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         members=list(_members(row, topics))[:SHOWN_MEMBERS],
         timeline=line,
         instant=instant_view(then, window.at, row, task_of) if then and window.at else None,
-        events=[EventRow(event["at"], event_text(event), event["member_id"], event["kind"]) for event in newest],
+        events=_event_rows(newest),
         all_events=found,
         described=described,
         nodes=node_rows(described.description) if described and described.description else [],
@@ -249,13 +254,17 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         places=places(more, _labels(line, charts)),
         too_many_assignments=history.owned is None,
         behind=behind_tasks(lag, row),
-        changes=[EventRow(event["at"], event_text(event), event["member_id"], event["kind"]) for event in changes],
+        changes=_event_rows(changes),
         facts=facts or GroupFacts(),
         sizes={(one.subtopology_id, one.name): one.text for one in topics if one.text},
         by_pattern=_by_pattern(topics),
         judged=judged[: -SHOWN_VERDICTS - 1 : -1],
         judged_then=next((one for one in reversed(judged) if window.until and one.at <= window.until), None),
     )
+
+
+def _event_rows(events: Iterable[Row]) -> list[EventRow]:
+    return [EventRow(event["at"], event_text(event), event["member_id"], event["kind"]) for event in events]
 
 
 def _charts(history: History, window: Window) -> Chart:
@@ -295,13 +304,13 @@ def behind_tasks(lag: Iterable[Row], row: Row) -> list[BehindTask]:
         for task in row["assignments"] or ()
         if task["role"] == ACTIVE and task["current"]
     }
-    hosts = {member["member_id"]: (member["client_host"] or "").removeprefix("/") for member in row["members"] or ()}
+    hosts = _hosts(row)
     found: dict[str, BehindTask] = {}
     late = [one for one in lag if one["status"] not in {IN_TIME, LEFT_OVER}]
     for one in sorted(late, key=lambda one: (-(one["lag_seconds"] or 0), -(one["lag"] or 0))):
         name = one["task_id"] or f"{one['topic']}-{one['partition']}"
         host = hosts.get(owners.get(name, ""))
-        found.setdefault(name, BehindTask(name, one["status"], one["lag_seconds"], one["lag"], host or None))
+        found.setdefault(name, BehindTask(name, one["status"], one["lag_seconds"], one["lag"], host))
     return list(found.values())
 
 
@@ -373,7 +382,7 @@ def alerts_by_rule(alerts: Iterable[Alert]) -> list[AlertsOfRule]:
     """Return alerts by rule: those that fire first, the most severe first; of each rule the oldest."""
     found: dict[tuple[bool, int, str], list[Alert]] = {}
     for alert in alerts:
-        found.setdefault((alert.state != FIRING, severity_rank(alert), alert.rule), []).append(alert)
+        found.setdefault((alert.state != FIRING, severity_rank(alert.severity), alert.rule), []).append(alert)
     return [_alerts_of_rule(sorted(found[key], key=_begin_of)) for key in sorted(found)]
 
 
@@ -390,8 +399,12 @@ def _begin_of(alert: Alert) -> tuple[datetime, str]:
 
 def hosts_of(row: Row) -> list[Row]:
     """Return the assignments of a group, each with the host of its member."""
-    hosts = {member["member_id"]: (member["client_host"] or "").removeprefix("/") for member in row["members"] or ()}
-    return [{**task, "client_host": hosts.get(task["member_id"], "")} for task in row["assignments"] or ()]
+    hosts = _hosts(row)
+    return [{**task, "client_host": hosts.get(task["member_id"])} for task in row["assignments"] or ()]
+
+
+def _hosts(row: Row) -> dict[str, str | None]:
+    return {member["member_id"]: host_of(member["client_host"]) for member in row["members"] or ()}
 
 
 def _members(row: Row, topics: Sequence[Topic]) -> Iterable[MemberRow]:

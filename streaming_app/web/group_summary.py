@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from streaming_app.alerts.alert import MOST_SEVERE_FIRST, Alert
+from streaming_app.alerts.alert import Alert
+from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.verdict import BAD, Verdict
 from streaming_app.health.verdict import UNKNOWN as UNKNOWN_HEALTH
 from streaming_app.lag.status import BY_RANK, UNKNOWN
@@ -140,12 +141,6 @@ def all_summaries(streams: Iterable[GroupSummary], others: Iterable[GroupSummary
     by_id = {group.group_id: group for group in streams}
     for group in others:
         known = by_id.get(group.group_id)
-        if known is None or known.state == "Dead" or known.group_type != STREAMS:
+        if known is None or known.state == DEAD or known.group_type != STREAMS:
             by_id[group.group_id] = group
     return tuple(by_id.values())
-
-
-def severity_rank(alert: Alert) -> int:
-    """Return the place of an alert, the most severe first; a severity that only a later release has is the last."""
-    known = MOST_SEVERE_FIRST
-    return known.index(alert.severity) if alert.severity in known else len(known) - 1

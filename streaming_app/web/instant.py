@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from streaming_app.groups.task_copies import ACTIVE, format_task
 from streaming_app.queries.history import GroupAt, MemberAt, parse_tasks
 from streaming_app.queries.topology_diff import KnownTopology
-from streaming_app.text import utc
+from streaming_app.text import host_of, utc
 from streaming_app.web.task_matrix import Matrix, lag_by_task, task_matrix, task_order
 
 Row = Mapping[str, Any]
@@ -44,7 +44,7 @@ class Then(NamedTuple):
             for role, subtopology_id, partition in parse_tasks(member.tasks):
                 task = {"role": role, "subtopology_id": subtopology_id, "partition": partition}
                 held = {"current": True, "target": True, "pending_revocation": False}
-                yield {**task, **held, "member_id": member.member_id, "client_host": _host(member)}
+                yield {**task, **held, "member_id": member.member_id, "client_host": host_of(member.client_host)}
 
     def _unowned(self) -> Iterator[Row]:
         for role, subtopology_id, partition in parse_tasks(f"{ACTIVE} {','.join(self.group.unowned)}"):
@@ -63,7 +63,7 @@ class MemberThen:
     """A member as it was."""
 
     row: MemberAt
-    host: str
+    host: str | None
     active: int
     copies: int
 
@@ -140,10 +140,6 @@ def tasks_by_partition(lag: Iterable[Row]) -> dict[tuple[str, int], str]:
     return {(one["topic"], one["partition"]): one["task_id"] for one in lag if one["task_id"] is not None}
 
 
-def _host(member: MemberAt) -> str:
-    return (member.client_host or "").removeprefix("/")
-
-
 def _member(member: MemberAt) -> Row:
     return {
         "member_id": member.member_id,
@@ -156,7 +152,7 @@ def _member(member: MemberAt) -> Row:
 def _members_then(members: Iterable[MemberAt], tasks: Iterable[Row]) -> Iterator[MemberThen]:
     held = Counter((one["member_id"], one["role"] == ACTIVE) for one in tasks)
     for one in members:
-        yield MemberThen(one, _host(one), held[one.member_id, True], held[one.member_id, False])
+        yield MemberThen(one, host_of(one.client_host), held[one.member_id, True], held[one.member_id, False])
 
 
 def _moved(then: Iterable[Row], now: Iterable[Row]) -> list[str]:

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from streaming_app.errors import error_line
 from streaming_app.job_status import Probe, check_liveness, check_readiness, inputs
 from streaming_app.stream.health import Health
 from streaming_app.text import utc
@@ -65,7 +66,7 @@ def _one_line_errors(handler: _Handler) -> _Handler:
         try:
             return await handler(request)
         except Exception as error:  # noqa: BLE001 - any error fails this request only, not the job
-            return _line(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+            return _line(HTTPStatus.INTERNAL_SERVER_ERROR, error_line(error))
 
     return handle
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from streaming_app.alerts.alert import INFO, MOST_SEVERE_FIRST
+from streaming_app.alerts.alert import INFO, severity_rank
+from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.verdict import OK, VERDICTS, WORST_FIRST
 from streaming_app.health.verdict import UNKNOWN as UNKNOWN_HEALTH
 from streaming_app.health.verdict import trouble as health_trouble
 from streaming_app.queries.groups import TYPES
-from streaming_app.web.group_summary import STREAMS, GroupSummary, severity_rank
+from streaming_app.web.group_summary import STREAMS, GroupSummary
 from streaming_app.web.words import label_text
 
 PAGE_SIZE = 100
@@ -203,7 +204,7 @@ class Overview:
         return [group for one in self.entries for group in one.groups]
 
 
-_NOT_SEVERE = MOST_SEVERE_FIRST.index(INFO)  # an info does not go before a verdict
+_NOT_SEVERE = severity_rank(INFO)  # an info does not go before a verdict
 _NO_VERDICT, _UNKNOWN = WORST_FIRST.index(OK), WORST_FIRST.index(UNKNOWN_HEALTH)
 
 
@@ -212,7 +213,7 @@ def trouble(group: GroupSummary) -> tuple[Any, ...]:
     by_severity, by_verdict = health_trouble(group.health) if group.health else (_NOT_SEVERE, _NO_VERDICT)
     if group.verdict == UNKNOWN_HEALTH:
         by_verdict = _UNKNOWN
-    by_severity = min(by_severity, *map(severity_rank, group.alerts[:1]), _NOT_SEVERE)
+    by_severity = min(by_severity, *(severity_rank(one.severity) for one in group.alerts[:1]), _NOT_SEVERE)
     lag = -(group.lag_seconds or 0), -(group.lag or 0)
     return by_severity, by_verdict, group.is_new, *lag, group.group_type != STREAMS, group.group_id
 
@@ -251,7 +252,7 @@ def overview(
         and (not query.incident or query.incident == one.incident_id)
         and _is_shown(one, query.show)
     ]
-    wanted = query.states or set(_STATES) - {"Dead"}
+    wanted = query.states or set(_STATES) - {DEAD}
     in_state = [one for one in filtered if _state(one) in wanted]
     of_type = [one for one in in_state if not query.types or one.group_type in query.types]
     matching = [one for one in of_type if not query.verdicts or one.verdict in query.verdicts]
@@ -270,7 +271,7 @@ def overview(
         number=page,
         of_entries=len(entries),
         matching=len(matching),
-        total=sum(one.state != "Dead" for one in groups),
+        total=sum(one.state != DEAD for one in groups),
         pages=pages,
         by_state={state: counts[state] for state in _STATES if counts[state] or state in query.states},
         by_verdict={one: verdicts[one] for one in WORST_FIRST if verdicts[one] or one in query.verdicts},

@@ -6,7 +6,6 @@ All links are relative, and all pages are at one level, so a proxy may serve the
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -26,12 +25,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.behind_series import BINS
 from streaming_app.queries.topics import Topic
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
-from streaming_app.text import escape
+from streaming_app.text import digest, escape
 from streaming_app.web.access import AccessMiddleware, PageAccess
 from streaming_app.web.descriptions import (
     ANSWER_SECONDS,
@@ -51,7 +50,7 @@ from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
 from streaming_app.web.server import HttpServer, Limits, ResponseThreads
 from streaming_app.web.snapshot import Row, Snapshot
-from streaming_app.web.source import SnapshotSource, utc_now
+from streaming_app.web.source import SnapshotSource
 from streaming_app.web.timeline import strip
 from streaming_app.web.topology_map import conditions_of, lag_by_topic, topology_map
 from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS
@@ -77,7 +76,7 @@ class Page:
         source: SnapshotSource,
         settings: PageAccess,
         descriptions: Descriptions | None = None,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         report: Report = lambda _line: None,
     ) -> None:
         """Serve what `source` reads, and the other clusters of its warehouse.
@@ -343,7 +342,7 @@ class Page:
     async def _error(self, _: Request, error: Exception) -> Response:
         if isinstance(error, WarehouseError):
             return await self._error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        text = f"The page could not be made: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        text = f"The page could not be made: {error_line(error)[:300]}"
         self._report_error(escape(text))
         return await self._error_page(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
@@ -474,5 +473,4 @@ def _clusters(snapshot: Snapshot, default: str) -> list[str]:
 
 
 def _etag(*parts: object) -> str:
-    digest = hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).hexdigest()[:24]
-    return f'W/"{digest}"'
+    return f'W/"{digest(json.dumps([str(part) for part in parts]), 24)}"'

@@ -6,14 +6,13 @@ A picture has nodes, edges and boxes around nodes, and no positions: the browser
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from streaming_app.text import count, duration
+from streaming_app.text import count, digest, duration
 from streaming_app.web.words import number
 
 FOLDED_ABOVE = 60
@@ -245,7 +244,7 @@ class Graph:
             [(box.id, box.title, box.is_open) for box in self.boxes],
             self.draws_boxes,
         ]
-        return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
+        return digest(json.dumps(shape), 16)
 
     def to_json(self) -> dict[str, Any]:
         """Return what the browser gets."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from streaming_app.alerts.alert import FIRING, PENDING, Alert
+from streaming_app.alerts.alert import FIRING, PENDING, Alert, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.incidents import Incident
@@ -35,14 +35,13 @@ from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.health_tables import HealthRow, read_incidents
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.web.group_summary import (
     STREAMS,
     GroupSummary,
     all_summaries,
     other_summary,
-    severity_rank,
     streams_summary,
     with_health,
     with_lag,
@@ -282,7 +281,7 @@ class Snapshot:
         return self._ask(_topology_diff, self.cluster, group_id, before=None)
 
     def _of(self, group_id: str) -> str:
-        return f"cluster = {quote(self.cluster)} AND group_id = {quote(group_id)}"
+        return of_group(self.cluster, group_id)
 
     def _rows(self, sql: str, group_id: str, **literals: str) -> Sequence[Row]:
         return self._ask(WarehouseReader.rows, sql.format(where=self._of(group_id), **literals), before=[])
@@ -405,7 +404,7 @@ def read_streams_groups(  # noqa: PLR0913 - what a snapshot has
     verdicts = read_verdicts(reader, cluster)
     tasks = _by_group(reader.rows(_TASKS.replace("{cluster}", literal)))
     firing: dict[str, list[Alert]] = {}
-    for alert in sorted(alerts, key=severity_rank):
+    for alert in sorted(alerts, key=lambda one: severity_rank(one.severity)):
         if alert.state == FIRING and alert.group_id is not None:
             firing.setdefault(alert.group_id, []).append(alert)
 

@@ -7,7 +7,6 @@ wait for them, and they are read for a small part of the time only.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from streaming_app.queries.warehouse import find_staleness
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
+from streaming_app.text import digest
 from streaming_app.web.group_summary import GroupSummary
 from streaming_app.web.snapshot import MAX_AGE, Reading, Snapshot, read_other_groups, read_streams_groups
 from streaming_app.web.words import NO_LABELS, Labels
@@ -86,11 +86,6 @@ _Versions = tuple[tuple[str, str, int], ...]
 _REREAD_AFTER = 3.0  # times as long as a reading took: large tables that change all the time do not keep a core busy
 
 
-def utc_now() -> datetime:
-    """Return the time."""
-    return datetime.now(timezone.utc)
-
-
 class SnapshotSource:
     """The newest snapshot of one cluster. Safe to use from several threads; one of them reads at a time."""
 
@@ -98,7 +93,7 @@ class SnapshotSource:
         self,
         warehouse: Location | Path,
         cluster: str,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         labels: Labels = NO_LABELS,
     ) -> None:
         self._location, self.cluster, self._clock, self._labels = Location.of(warehouse), cluster, clock, labels
@@ -200,4 +195,4 @@ def _tag(versions: object, heartbeat: HeartbeatRecord | None, cluster: str, now:
 
 
 def _digest(*values: object) -> str:
-    return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+    return digest(repr(values), 16)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, format_task
-from streaming_app.text import count
+from streaming_app.text import count, host_of
 
 Row = Mapping[str, Any]
 MAX_COLUMNS, MAX_ROWS = 400, 400
@@ -151,7 +151,7 @@ def task_order(task: tuple[str, int]) -> tuple[bool, int, str, int]:
 
 def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], list[Cell]]) -> Process:
     held = [cell for those in cells.values() for cell in those if cell.current]
-    hosts = dict.fromkeys((member["client_host"] or "").removeprefix("/") for member in members)
+    hosts = dict.fromkeys(host_of(member["client_host"]) for member in members)
     return Process(
         process_id=name,
         host=", ".join(filter(None, hosts)),

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from streaming_app.groups.state_rules import DEAD, EMPTY, STABLE
 from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
-from streaming_app.text import duration, utc
+from streaming_app.text import duration, host_of, utc
 from streaming_app.web.window import Window
 
 Row = Mapping[str, Any]
@@ -55,7 +56,7 @@ _MARKS = {
 }
 DRAWN_KINDS = ("state", "description_status", *_MARKS)
 """The kinds of events that it shows."""
-SETTLED = frozenset({"Stable", "Empty", "Dead"})
+SETTLED = frozenset({STABLE, EMPTY, DEAD})
 """States that last; they are drawn lighter than the others."""
 CAUSES = {
     "member_joined": "a member joined",
@@ -259,16 +260,13 @@ def event_text(event: Row) -> str:
     """Return one event in words, without its time."""
     kind, old, new = event["kind"], event["old"], event["new"]
     name = kind.replace("_", " ")
-    if kind == "created":
-        text = "created"
-    elif kind == "deleted":
-        text = "deleted"
+    if kind in {"created", "deleted"}:
+        text = name
     elif kind == "unsolicited_push":
         text = "description sent that the broker had not asked for"
     elif kind in {"member_joined", "member_left"}:
-        text = "member joined" if kind == "member_joined" else "member left"
-        host = (event.get("client_host") or "").removeprefix("/")
-        text += f" ({host})" if host else ""
+        host = host_of(event.get("client_host"))
+        text = f"{name} ({host})" if host else name
     elif kind == "deployment":
         text = f"deployment of {new}"
     elif kind == "not_ready_reason":

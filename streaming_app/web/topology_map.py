@@ -96,16 +96,16 @@ def _add_subtopology(graph: Graph, group_id: str, row: Row, condition: Condition
     node = graph.add("subtopology", own, title, box=graph.add_box(own, title, **shown).id, **shown)
     for name in row["source_topics"] or ():
         kind = "changelog" if name in changelogs else "topic"
-        graph.connect(_topic(graph, kind, name, group_id, lag), node)
+        graph.connect(add_topic(graph, kind, name, group_id, lag), node)
     for name in row["source_topic_regex"] or ():
         graph.connect(graph.add("pattern", name, short_name(name, _TITLE), lines=["pattern"]), node)
     for topic in row["repartition_source_topics"] or ():
-        graph.connect(_topic(graph, "repartition", topic["name"], group_id, lag), node)
+        graph.connect(add_topic(graph, "repartition", topic["name"], group_id, lag), node)
     for name in row["repartition_sink_topics"] or ():
-        graph.connect(node, _topic(graph, "repartition", name, group_id, lag))
+        graph.connect(node, add_topic(graph, "repartition", name, group_id, lag))
     for name in changelogs:
         if name not in (row["source_topics"] or ()):
-            graph.connect(node, _topic(graph, "changelog", name, group_id, {}, internal=True), "state")
+            graph.connect(node, add_topic(graph, "changelog", name, group_id, {}, internal=True), "state")
 
 
 def _add_partitions(graph: Graph, topics: Iterable[Topic]) -> None:
@@ -120,7 +120,7 @@ def _add_partitions(graph: Graph, topics: Iterable[Topic]) -> None:
             node.facts.append(("Has", texts[node.name]))
 
 
-def _topic(  # noqa: PLR0913 - what a topic is drawn from
+def add_topic(  # noqa: PLR0913 - what a topic is drawn from
     graph: Graph,
     kind: str,
     name: str,

@@ -18,7 +18,7 @@ from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.silences import RecurringSilence, Silence
 from streaming_app.queries.behind_series import Behind, BehindSeries
 from streaming_app.queries.history import Owned
-from streaming_app.text import duration, utc, utc_clock
+from streaming_app.text import duration, host_of, utc, utc_clock
 from streaming_app.web.timeline import Scale, Span
 from streaming_app.web.window import Window
 
@@ -279,7 +279,7 @@ def _restore(copy: TaskCopy, owned: Mapping[str, Owned], window: Window, scale: 
     share = None
     if copy.task_offset is not None and copy.task_end_offset:
         share = min(1.0, max(0.0, copy.task_offset / copy.task_end_offset))
-    where = (copy.client_host or "").removeprefix("/") or copy.member_id
+    where = host_of(copy.client_host) or copy.member_id
     text = f"{task_id} restores its state on {where}"
     text += f": {share:.0%} of {copy.task_end_offset:,} offsets" if share is not None else ", how far is not known"
     if copy.reported_at:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -21,7 +20,7 @@ from streaming_app.health.verdict import (
     VERDICTS,
 )
 from streaming_app.regex import compiled
-from streaming_app.text import escape
+from streaming_app.text import digest, escape
 
 _MAX_SHOWN = 96  # characters of a name in a table
 _TAIL = 16
@@ -90,8 +89,8 @@ def short_name(name: str, limit: int = _MAX_SHOWN) -> str:
     shown = escape(name[: 2 * limit] + name[-limit:] if len(name) > 3 * limit else name)
     if len(shown) <= limit and len(name) <= limit:
         return shown or "(empty name)"
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-    end = f" ({len(name):,} characters, {digest})" if limit >= _MAX_SHOWN else f" ({digest})"
+    differs = digest(name, 6)
+    end = f" ({len(name):,} characters, {differs})" if limit >= _MAX_SHOWN else f" ({differs})"
     room = limit - len(end) - 1
     tail = min(_TAIL, room // 2)
     return f"{shown[: room - tail]}…{shown[-tail:]}{end}"
@@ -99,7 +98,7 @@ def short_name(name: str, limit: int = _MAX_SHOWN) -> str:
 
 def group_key(group_id: str) -> str:
     """Return what identifies a group in a URL if its id is too long for one."""
-    return hashlib.sha256(group_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return digest(group_id, 32)
 
 
 def group_query(group_id: str, **others: str | int | None) -> str:

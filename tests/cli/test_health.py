@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -183,6 +184,16 @@ def test_who_ends_an_incident_no_longer_sees_it(warehouse: Path) -> None:
     assert "No incidents." in run(warehouse, "incidents")
     assert incident_id in run(warehouse, "incidents", "--all")
     assert "No open incident" in run(warehouse, *end, "planned", code=1)
+
+
+def test_a_user_without_a_name_as_in_a_container_ends_an_incident(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)
+    incident_id = incident_of(warehouse)
+    assert "has ended" in run(warehouse, "incidents", "end", "--incident", incident_id, "--reason", "planned")
 
 
 @pytest.mark.parametrize(

@@ -563,6 +563,19 @@ def test_a_description_is_drawn_by_subtopology() -> None:
     assert list(rows["p"].predecessors) == ["src"]
 
 
+def test_an_internal_topic_that_a_processor_reads_is_drawn_and_named_as_what_it_is() -> None:
+    names = ["in", "app-s-changelog", "app-by-key-repartition"]
+    source = {"name": "src", "node_type": 1, "source_topics": names, "sink_topic": None, "stores": [], "successors": []}
+    description = {"subtopologies": [{"subtopology_id": "0", "nodes": [source]}], "global_stores": []}
+    response = {"topology": {"epoch": 4}, "topology_description_status": 3, "topology_description": description}
+    nodes = description_graph(described_of(response, "app", NOW)).nodes[1:]
+    assert [(node.kind, node.title, node.lines) for node in nodes] == [
+        ("topic", "in", ["topic"]),
+        ("changelog", "…s-changelog", ["changelog topic"]),
+        ("repartition", "…by-key-repartition", ["repartition topic"]),
+    ]
+
+
 def test_a_picture_with_too_many_nodes_is_left_to_the_table() -> None:
     graph = Graph("map")
     for number in range(MAX_NODES + 1):

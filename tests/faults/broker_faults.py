@@ -13,7 +13,7 @@ from tests.processes import is_running, process_state, send_signal
 
 def kill_broker(harness: FaultHarness) -> None:
     """Kill the broker and start it again, once or twice."""
-    for _ in range(harness.random.randint(1, 2)):
+    for _ in range(harness.times(2)):
         harness.wait_before()
         _kill(harness)
         time.sleep(harness.seconds(0, 6))

@@ -49,6 +49,8 @@ class Round(NamedTuple):
     """Those of the faults that once left something wrong: `make test` tries them again, without the others."""
     cluster: str = ""
     """The release of three brokers at first; empty for one broker."""
+    once: bool = False
+    """A fault that may be repeated happens once, as each start of the job takes long: for `make test`."""
 
 
 # Rounds in which a fault once left a difference, a double or a loss.
@@ -231,7 +233,7 @@ def run_round(
 def _harness(one: Round, directory: Path) -> FaultHarness:
     if one.cluster:
         return ClusterHarness(directory, one.seed, version=one.cluster)
-    return FaultHarness(directory, one.seed, compacting=one.compacting)
+    return FaultHarness(directory, one.seed, compacting=one.compacting, once=one.once)
 
 
 def _run_phase(harness: FaultHarness, phase: Phase, faults: Effects, *, is_last: bool) -> Sequence[Finding]:

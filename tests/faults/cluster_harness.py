@@ -89,7 +89,7 @@ class ClusterHarness(FaultHarness):
     """Three brokers of a release, each with a disk of its own."""
 
     def __init__(self, directory: Path, seed: int, *, version: str) -> None:
-        super().__init__(directory, seed, compacting=False)
+        super().__init__(directory, seed, compacting=False, once=True)  # a round is to have many kinds
         properties = {**SHORT_SESSIONS, **KEEPING, **_UPGRADABLE}
         self.cluster = LocalCluster(directory / "cluster", properties=properties, version=version)
         self.broker = self.cluster
@@ -141,10 +141,6 @@ class ClusterHarness(FaultHarness):
         super().ensure_running()
         self.reconnect()
         self.application.start()
-
-    def times(self) -> int:
-        """Once: a round is to have many kinds."""
-        return 1
 
     def wait_before(self) -> None:
         """Let little time pass: the application works all the time."""

@@ -68,9 +68,9 @@ class DidNotRecoverError(Exception):
 class FaultHarness(Startable):
     """One broker, its groups, one job; every random choice depends on the seed, the timing of processes does not."""
 
-    def __init__(self, directory: Path, seed: int, *, compacting: bool) -> None:
-        """Prepare. With `compacting` the log is compacted all the time, else never."""
-        self.directory, self.compacting = directory, compacting
+    def __init__(self, directory: Path, seed: int, *, compacting: bool, once: bool = False) -> None:
+        """Prepare. With `compacting` the log is compacted all the time, else never; `once` is as in `Round`."""
+        self.directory, self.compacting, self._once = directory, compacting, once
         self.random = Random(seed)  # noqa: S311 - no secret
         self.warehouse = directory / "disk" / "warehouse"
         self.killed_at: float | None = None
@@ -183,9 +183,9 @@ class FaultHarness(Startable):
         effects, self._effects = self._effects, []
         return effects
 
-    def times(self) -> int:
+    def times(self, most: int = _MOST_TIMES) -> int:
         """Return how often a fault that may be repeated happens."""
-        return self.random.randint(1, _MOST_TIMES)
+        return 1 if self._once else self.random.randint(1, most)
 
     def wait_before(self) -> None:
         """Let some time pass before a fault: it finds the job while it starts, or while it writes small batches."""

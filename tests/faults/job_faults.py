@@ -156,8 +156,7 @@ def two_starts(harness: FaultHarness) -> None:
 
 def kill_at_write(harness: FaultHarness) -> None:
     """Start the job so that it kills itself before or after one of its first writes, some times in a row."""
-    kills = harness.random.randint(1, 5)
-    for _ in range(kills):
+    for _ in range(harness.times(5)):
         harness.kill_job()
         number, after = harness.random.randrange(1, 25), harness.random.random() < 0.5
         harness.start_job(setup=f"from tests.faults.injected import kill_at; kill_at({number}, after={after}); ")

@@ -27,7 +27,9 @@ from tests.offsets_log import read_log
 from tests.waiting import wait_until
 
 FOUND_BEFORE = Phase(tuple(name for one in REGRESSIONS if not one.cluster for name in one.decisive))
-SHORT = Round(REGRESSIONS[0].seed, compacting=True, phases=(Phase(("lose_table", "kill_at_write")), FOUND_BEFORE))
+SHORT = Round(
+    REGRESSIONS[0].seed, compacting=True, phases=(Phase(("lose_table", "kill_at_write")), FOUND_BEFORE), once=True
+)
 CLUSTER = Round(
     1,
     compacting=False,

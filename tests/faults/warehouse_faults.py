@@ -60,8 +60,7 @@ def lose_tables(harness: FaultHarness) -> None:
 
 def lose_while_running(harness: FaultHarness) -> None:
     """Remove one table, or the checkpoint, while the job runs, once or twice."""
-    times = harness.random.randint(1, 2)
-    for _ in range(times):
+    for _ in range(harness.times(2)):
         harness.wait_before()
         harness.expect(harness.remove(harness.random.choice((*_TABLES, *_CHECKPOINTS))))
         harness.operate(harness.seconds(2, 8))
@@ -118,8 +117,7 @@ def kill_during_reset(harness: FaultHarness) -> None:
     """Kill the job during `--reset`, several times in a row."""
     harness.wait_before()
     harness.kill_job()
-    kills = harness.random.randint(1, 5)
-    for _ in range(kills):
+    for _ in range(harness.times(5)):
         harness.start_job("--reset")
         harness.operate_during_start()
         kill_running(harness)
@@ -131,8 +129,7 @@ def kill_during_rereading(harness: FaultHarness) -> None:
     harness.wait_before()
     harness.kill_job()
     harness.remove(harness.random.choice((*_CHECKPOINTS, "groups", "group_events", "offset_commits")))
-    kills = harness.random.randint(1, 5)
-    for _ in range(kills):
+    for _ in range(harness.times(5)):
         harness.start_job()
         harness.operate_during_start()
         kill_running(harness)
@@ -159,7 +156,6 @@ def miss_tombstones(harness: FaultHarness) -> None:
 
 def recreate_topic(harness: FaultHarness) -> None:
     """Delete a topic and create it again, while its job runs or not; the job starts with `--reset`, and is killed."""
-    kills = harness.random.randrange(4)
     other = RecreatedTopic(harness)
     try:
         other.create()
@@ -176,7 +172,7 @@ def recreate_topic(harness: FaultHarness) -> None:
             other.start()
         if not other.is_refused():
             raise UnexpectedError(f"a topic that was created again: {other.job.output[-1000:]}")
-        for _ in range(kills):
+        for _ in range(harness.times()):
             other.start("--reset")
             time.sleep(harness.seconds(0.3, 1.5) * harness.start_seconds)
             other.job.kill()

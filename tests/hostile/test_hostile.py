@@ -6,7 +6,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,14 +22,40 @@ pytestmark = pytest.mark.broker
 FAST = [name for name, attack in ATTACKS.items() if attack.is_fast]
 STEPS = 400
 DISK_RULE = "StreamsGroupsDiskAlmostFull"
+ALERTS = {"alerts": {"rules": {STUCK_RULE: {"not_ready_after": "2s"}, DISK_RULE: {"free_mib": 60, "for": "1s"}}}}
+BUDGET = {"group_budget": {"steps": STEPS}}
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    """Where the warehouse of the job is."""
+    with Disk(tmp_path_factory.mktemp("bed") / "warehouse") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def bed(disk: Disk) -> Iterator[Bed]:
     """One job for all, whose groups may take few steps."""
-    with Bed(tmp_path_factory.mktemp("bed"), probes=2 + len(FAST), settings={"group_budget": {"steps": STEPS}}) as one:
+    with Bed(disk.directory.parent, probes=3 + len(FAST), settings={**ALERTS, **BUDGET}) as one:
         one.probe()  # what is slow only once
         yield one
+
+
+def test_the_alert_about_a_disk_that_fills_leaves_before_it_is_full_and_stays_while_it_is(bed: Bed, disk: Disk) -> None:
+    if not disk.directory.is_mount():
+        pytest.skip("this process may not mount a file system")
+    assert events(bed, DISK_RULE) == []
+    disk.fill([], leave=40 << 20)
+    assert wait_until(lambda: events(bed, DISK_RULE) == ["firing"], 60), bed.job.output[-3000:]
+    disk.fill([])
+    assert disk.is_full
+    time.sleep(10)
+    assert events(bed, DISK_RULE) == ["firing"]
+    disk.free()
+    if not bed.is_alive:
+        bed.restart_job(**ALERTS, **BUDGET)
+    assert wait_until(lambda: events(bed, DISK_RULE) == ["firing", "resolved"], 120), bed.job.output[-3000:]
+    assert bed.probe().row is not None
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -55,7 +80,7 @@ def test_a_group_that_takes_too_many_steps_is_set_aside_alone_until_it_is_releas
     assert "busy" in shown.stdout, shown
     assert wait_until(lambda: any(b"StreamsGroupSetAside" in one.body for one in list(bed.receiver.requests)))
 
-    bed.restart_job()  # without that budget
+    bed.restart_job(**ALERTS)  # without that budget
     released = streams_groups("quarantine", "release", "--group", "busy", *warehouse)
     assert released.returncode == 0, released
     assert wait_until(lambda: "set aside: 1 group tried again (busy), of which 1 are folded" in bed.job.output, 120)
@@ -69,27 +94,6 @@ def reason(bed: Bed) -> object:
     """Return why the group is set aside; None if it is not."""
     rows = bed.query("SELECT set_aside_reason FROM groups WHERE group_id = 'busy'")
     return rows[0]["set_aside_reason"] if rows else None
-
-
-def test_the_alert_about_a_disk_that_fills_leaves_before_it_is_full_and_stays_while_it_is(tmp_path: Path) -> None:
-    rules = {STUCK_RULE: {"not_ready_after": "2s"}, DISK_RULE: {"free_mib": 60, "for": "1s"}}
-    with Disk(tmp_path / "bed" / "warehouse") as disk:
-        if not disk.directory.is_mount():
-            pytest.skip("this process may not mount a file system")
-        with Bed(tmp_path / "bed", probes=2, settings={"alerts": {"rules": rules}}) as bed:
-            bed.probe()
-            assert events(bed, DISK_RULE) == []
-            disk.fill([], leave=40 << 20)
-            assert wait_until(lambda: events(bed, DISK_RULE) == ["firing"], 60), bed.job.output[-3000:]
-            disk.fill([])
-            assert disk.is_full
-            time.sleep(10)
-            assert events(bed, DISK_RULE) == ["firing"]
-            disk.free()
-            if not bed.is_alive:
-                bed.restart_job(alerts={"rules": rules})
-            assert wait_until(lambda: events(bed, DISK_RULE) == ["firing", "resolved"], 120), bed.job.output[-3000:]
-            assert bed.probe().row is not None
 
 
 def events(bed: Bed, rule: str) -> list[str]:

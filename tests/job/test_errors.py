@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from kafka import KafkaProducer
 
 from streaming_app.cli.main import main
+from streaming_app.errors import JobError
 from streaming_app.job.lock import hold_job_lock
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
@@ -94,13 +95,9 @@ def test_a_command_config_that_does_not_exist_is_named_in_the_error(tmp_path: Pa
     )
 
 
-def test_a_broker_that_does_not_answer_is_named_in_the_error(
-    tmp_path: Path, create_warehouse: Callable[[Path], Path]
-) -> None:
-    create_warehouse(tmp_path)
-    with reserve_port() as closed:
-        error = error_line(run_job(f"127.0.0.1:{closed.getsockname()[1]}", tmp_path))
-    assert "No Kafka broker answers at 127.0.0.1" in error
+def test_a_broker_that_does_not_answer_is_named_in_the_error(spark: SparkSession, empty_warehouse: Path) -> None:
+    with reserve_port() as closed, pytest.raises(JobError, match=r"No Kafka broker answers at 127.0.0.1:.*\Z"):
+        run_once(spark, f"127.0.0.1:{closed.getsockname()[1]}", empty_warehouse)
 
 
 @pytest.mark.broker

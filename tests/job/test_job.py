@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
+from streaming_app.errors import JobError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.job.job_runner import error_line, run_job
+from tests.job.job_runner import run_job, run_once
 from tests.jvm_options import start_jvms_as_users_do
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
 
@@ -111,8 +116,7 @@ def test_a_record_that_cannot_be_decoded_is_quarantined_and_the_job_continues(
 
 
 def test_a_topic_that_does_not_exist_is_a_one_line_error(
-    broker: Broker, tmp_path: Path, create_warehouse: Callable[[Path], Path]
+    broker: Broker, spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    create_warehouse(tmp_path)
-    error = error_line(run_job(broker.bootstrap_server, tmp_path, "--topic", "no-such-topic"))
-    assert "has no topic no-such-topic" in error
+    with pytest.raises(JobError, match=r"has no topic no-such-topic.*\Z"):
+        run_once(spark, broker.bootstrap_server, empty_warehouse, topic="no-such-topic")

@@ -57,8 +57,8 @@ def application() -> type[Join | Count]:
 class Demo:
     """The command, and what it prints."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, process: subprocess.Popen[str], warehouse: Path) -> None:
+        self.process, self.warehouse = process, warehouse
         self.lines: list[str] = []
         self._new: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -71,15 +71,17 @@ class Demo:
 
     def find(self, pattern: str) -> str:
         """Wait for a line, and return the group of the pattern."""
-        deadline = time.monotonic() + SECONDS
+        deadline, number = time.monotonic() + SECONDS, 0
         while time.monotonic() < deadline:
-            try:
-                self.lines.append(self._new.get(timeout=0.2))
-            except queue.Empty:
-                assert self._reader.is_alive() or not self._new.empty(), "".join(self.lines)
-                continue
-            if found := re.search(pattern, self.lines[-1]):
+            if number == len(self.lines):
+                try:
+                    self.lines.append(self._new.get(timeout=0.2))
+                except queue.Empty:
+                    assert self._reader.is_alive() or not self._new.empty(), "".join(self.lines)
+                    continue
+            if found := re.search(pattern, self.lines[number]):
                 return found[1]
+            number += 1
         raise AssertionError("".join(self.lines))
 
 
@@ -95,7 +97,7 @@ def demo_web(directory: Path, *options: str) -> Iterator[Demo]:
         start_new_session=True,  # a terminal sends Ctrl-C to the whole process group
     ) as process:
         try:
-            yield Demo(process)
+            yield Demo(process, directory / "w")
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -113,58 +115,59 @@ def wait_for(text: Callable[[], str], *expected: str) -> str:
         time.sleep(0.2)
 
 
-def test_the_demo_serves_the_page_and_draws_a_real_application_until_ctrl_c(
-    tmp_path: Path, request: pytest.FixtureRequest
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """A demo with its story: a broker, a job and a page for both tests."""
+    with demo_web(tmp_path_factory.mktemp("demo"), "--story", "--pace", "10") as one:
+        yield one
+
+
+def test_the_demo_serves_the_page_and_draws_a_real_application(
+    demo: Demo, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    with demo_web(tmp_path) as demo:
-        broker = demo.find(r"Kafka is ready at (\S+)\. ")
-        running = application()
-        with StreamsGroupClient(broker) as client:
-            for topic in running.topics:
-                client.create_topic(topic, 2)
-        with running(broker, tmp_path / "app", application_id=GROUP):
-            url = demo.find(r"The page is at (\S+)$")
-            wait_for(lambda: httpx2.get(url, timeout=30).text, "clickstream-sessions", "fraud-detection", "Job running")
-            row = f"{url}?q={GROUP}&state=Stable"
-            wait_for(lambda: httpx2.get(row, timeout=30).text, f'href="group?id={GROUP}"')
-            graph = httpx2.get(f"{url}graph?id={GROUP}", timeout=30).json()
-            kinds = Counter(node["kind"] for node in graph["nodes"])
-            assert kinds.keys() == {"topic", "subtopology", "repartition", "changelog"}
-            assert kinds["changelog"] == running.changelogs
-            if find_chromium():
-                titles = draw(request, url)
-                assert titles == {node["title"] for node in graph["nodes"]}
-                assert running.titles <= titles
-        alive = httpx2.get(f"{url}?q=clickstream&state=Stable", timeout=30).text
-        assert "clickstream-sessions" in alive  # whose members would have been removed without heartbeats
-        os.killpg(demo.process.pid, signal.SIGINT)
-        demo.find("(All processes are stopped)")
-        assert demo.process.wait(30) == 0
-        assert not [line for line in demo.lines if "Traceback" in line]
+    broker = demo.find(r"Kafka is ready at (\S+)\. ")
+    running = application()
+    with StreamsGroupClient(broker) as client:
+        for topic in running.topics:
+            client.create_topic(topic, 2)
+    with running(broker, tmp_path / "app", application_id=GROUP):
+        url = demo.find(r"The page is at (\S+)$")
+        wait_for(lambda: httpx2.get(url, timeout=30).text, "clickstream-sessions", "fraud-detection", "Job running")
+        row = f"{url}?q={GROUP}&state=Stable"
+        wait_for(lambda: httpx2.get(row, timeout=30).text, f'href="group?id={GROUP}"')
+        graph = httpx2.get(f"{url}graph?id={GROUP}", timeout=30).json()
+        kinds = Counter(node["kind"] for node in graph["nodes"])
+        assert kinds.keys() == {"topic", "subtopology", "repartition", "changelog"}
+        assert kinds["changelog"] == running.changelogs
+        if find_chromium():
+            titles = draw(request, url)
+            assert titles == {node["title"] for node in graph["nodes"]}
+            assert running.titles <= titles
+    alive = httpx2.get(f"{url}?q=clickstream&state=Stable", timeout=30).text
+    assert "clickstream-sessions" in alive  # whose members would have been removed without heartbeats
 
 
 @pytest.mark.timeout(1_500)  # of its steps some wait for the job
-def test_the_story_is_played_to_its_end_and_leaves_nothing_running(tmp_path: Path) -> None:
-    with demo_web(tmp_path, "--story", "--pace", "10") as demo:
-        steps = [demo.find(rf"^({number}\. .*)$") for number in range(1, 10)]
-        demo.find("(The story is over)")
-        links = [found[1] for line in demo.lines if (found := re.search(r"Look at (http://\S+)$", line))]
-        assert len(steps) == len(links) == 9
-        assert {httpx2.get(link, timeout=60).status_code for link in links} == {200}
-        reader = WarehouseReader(tmp_path / "w")
-        incidents = reader.rows(f"SELECT * FROM incidents WHERE scope = '{story.SOURCE}'")
-        assert [(one["verdict"], one["ended_by"]) for one in incidents] == [("Down", "evidence")]
-        kinds = f"SELECT kind, count(*) AS many FROM group_events WHERE group_id = '{story.GROUP}' GROUP BY kind"
-        events = {row["kind"]: row["many"] for row in reader.rows(kinds)}
-        assert events["member_joined"] >= 5, events  # three pods, and two that replace one
-        assert events["member_left"] >= 2, events
-        started = set(process_tree(demo.process.pid))
-        assert len(started) > 3  # the broker, Spark, the page
-        os.killpg(demo.process.pid, signal.SIGINT)
-        demo.find("(All processes are stopped)")
-        assert demo.process.wait(60) == 0
-        assert not [line for line in demo.lines if "Traceback" in line]
-        assert wait_until(lambda: not [one for one in started if is_running(one)], 60)
+def test_the_story_is_played_to_its_end_and_ctrl_c_leaves_nothing_running(demo: Demo) -> None:
+    steps = [demo.find(rf"^({number}\. .*)$") for number in range(1, 10)]
+    demo.find("(The story is over)")
+    links = [found[1] for line in demo.lines if (found := re.search(r"Look at (http://\S+)$", line))]
+    assert len(steps) == len(links) == 9
+    assert {httpx2.get(link, timeout=60).status_code for link in links} == {200}
+    reader = WarehouseReader(demo.warehouse)
+    incidents = reader.rows(f"SELECT * FROM incidents WHERE scope = '{story.SOURCE}'")
+    assert [(one["verdict"], one["ended_by"]) for one in incidents] == [("Down", "evidence")]
+    kinds = f"SELECT kind, count(*) AS many FROM group_events WHERE group_id = '{story.GROUP}' GROUP BY kind"
+    events = {row["kind"]: row["many"] for row in reader.rows(kinds)}
+    assert events["member_joined"] >= 5, events  # three pods, and two that replace one
+    assert events["member_left"] >= 2, events
+    started = set(process_tree(demo.process.pid))
+    assert len(started) > 3  # the broker, Spark, the page
+    os.killpg(demo.process.pid, signal.SIGINT)
+    demo.find("(All processes are stopped)")
+    assert demo.process.wait(60) == 0
+    assert not [line for line in demo.lines if "Traceback" in line]
+    assert wait_until(lambda: not [one for one in started if is_running(one)], 60)
 
 
 def draw(request: pytest.FixtureRequest, url: str) -> set[str]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from streaming_app.text import first_of
+from streaming_app.text import EPOCH, first_of, host_of
 
 REBALANCING = ("Assigning", "Reconciling")
 AWAY_EPOCH = -2
@@ -18,7 +18,6 @@ NOT_REVOKING, AWAY, BEHIND, WAITING = "UNREVOKED_TASKS", "AWAY", "BEHIND", "UNRE
 _NAMED_MEMBERS = 20  # at most, those with the oldest records
 _NAMED_TASKS = 50  # of one member
 _TASKS_IN_TEXT = 5
-_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 _WHAT = {
     NOT_REVOKING: "has not revoked {tasks}",
@@ -197,7 +196,7 @@ _ORDER = (NOT_REVOKING, AWAY, BEHIND, WAITING)
 
 def _order(stated: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
     state, member = stated
-    return _ORDER.index(state), member.get("updated_at") or _EPOCH, member["member_id"]
+    return _ORDER.index(state), member.get("updated_at") or EPOCH, member["member_id"]
 
 
 # state of a member -> whether it holds up, or waits for, this task of its
@@ -216,7 +215,7 @@ def _unsettled_member(state: str, member: Mapping[str, Any], tasks: Iterable[Map
         member["member_id"],
         state,
         member["client_id"],
-        host and host.lstrip("/"),
+        host_of(host),
         member["process_id"],
         member["instance_id"],
         member.get("updated_at"),

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.groups.group import ROLES
 from streaming_app.groups.snapshot import AWAY_EPOCH
-from streaming_app.text import host_of as host_of  # noqa: PLC0414 - `lag.model` takes it from here
+from streaming_app.text import host_of
 
 ACTIVE, STANDBY, WARMUP = ROLES
 RESTORING, DORMANT = "restoring", "dormant"

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import NOT_READY
+from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.health.history import (
-    EMPTY,
     NO_HISTORY,
     Assignment,
     Deployment,
@@ -19,7 +18,6 @@ from streaming_app.health.history import (
 )
 from streaming_app.health.rests import NO_RESTS, Rests, ran_for, rests_of
 
-DEAD = "Dead"
 RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
 _CHANGES, _MEMBERS, _ASSIGNMENTS = 400, 600, 200
 _DEPLOYMENTS = 3  # the newest ones say how long the next one may take

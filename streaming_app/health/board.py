@@ -20,14 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
 from streaming_app.groups.newcomers import in_turns, is_newcomer
 from streaming_app.groups.snapshot import GroupSnapshot, changed
-from streaming_app.health.activity import DEAD, activity
+from streaming_app.groups.state_rules import DEAD
+from streaming_app.health.activity import activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.successors import NOBODY, Successors, Takeover
@@ -45,9 +46,9 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
+from streaming_app.text import EPOCH
 
 STREAMS = "streams"
-_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _RECHECKS = 1_000  # of one group in one step: a month of them
 NEWCOMER_STEPS = 5_000
 """So many judgments of a group to which nothing happened take less than a second."""
@@ -56,7 +57,7 @@ _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 time
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 _NO_LAG: Mapping[str, GroupLag] = MappingProxyType({})
 NO_RESTORES: Restores = MappingProxyType({})
-_UNJUDGED = Verdict(UNKNOWN, _EPOCH, _EPOCH, "")
+_UNJUDGED = Verdict(UNKNOWN, EPOCH, EPOCH, "")
 
 SettingsLookup = Callable[[str], HealthSettings]
 
@@ -323,7 +324,7 @@ def _see(snapshot: GroupSnapshot, known: Known, one: _Group | None) -> _Seen:
 def _of_other_type(work: GroupWork) -> GroupSnapshot:
     """Return what stands for the records of a group of another type: it has members as long as it commits."""
     names = {field.name: None for field in fields(GroupSnapshot)}
-    values = {"group_id": work.group_id, "group_type": "other", "state": "Unknown", "state_since": _EPOCH}
+    values = {"group_id": work.group_id, "group_type": "other", "state": "Unknown", "state_since": EPOCH}
     values |= {"member_count": 1, "last_offset": 0}
     return GroupSnapshot(**{**names, "unsettled": (), "unsettled_count": 0, **values})  # type: ignore[arg-type]
 

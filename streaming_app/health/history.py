@@ -22,9 +22,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from streaming_app.groups.deployments import WITHIN
-from streaming_app.groups.state_rules import NONE, UNCERTAIN
+from streaming_app.groups.state_rules import EMPTY, NONE, UNCERTAIN
+from streaming_app.text import host_of
 
-EMPTY = "Empty"
 EMPTY_KEPT_FOR = timedelta(days=15)  # two weekends
 WINDOW = timedelta(hours=2)
 """How long other events are looked at: longer than any time over which interruptions are counted."""
@@ -161,7 +161,7 @@ def _assignment(event: Row) -> Assignment | None:
 
 
 def _member(event: Row) -> MemberChange:
-    host = (event.get("client_host") or "").lstrip("/")
+    host = host_of(event.get("client_host"))
     place = intern(event.get("instance_id") or host or event["new"] or event["old"] or "")
     joined = event["kind"] == "member_joined"
     return MemberChange(event["at"], event["offset"], event["member_id"], joined, place)

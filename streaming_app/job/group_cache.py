@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.snapshot import COLUMNS, MEMBER_FIELDS, REBALANCING, GroupSnapshot, group_snapshot
+from streaming_app.groups.state_rules import DEAD, EMPTY
 from streaming_app.health import history
 from streaming_app.health.history import GroupHistories, GroupHistory
 from streaming_app.stream.outputs import EVENTS, RETRACTED
@@ -38,7 +39,6 @@ from streaming_app.tables.arrow import to_values, with_plain_types
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 
-DEAD = "Dead"
 _QUEUED_ROWS = 50_000  # beyond that, reading the table again is cheaper than keeping them
 _SLICE = 10_000  # rows of which there are Python objects at a time
 _READ = 200  # unsettled members of one group, those with the oldest records: it may have thousands
@@ -51,10 +51,6 @@ class _Batch(NamedTuple):
 
     rows: pa.Table
     bounds: WrittenBetween
-
-
-def _utc_now() -> datetime:
-    return datetime.now(timezone.utc)
 
 
 def _unknown() -> None:
@@ -74,7 +70,7 @@ class GroupCache:
         warehouse: Location | Path,
         cluster: str,
         window: timedelta,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         read_all_at: Callable[[], datetime | None] = _unknown,
     ) -> None:
         self._warehouse = warehouse
@@ -220,7 +216,7 @@ class GroupCache:
             quote((now - kept).isoformat()) for kept in (self._histories.window, history.EMPTY_KEPT_FOR)
         )
         kinds = ", ".join(map(quote, history.KINDS))
-        empty = quote(history.EMPTY)
+        empty = quote(EMPTY)
         slices = WarehouseReader(self._warehouse).slices(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
             f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "

@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from streaming_app.groups.task_copies import host_of
+from streaming_app.groups.snapshot import REBALANCING
+from streaming_app.groups.state_rules import STABLE
+from streaming_app.text import host_of
 
 TopicPartition = tuple[str, int]
 Row = Mapping[str, Any]
@@ -20,8 +22,6 @@ MatchTopics = Callable[[str], Collection[str]]
 HISTORY_REST_SECONDS = 3_600.0
 """Between two rows of `lag_history` of a partition to which nothing happens."""
 _STREAMS = "streams"
-_STABLE = "Stable"
-_REBALANCING = ("Assigning", "Reconciling")
 
 
 class Commit(NamedTuple):
@@ -143,7 +143,7 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
     if group["deleted_at"] is not None or group["group_type"] != _STREAMS:
         return NO_TASKS
     since = group["state_since"].timestamp() if group["state_since"] else None
-    is_rebalancing = group["state"] in _REBALANCING
+    is_rebalancing = group["state"] in REBALANCING
     subtopologies = group["subtopologies"] or ()
     return GroupTasks(
         subtopology_of=_subtopologies(subtopologies, match_topics),
@@ -151,7 +151,7 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         rebalancing_since=(since or 0.0) if is_rebalancing else None,
         has_members=bool(group["member_count"]),
         stateful=frozenset(one["subtopology_id"] for one in subtopologies if one["state_changelog_topics"]),
-        stable_since=since if group["state"] == _STABLE else None,
+        stable_since=since if group["state"] == STABLE else None,
         source_partition=group.get("source_partition"),
     )
 

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from streaming_app.alerts.alert import FIRING, Alert, AlertKey, Delivery
-from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, is_unknown, may_concern
+from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, is_unknown
 from streaming_app.alerts.health_rules import health_settings
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance, with_severity
 from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
@@ -146,7 +146,7 @@ class AlertEngine:
         """Go on from the alerts in the table. What is not sent of them, and does not wait for a silence, is due."""
         self._settings, self.outboxes, self._descriptions = settings, outboxes, descriptions
         self._is_silenced = is_silenced
-        self._watched = WatchedGroups(may_concern)
+        self._watched = WatchedGroups()
         self._board = Board(self._health_settings, health.verdicts)
         self._incidents = Incidents(settings.cluster, health.incidents)
         self._unsaved_verdicts: dict[str, Verdict] = {}

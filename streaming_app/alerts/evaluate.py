@@ -129,7 +129,7 @@ def evaluate(
     return findings
 
 
-def may_concern(group: GroupSnapshot, with_descriptions: bool) -> bool:  # noqa: FBT001 - as of `MayConcern`
+def may_concern(group: GroupSnapshot, *, with_descriptions: bool) -> bool:
     """Tell whether a rule may have a finding of a group, on a cluster with descriptions or without."""
     rules = _applicable_rules(group.state, group.description_status, with_descriptions)
     return group.group_type == "streams" and any(rule.about(group) for rule in rules)

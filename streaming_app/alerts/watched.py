@@ -10,23 +10,20 @@ then only if a rule may have a finding of it, or as long as it is new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 
+from streaming_app.alerts.evaluate import may_concern
 from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, counts_as, survey_cluster
 from streaming_app.groups.newcomers import is_newcomer
 from streaming_app.groups.snapshot import GroupSnapshot, changed
-
-MayConcern = Callable[[GroupSnapshot, bool], bool]
-"""Tells whether a rule may have a finding of a group, on a cluster with descriptions or without."""
 
 
 class WatchedGroups:
     """The groups of one cluster as of the last `update`."""
 
-    def __init__(self, may_concern: MayConcern) -> None:
-        self._may_concern = may_concern
+    def __init__(self) -> None:
         self._groups: Mapping[str, GroupSnapshot] = MappingProxyType({})
         self._at: datetime | None = None
         self._concerned: dict[str, GroupSnapshot] = {}
@@ -42,10 +39,16 @@ class WatchedGroups:
         for group_id in changed(before, groups):
             old, group = before.get(group_id), groups.get(group_id)
             is_same = is_same and old is not None and group is not None and counts_as(old) == counts_as(group)
-            without, with_descriptions = (group is not None and self._may_concern(group, one) for one in (False, True))
-            _put(self._concerned, group_id, group if without else None)
-            _put(self._with_descriptions, group_id, group if with_descriptions and not without else None)
-            _put(self._new, group_id, group if group and is_newcomer(group, now) else None)
+            for kept in (self._concerned, self._with_descriptions, self._new):
+                kept.pop(group_id, None)
+            if group is None:
+                continue
+            if may_concern(group, with_descriptions=False):
+                self._concerned[group_id] = group
+            elif may_concern(group, with_descriptions=True):
+                self._with_descriptions[group_id] = group
+            if is_newcomer(group, now):
+                self._new[group_id] = group
         for group_id in [one for one, group in self._new.items() if not is_newcomer(group, now)]:
             del self._new[group_id]
         if not is_same:
@@ -58,10 +61,3 @@ class WatchedGroups:
         if with_descriptions:
             found |= self._with_descriptions
         return list(found.values())
-
-
-def _put(groups: dict[str, GroupSnapshot], group_id: str, group: GroupSnapshot | None) -> None:
-    if group is None:
-        groups.pop(group_id, None)
-    else:
-        groups[group_id] = group

@@ -55,7 +55,6 @@ NEWCOMER_STEPS = 5_000
 _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 times as long
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
-_NO_LAG: Mapping[str, GroupLag] = MappingProxyType({})
 NO_RESTORES: Restores = MappingProxyType({})
 _UNJUDGED = Verdict(UNKNOWN, EPOCH, EPOCH, "")
 
@@ -78,6 +77,31 @@ class Known:
     """The partitions without a leader by the broker that led them."""
     restores: Mapping[str, Restores] = field(default_factory=dict)
     """By group what is reported of tasks that are restored."""
+
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class _Compared(NamedTuple):
+    """What was known at the step before, by group: what is not the same object then has changed."""
+
+    groups: Mapping[str, object] = _NOTHING
+    histories: Mapping[str, object] = _NOTHING
+    work: Mapping[str, object] = _NOTHING
+    lag: Mapping[str, object] = _NOTHING
+    restores: Mapping[str, object] = _NOTHING
+    others: Mapping[str, object] = _NOTHING
+
+    def then(self, known: Known, others: Mapping[str, object]) -> _Compared:
+        """Return what is known at the next step; work and lag that are not known then are as they were."""
+        return _Compared(
+            known.groups,
+            dict(known.histories),  # the caller goes on to change it
+            self.work if known.work is None else known.work,
+            self.lag if known.lag is None else known.lag,
+            known.restores,
+            others,
+        )
 
 
 class Change(NamedTuple):
@@ -136,8 +160,7 @@ class Board:
         self._groups: dict[str, _Group] = {}
         self._began: datetime | None = None
         self._steps = 0  # that judgments took since the start
-        self._before = Known({})
-        self._others = NONE
+        self._before = _Compared()
         self.put_off: Mapping[str, datetime] = {}
         """The newcomers that wait for a verdict, and since when."""
 
@@ -174,7 +197,8 @@ class Board:
         self._successors = Successors(known.groups, known.histories, known.work or NONE)
         changes: list[Change] = []
         newcomers: list[GroupSnapshot] = []
-        for snapshot in self._due(known, now, others):
+        compared = self._before.then(known, others)
+        for snapshot in self._due(known, now, others, self._candidates(compared, now)):
             if is_newcomer(snapshot, now):
                 newcomers.append(snapshot)
             else:
@@ -185,13 +209,14 @@ class Board:
                 del self._stored[group_id]
                 why = "It was deleted when it had nothing to do."
                 changes.append(Change(group_id, Verdict(OFF, now, now, why), now))
-        self._remember(known, others)
+        self._before = compared
         return sorted(changes, key=lambda change: change.at)
 
-    def _due(self, known: Known, now: datetime, others: Mapping[str, GroupWork]) -> Iterator[GroupSnapshot]:
-        """Yield the groups that are to be judged."""
+    def _due(
+        self, known: Known, now: datetime, others: Mapping[str, GroupWork], candidates: Collection[str]
+    ) -> Iterator[GroupSnapshot]:
+        """Yield the groups that are to be judged: of another type, or candidates."""
         rest = {one: _of_other_type(work) for one, work in others.items() if one not in known.groups}
-        candidates = self._candidates(known, now, others)
         found = ((one, known.groups[one]) for one in candidates if one in known.groups)
         for group_id, snapshot in chain(rest.items(), found):
             if group_id not in rest and _is_gone(snapshot):
@@ -207,26 +232,10 @@ class Board:
             if not one.is_deleted or _is_due(one.verdict, now):
                 yield one.seen.snapshot
 
-    def _candidates(self, known: Known, now: datetime, others: Mapping[str, GroupWork]) -> Collection[str]:
+    def _candidates(self, compared: _Compared, now: datetime) -> Collection[str]:
         """Return the groups that may have to be judged: all others are as they were, and are not looked at."""
-        before = self._before
-        mappings = (
-            changed(before.groups, known.groups),
-            changed(before.histories, known.histories),
-            changed(before.work or NONE, before.work or NONE if known.work is None else known.work),
-            changed(before.lag or _NO_LAG, before.lag or _NO_LAG if known.lag is None else known.lag),
-            changed(before.restores, known.restores),
-            changed(self._others, others),
-        )
         due = (group_id for group_id, one in self._groups.items() if _is_due(one.verdict, now))
-        return dict.fromkeys(chain(*mappings, due, self.put_off))
-
-    def _remember(self, known: Known, others: Mapping[str, GroupWork]) -> None:
-        """Keep what the next step compares with: the last work and lag that were known, and a copy of the histories."""
-        before, self._others = self._before, others
-        work = before.work if known.work is None else known.work
-        lag = before.lag if known.lag is None else known.lag
-        self._before = replace(known, histories=dict(known.histories), work=work, lag=lag)
+        return dict.fromkeys(chain(*map(changed, self._before, compared), due, self.put_off))
 
     def _judgment(
         self, snapshot: GroupSnapshot, known: Known, now: datetime, others: Mapping[str, GroupWork]

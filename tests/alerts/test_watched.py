@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.evaluate import RULES, evaluate, may_concern
+from streaming_app.alerts.evaluate import RULES, evaluate
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, Outboxes
 from streaming_app.alerts.rule import EvaluationContext, RuleSettings
@@ -64,7 +64,7 @@ def settings_of(_group_id: str | None) -> Mapping[str, RuleSettings]:
 
 @given(steps)
 def test_what_is_left_out_changes_no_finding_and_no_survey(history: list[tuple[dict[str, Any], float]]) -> None:
-    watched, groups, now = WatchedGroups(may_concern), dict[str, GroupSnapshot](), NOW
+    watched, groups, now = WatchedGroups(), dict[str, GroupSnapshot](), NOW
     for changes, seconds in history:
         now += timedelta(seconds=seconds)
         changed = {name: one and replace(one, group_id=name) for name, one in changes.items()}

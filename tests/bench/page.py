@@ -189,7 +189,7 @@ async def _viewers(warehouse: Path, url: str, pid: int) -> None:
 
 
 def _in_browser(browser: Browser, warehouse: Path, url: str) -> None:
-    with view(browser, url) as seen:
+    with view(browser, url, own_context=True) as seen:
         seen.open("/")
         seen.page.wait_for_timeout(500)
         paint, loaded = seen.page.evaluate(
@@ -198,7 +198,7 @@ def _in_browser(browser: Browser, warehouse: Path, url: str) -> None:
         )
         print(f"  first contentful paint after {paint:.0f} ms, everything loaded after {loaded:.0f} ms")
     _slowed(browser, url)
-    with view(browser, url) as seen:
+    with view(browser, url, own_context=True) as seen:
         seen.open("/?q=price-feed")
         delays = []
         for number in range(_CHANGES):
@@ -227,7 +227,7 @@ def _slowed(browser: Browser, url: str) -> None:
     """Print when the overview can be used on a processor that is four times slower: after the last task over 50 ms."""
     found = []
     for _ in range(6):  # the first one fills caches of the server
-        with view(browser, url) as seen:
+        with view(browser, url, own_context=True) as seen:
             seen.page.add_init_script(_LONG_TASKS)
             seen.page.context.new_cdp_session(seen.page).send("Emulation.setCPUThrottlingRate", {"rate": 4})
             seen.open("/")

@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request, ViewportSize
 
 LONGEST_WAIT = 60_000  # milliseconds until a test fails: four processes share the two cores of CI
+_OPTIONS = (
+    "--no-sandbox",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # a request elsewhere goes nowhere
+    "--renderer-process-limit=1",  # pages of a context share the process and what it has compiled
+)
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _VIOLATIONS = """
 window.violations = [];
@@ -26,9 +31,17 @@ async (only) => (await axe.run(document, {resultTypes: ["violations"], ...only})
 """
 
 
+_shared: dict[tuple[Browser, bool], BrowserContext] = {}
+
+
 def find_chromium() -> str | None:
     """Return the path of the Chromium of this machine; None if there is none."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def launch(playwright: Playwright) -> Browser:
+    """Start this machine's Chromium."""
+    return playwright.chromium.launch(executable_path=find_chromium(), args=_OPTIONS)
 
 
 @dataclass
@@ -62,35 +75,63 @@ class View:
 
 
 @contextmanager
-def view(browser: Browser, url: str, **context: Any) -> Iterator[View]:
-    """Open a browser context. At the end, raises AssertionError for errors, violations of the policy, and requests
-    to any other origin, which are stopped.
+def view(
+    browser: Browser,
+    url: str,
+    *,
+    own_context: bool = False,
+    java_script_enabled: bool = True,
+    viewport: ViewportSize | None = None,
+    **media: Any,
+) -> Iterator[View]:
+    """Open a page; `media` are those that `emulate_media` knows. At the end, raises AssertionError for errors,
+    violations of the policy, and requests to any other origin.
+
+    Views share a browser context unless one has its `own_context`: a new one costs as much as all that a view does, as
+    it has compiled no script. The page keeps nothing there, and each server is an origin of its own.
     """
     origin = url.rstrip("/")
-    opened = browser.new_context(**{"viewport": {"width": 1360, "height": 860}, **context})
-    opened.set_default_timeout(LONGEST_WAIT)
-    opened.add_init_script(_VIOLATIONS)
-    page = opened.new_page()
+    make = _make_context if own_context else _shared_context
+    context = make(browser, java_script_enabled=java_script_enabled)
+    before = context.pages
+    page = context.new_page()
+    page.set_viewport_size(viewport or {"width": 1360, "height": 860})
+    page.emulate_media(**media)
     seen = View(page, origin)
 
-    def watch_route(route: Route, request: Request) -> None:
-        if urlsplit(request.url).netloc == urlsplit(origin).netloc or request.url.startswith(("data:", "blob:")):
-            route.continue_()
-        else:
+    def watch_request(request: Request) -> None:
+        if urlsplit(request.url).netloc != urlsplit(origin).netloc and not request.url.startswith(("data:", "blob:")):
             seen.problems.append(f"request to {request.url}")
-            route.abort()
 
     def watch_console(message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
             seen.problems.append(f"console: {message.text}")
 
-    page.route("**/*", watch_route)
+    page.on("request", watch_request)
     page.on("console", watch_console)
     page.on("pageerror", lambda error: seen.problems.append(f"error: {error}"))
     try:
         yield seen
-        if context.get("java_script_enabled", True):
+        if java_script_enabled:
             seen.problems += page.evaluate("window.violations")
         assert seen.problems == []
     finally:
-        opened.close()
+        for one in context.pages:
+            if one not in before:
+                one.close()
+        if own_context:
+            context.close()
+
+
+def _make_context(browser: Browser, *, java_script_enabled: bool) -> BrowserContext:
+    made = browser.new_context(java_script_enabled=java_script_enabled)
+    made.set_default_timeout(LONGEST_WAIT)
+    made.add_init_script(_VIOLATIONS)
+    return made
+
+
+def _shared_context(browser: Browser, *, java_script_enabled: bool) -> BrowserContext:
+    if (browser, java_script_enabled) not in _shared:
+        made = _shared[browser, java_script_enabled] = _make_context(browser, java_script_enabled=java_script_enabled)
+        made.new_page()  # with its last page a context would lose its process
+    return _shared[browser, java_script_enabled]

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page, PageServer
 from streaming_app.web.source import SnapshotSource
-from tests.web.browser import LONGEST_WAIT, find_chromium
+from tests.web.browser import LONGEST_WAIT, find_chromium, launch
 from tests.web.sample import write_sample
 
 
@@ -63,11 +63,10 @@ def serve_page() -> Iterator[Callable[..., str]]:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """A headless Chromium that all tests share; without one the test is skipped."""
-    executable = find_chromium()
-    if executable is None:
+    if find_chromium() is None:
         pytest.skip("needs Chromium: apt-get install chromium")
     expect.set_options(timeout=LONGEST_WAIT)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        browser = launch(playwright)
         yield browser
         browser.close()

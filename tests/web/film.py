@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from tests.web.browser import find_chromium, view
+from tests.web.browser import launch, view
 from tests.web.screenshots import FIGURES
 from tests.web.test_demo import Demo, demo_web
 
@@ -61,7 +61,7 @@ def main() -> None:
         sync_playwright() as playwright,
         demo_web(Path(directory), "--story", "--pace", "2") as demo,
     ):
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        browser = launch(playwright)
         url = demo.find(r"The page is at (\S+)$")
         with view(browser, url, viewport=_SIZE, reduced_motion="reduce") as seen:
             taken = [

@@ -74,7 +74,7 @@ def main() -> None:
 
     from streaming_app.web.access import PageAccess  # noqa: PLC0415
     from streaming_app.web.page import PageServer  # noqa: PLC0415
-    from tests.web.browser import find_chromium  # noqa: PLC0415
+    from tests.web.browser import launch  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
         server = PageServer(write_clean_sample(Path(directory)), "default", PageAccess(listen="127.0.0.1:0"))
@@ -82,7 +82,7 @@ def main() -> None:
         thread.start()
         while not server.is_started:
             time.sleep(0.05)
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        browser = launch(playwright)
         for file in take(browser, server.url, FIGURES):
             print(f"{file.name}: {file.stat().st_size:,} bytes")
         browser.close()

@@ -57,6 +57,18 @@ def test_the_pictures_of_the_documentation_can_be_taken(
     assert all(file.stat().st_size > 20_000 for file in taken)
 
 
+def test_a_request_elsewhere_fails_a_test_and_goes_nowhere(chromium: Browser, url: str) -> None:
+    elsewhere = [f"http://{host}/a.png" for host in ("example.com", "192.0.2.1", "localhost")]
+    pictures = "".join(f"<img src={one}>" for one in elsewhere)
+    with pytest.raises(AssertionError), view(chromium, url) as seen:  # noqa: PT012 - the end of the block raises it
+        failed = []
+        seen.page.on("requestfailed", lambda request: failed.append(request.failure))
+        seen.page.set_content(pictures)  # which has no policy
+        seen.page.wait_for_load_state("load")
+    assert failed == ["net::ERR_NAME_NOT_RESOLVED"] * len(elsewhere)
+    assert {f"request to {one}" for one in elsewhere} <= set(seen.problems)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_any_view(chromium: Browser, url: str, scheme: str) -> None:
     with view(chromium, url, color_scheme=scheme) as seen:
@@ -201,7 +213,7 @@ def test_in_forced_colours_and_on_paper_the_tracks_are_there(chromium: Browser, 
 def test_an_overview_of_two_thousand_groups_is_small_and_an_incident_unfolds_by_keyboard(
     chromium: Browser, serve_page: Callable[..., str], huge: Path
 ) -> None:
-    with view(chromium, serve_page(huge)) as seen:
+    with view(chromium, serve_page(huge), own_context=True) as seen:
         sizes: list[int] = []
         seen.page.on(
             "requestfinished",
@@ -257,6 +269,8 @@ new PerformanceObserver((list) => {
 def test_nothing_moves_while_a_page_loads(chromium: Browser, url: str, width: int) -> None:
     with view(chromium, url, viewport={"width": width, "height": 860}) as seen:
         seen.page.add_init_script(_SHIFTS)
+        network = seen.page.context.new_cdp_session(seen.page)
+        network.send("Network.setCacheDisabled", {"cacheDisabled": True})  # styles and scripts come late
         for name, path in list(VIEWS.items())[:6]:
             seen.open(path)
             if name in {"group", "instant", "pipelines"}:
@@ -541,7 +555,7 @@ async () => {
 
 
 def test_a_connection_that_is_silent_since_the_machine_slept_is_opened_again(chromium: Browser, url: str) -> None:
-    with view(chromium, url) as seen:
+    with view(chromium, url, own_context=True) as seen:  # whose clock is another one
         seen.page.clock.install()
         seen.open("/static/icon.svg")
         seen.page.evaluate(_STUB)

@@ -130,7 +130,10 @@ def run_demo(  # noqa: PLR0913 - the options of the command
                         )
                         stack.callback(player.close)
                         player.start()
-                    run(config, progress, early=early)
+                    try:
+                        run(config, progress, early=early)
+                    except SystemExit:  # abandoned, as it did not end in time after a signal: the rest is stopped, too
+                        extra_seconds = 0.0
                     if extra_seconds:
                         progress(
                             f"The broker {broker.bootstrap_server} and its groups stay for {extra_seconds:.0f} s more: "

@@ -165,13 +165,16 @@ class LocalCluster(Startable):
         kept: Callable[[], object] | None = None,
         between: Callable[[], object] | None = None,
         paused: bool = False,
+        leaders_paused: bool = False,
     ) -> int:
         """Let an unclean election remove the records that `lost` writes; return who leads then.
 
         One replica is down while `lost` writes. Then the others are killed, `between` runs, and that replica is elected
         though it lacks these records; `kept` writes what comes at their offsets. The others come back and truncate.
-        With `paused` none of them is killed or started again.
+        With `paused` none of them is killed or started again: clients that ask a paused one may wait for 30 s. With
+        `leaders_paused` only the replica that is behind is started again, and `lost` may read without such waits.
         """
+        leaders_paused = leaders_paused or paused
         behind = next(one for one in sorted(self.brokers, reverse=True) if one != self.leader(topic, partition))
         others = [one for one in self.brokers if one != behind]
         if paused:
@@ -181,7 +184,7 @@ class LocalCluster(Startable):
         assert wait_until(lambda: behind not in self.in_sync(topic, partition), _ELECTION_SECONDS)
         lost()
         for one in others:
-            if paused:
+            if leaders_paused:
                 self.pause(one)
             else:
                 self.brokers[one].kill()
@@ -192,7 +195,7 @@ class LocalCluster(Startable):
             self.brokers[behind].start()
         assert wait_until(lambda: self.leader(topic, partition) == behind, _ELECTION_SECONDS)
         (kept or _nothing)()
-        if paused:
+        if leaders_paused:
             for one in others:
                 self.resume(one)
         else:

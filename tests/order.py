@@ -4,6 +4,7 @@ With `--dist loadgroup --no-loadscope-reorder` a process takes a group of tests 
 groups first occur. A module is a group, so that what its fixtures start is started once, but for the tests that use the
 Spark session: a further session takes half a minute of processor time until its JVM is warm. They are two groups, each
 half of them, and the first ones, as nothing else takes as long: with one, the other processes had ended long before it.
+The tests that use three brokers are a group, too: these take processor time to start, and as long as they run.
 Then come the modules that take minutes, those that start something else, and what needs nothing comes last, as it is
 short: the processes end at about the same time.
 """
@@ -19,9 +20,11 @@ SESSION = "spark"
 """The fixture, and the group of the tests that use it but for those below."""
 STREAM_SESSION = "spark-stream"
 """The group of those that use the session in the folder `stream`, as many as all others."""
+CLUSTER = "three_brokers"
+"""The fixture, and the group of the tests without a session that use it."""
 WHOLE = frozenset({"security"})
 """Folders whose modules share what they start, a secured broker, and so a process with each other."""
-_LONG = frozenset({"tests/faults/test_faults", "tests/histories/test_histories", "tests/test_adding"})
+_LONG = frozenset({CLUSTER, "tests/faults/test_faults", "tests/histories/test_histories", "tests/test_adding"})
 _STARTS = frozenset({"broker", "spark", "java", "browser", "slow"})
 
 
@@ -32,7 +35,10 @@ def add_groups(items: Iterable[pytest.Item]) -> None:
     in_session = set(map(id, with_session))
     whole = {_home(item) for item in with_session} & WHOLE
     for item in items:
-        group = _session(item) if id(item) in in_session or _home(item) in whole else _home(item)
+        if id(item) in in_session or _home(item) in whole:
+            group = _session(item)
+        else:
+            group = CLUSTER if CLUSTER in getattr(item, "fixturenames", ()) else _home(item)
         item.add_marker(pytest.mark.xdist_group(group))
 
 

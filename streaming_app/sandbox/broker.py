@@ -72,7 +72,8 @@ _CONFIGURATION = {
     "group.streams.max.assignment.interval.ms": "86400000",
     # A broker restarted after a crash waits until its previous session has timed out; the default is nine seconds.
     "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
+    "broker.heartbeat.interval.ms": "1000",
+    "metadata.max.idle.interval.ms": "0",  # no record twice a second that says that nothing has changed
     "num.network.threads": "2",
     "num.io.threads": "4",
     "log.cleaner.dedupe.buffer.size": "2097152",

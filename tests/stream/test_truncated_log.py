@@ -102,9 +102,18 @@ MANY = (
 )
 
 
-@pytest.mark.parametrize("kept", [(), FEW, MANY], ids=["shorter", "in between", "regrown past it"])
+@pytest.mark.parametrize(
+    ("kept", "leaders_paused"),
+    [((), False), (FEW, True), (MANY, True)],
+    ids=["shorter", "in between", "regrown past it"],
+)
 def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_reading(
-    three_brokers: LocalCluster, topic: str, read: Callable[..., list[str]], tmp_path: Path, kept: tuple[Pair, ...]
+    three_brokers: LocalCluster,
+    topic: str,
+    read: Callable[..., list[str]],
+    tmp_path: Path,
+    kept: tuple[Pair, ...],
+    leaders_paused: bool,
 ) -> None:
     read()
 
@@ -112,7 +121,13 @@ def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_rea
         three_brokers.append(topic, *LOST)
         read()
 
-    three_brokers.cut(topic, 0, lost=lose, kept=lambda: kept and three_brokers.append(topic, *kept))
+    three_brokers.cut(
+        topic,
+        0,
+        lost=lose,
+        kept=lambda: kept and three_brokers.append(topic, *kept),
+        leaders_paused=leaders_paused,
+    )
     lines = read()
     warehouse = tmp_path / "warehouse"
 
@@ -179,7 +194,7 @@ def test_a_job_that_dies_at_any_step_of_the_repair_goes_on_after_its_next_start(
         three_brokers.append(topic, *LOST)
         read(**alone)
 
-    three_brokers.cut(topic, 0, lost=lose, kept=lambda: three_brokers.append(topic, *MANY))
+    three_brokers.cut(topic, 0, lost=lose, kept=lambda: three_brokers.append(topic, *MANY), leaders_paused=True)
     read("fresh", **alone)
     for owner, step, number in STEPS:
         name = f"{step.strip('_')}-{number}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 
@@ -123,6 +123,11 @@ def round_down(number: int) -> int:
 def and_more(number: int) -> str:
     """Return ` and 298 more`, to follow what is named; an empty string if no more is left."""
     return f" and {number:,} more" if number > 0 else ""
+
+
+def rank(value: str | None, order: Sequence[str]) -> int:
+    """Return the place of a value in an order; one that only a later release has is the last."""
+    return order.index(value) if value in order else len(order)
 
 
 def first_of(texts: Collection[str], most: int, total: int | None = None, separator: str = ", ") -> str:

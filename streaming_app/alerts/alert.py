@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from streaming_app.text import rank
+
 WARNING, CRITICAL, INFO = "warning", "critical", "info"
 _MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
@@ -20,7 +22,7 @@ WAS = "was"
 
 def severity_rank(severity: str) -> int:
     """Return the place of a severity, the most severe first; one that only a later release has is the last."""
-    return _MOST_SEVERE_FIRST.index(severity if severity in _MOST_SEVERE_FIRST else INFO)
+    return rank(severity, _MOST_SEVERE_FIRST)
 
 
 class Identity(NamedTuple):

@@ -26,7 +26,7 @@ from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.activity import Activity
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
-from streaming_app.text import utc
+from streaming_app.text import rank, utc
 from streaming_app.time_intervals import TimeInterval, contain, next_change
 
 LOSING, DOWN, STALLED, RESTORING = "Losing", "Down", "Stalled", "Restoring"
@@ -159,12 +159,7 @@ _MOST_SEVERE_FIRST = (CRITICAL, WARNING)
 
 def trouble(verdict: Verdict) -> tuple[int, int]:
     """Return a sort key: the most severe first, and of those as severe the worst verdict."""
-    return _place(verdict.severity, _MOST_SEVERE_FIRST), _place(verdict.verdict, WORST_FIRST)
-
-
-def _place(value: str | None, order: Sequence[str]) -> int:
-    """Return the place of a value; one of a later release is the last."""
-    return order.index(value) if value in order else len(order)
+    return rank(verdict.severity, _MOST_SEVERE_FIRST), rank(verdict.verdict, WORST_FIRST)
 
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"

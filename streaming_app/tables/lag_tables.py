@@ -26,7 +26,7 @@ from streaming_app.tables.arrow import (
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, open_table, quote
+from streaming_app.tables.reader import WarehouseReader, of_groups, open_table
 from streaming_app.tables.rust_table import RustTable, older_than
 
 TABLES = ("lag", "lag_history", "log_ends", "inputs")
@@ -62,7 +62,7 @@ class LagTables:
         self._warehouse = Location.of(warehouse)
         self._cluster = cluster
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in TABLES}
-        self._mine = f"cluster = {quote(cluster)}"
+        self._mine = of_groups(cluster, None)
         self._schemas = {name: pa.schema(open_table(self._warehouse / name).schema().to_arrow()) for name in TABLES}
 
     def reader(self) -> WarehouseReader:
@@ -98,8 +98,8 @@ class LagTables:
         """Yield the rows of these groups: the topology, and of members and assignments what tells who has a task."""
         if not group_ids:
             return
-        named = f" AND group_id IN ({', '.join(map(quote, group_ids))})" if len(group_ids) <= _FEW else ""
-        slices = reader.slices(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {self._mine}{named}")  # noqa: S608 - quoted
+        named = of_groups(self._cluster, group_ids if len(group_ids) <= _FEW else None)
+        slices = reader.slices(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {named}")  # noqa: S608 - quoted
         for batch in chain.from_iterable(rows.to_batches(max_chunksize=_ROWS_AT_ONCE) for rows in slices):
             columns = {name: batch[name] for name in batch.schema.names}
             columns |= {name: keep_fields(batch[name], fields) for name, fields in _FIELDS.items()}

@@ -6,7 +6,7 @@ import json
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 import polars as pl
@@ -49,11 +49,6 @@ def read_by_duckdb(table: DeltaTable) -> int:
 
 
 READERS = (read_by_pandas, read_by_pyarrow, read_by_polars, read_by_duckdb)
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    return extract(tmp_path)
 
 
 def extract(directory: Path) -> Path:
@@ -123,16 +118,54 @@ def check_is_upgraded(warehouse: Path, expected: dict[str, list[str]]) -> None:
         assert [reader(table) for reader in READERS] == [len(own)] * len(READERS), name
 
 
-def test_readers_without_deletion_vectors_read_the_upgraded_tables(spark: SparkSession, warehouse: Path) -> None:
-    before, stored = names(warehouse), rows(warehouse, names(warehouse))
-    identities = {name: identity(DeltaTable(warehouse / name)) for name in before}
-    known = {name: columns(DeltaTable(warehouse / name)) for name in before}
+class Upgraded(NamedTuple):
+    """An upgraded warehouse, and what it was before."""
+
+    warehouse: Path
+    stored: dict[str, list[str]]
+    identities: dict[str, Any]
+    columns: dict[str, dict[str, str]]
+    state: Any
+    lines: list[str]
+    """What the upgrade said, as if it had taken long."""
+
+
+@pytest.fixture(scope="module")
+def upgraded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
+    """One whole upgrade; tests only read the tables."""
+    warehouse = extract(tmp_path_factory.mktemp("upgraded"))
+    before = names(warehouse)
     assert vectors(warehouse) == WITH_VECTORS
     assert any(pa.table(DeltaTable(warehouse / name).deletion_vectors()).num_rows for name in WITH_VECTORS)
-    upgrade(spark, warehouse)
+    stored, state = rows(warehouse, before), state_of(spark, warehouse)
+    identities = {name: identity(DeltaTable(warehouse / name)) for name in before}
+    known = {name: columns(DeltaTable(warehouse / name)) for name in before}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table_upgrade, "_SILENT_SECONDS", 0.0)
+        lines = upgrade(spark, warehouse)
+    return Upgraded(warehouse, stored, identities, known, state, lines)
+
+
+def state_of(spark: SparkSession, warehouse: Path) -> Any:
+    """Return what the checkpoints of the streams know of the tables."""
+    writer = SparkWriter(spark, warehouse, "default")
+    own = TableVersions(writer, checkpoint_location(writer.location, "default"))
+    second = TableVersions(
+        writer,
+        commits_checkpoint_location(writer.location, "default"),
+        NAMES,
+        shared=("group_events", "quarantine"),
+    )
+    query = json.loads((warehouse / "_checkpoints" / "default" / "metadata").read_text("utf-8"))["id"]
+    appended = {name: writer.last_append(name, [f"default-{query}"]) for name in WITH_VECTORS}
+    return own.restored(), own.beyond(), second.restored(), second.beyond(), appended, writer.identity("groups")
+
+
+def test_readers_without_deletion_vectors_read_the_upgraded_tables(spark: SparkSession, upgraded: Upgraded) -> None:
+    warehouse, stored = upgraded.warehouse, upgraded.stored
     check_is_upgraded(warehouse, stored)
-    assert {name: identity(DeltaTable(warehouse / name)) for name in before} == identities
-    for name, of_old in known.items():  # this release may have more, also within a column
+    assert {name: identity(DeltaTable(warehouse / name)) for name in stored} == upgraded.identities
+    for name, of_old in upgraded.columns.items():  # this release may have more, also within a column
         now = columns(DeltaTable(warehouse / name))
         assert {path: now.get(path) for path in of_old} == of_old, name
     for name in WITH_VECTORS:
@@ -144,29 +177,14 @@ def test_readers_without_deletion_vectors_read_the_upgraded_tables(spark: SparkS
     assert spark_rows == len(stored["groups"])
 
 
-def test_the_checkpoints_of_an_upgraded_warehouse_are_valid(spark: SparkSession, warehouse: Path) -> None:
-    def state() -> Any:
-        writer = SparkWriter(spark, warehouse, "default")
-        own = TableVersions(writer, checkpoint_location(writer.location, "default"))
-        second = TableVersions(
-            writer,
-            commits_checkpoint_location(writer.location, "default"),
-            NAMES,
-            shared=("group_events", "quarantine"),
-        )
-        query = json.loads((warehouse / "_checkpoints" / "default" / "metadata").read_text("utf-8"))["id"]
-        appended = {name: writer.last_append(name, [f"default-{query}"]) for name in WITH_VECTORS}
-        return own.restored(), own.beyond(), second.restored(), second.beyond(), appended, writer.identity("groups")
-
-    before = state()
-    assert before[:4] == ([], [], [], [])
-    assert before[4]["group_events"] >= 0
-    upgrade(spark, warehouse)
-    assert state() == before
+def test_the_checkpoints_of_an_upgraded_warehouse_are_valid(spark: SparkSession, upgraded: Upgraded) -> None:
+    assert upgraded.state[:4] == ([], [], [], [])
+    assert upgraded.state[4]["group_events"] >= 0
+    assert state_of(spark, upgraded.warehouse) == upgraded.state
 
 
-def test_the_upgrade_is_done_once(spark: SparkSession, warehouse: Path) -> None:
-    upgrade(spark, warehouse)
+def test_the_upgrade_is_done_once(spark: SparkSession, upgraded: Upgraded) -> None:
+    warehouse = upgraded.warehouse
     versions = {name: DeltaTable(warehouse / name).version() for name in names(warehouse)}
     assert upgrade(spark, warehouse) == []
     assert {name: DeltaTable(warehouse / name).version() for name in versions} == versions
@@ -219,11 +237,8 @@ def test_an_upgrade_that_was_killed_goes_on_at_the_next_start(
     check_is_upgraded(warehouse, stored)
 
 
-def test_an_upgrade_that_takes_long_says_what_it_does(
-    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_upgrade, "_SILENT_SECONDS", 0.0)
-    lines = upgrade(spark, warehouse)
+def test_an_upgrade_that_takes_long_says_what_it_does(upgraded: Upgraded) -> None:
+    lines = upgraded.lines
     assert lines[0] == "Upgrading the warehouse, once: 4 tables are rewritten without deletion vectors"
     assert len(lines) == 6
     assert lines[-1].startswith("The warehouse is upgraded, ")

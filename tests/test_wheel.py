@@ -105,11 +105,12 @@ def test_the_job_and_its_workers_run_beside_a_module_schemas_of_the_user(
     beside_a_users_modules: dict[str, str],
     tmp_path: Path,
 ) -> None:
+    """Also where the working directory cannot be written."""
     SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[unique("missing")]))).join()
     warehouse = tmp_path / "warehouse"
 
     options = ("--bootstrap-server", broker.bootstrap_server, "--warehouse", str(warehouse), "--once")
-    run(beside_a_users_modules, tmp_path, "run", *options)
+    run(beside_a_users_modules, Path("/proc"), "run", *options)
 
     found = query(warehouse, "SELECT group_id FROM groups").to_pydict()["group_id"]
     assert group_id in found

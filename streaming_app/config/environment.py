@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
+from functools import cache
 from typing import Any
 
 from streaming_app.errors import ConfigError
@@ -35,13 +36,33 @@ def read_environment(only: Collection[str]) -> dict[str, Any]:
     wanted = {name.lower() for name in variable_names() if _key(name) in only}
     if not wanted:
         return {}
-    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError  # noqa: PLC0415 - takes 0.1 s
+    from pydantic_settings import SettingsError  # noqa: PLC0415 - takes 0.1 s
 
     from streaming_app.config.key_path import format_path, parse_integers  # noqa: PLC0415
     from streaming_app.config.settings import Settings  # noqa: PLC0415
 
+    settings_class, source_class = _pydantic_classes()
+    source = source_class(settings_class, env_prefix=PREFIX, env_nested_delimiter=NESTED, case_sensitive=False)
+    source.env_vars = {
+        name: value for name, value in source.env_vars.items() if name.removeprefix(PREFIX.lower()) in wanted
+    }
+    try:
+        return parse_integers(Settings, source())
+    except SettingsError:
+        name = next(name for name, value in source.env_vars.items() if value == source.last_parsed).upper()
+        key = format_path(tuple(name.removeprefix(PREFIX).lower().split(NESTED)))
+        raise ConfigError([f'{name}: {key}: must be JSON, such as ["a", "b"] or {{"a": 1}}']) from None
+
+
+@cache
+def _pydantic_classes() -> tuple[Any, Any]:
+    """Return the keys as the class that pydantic-settings requires, and the source: to make them takes milliseconds."""
+    from pydantic_settings import BaseSettings, EnvSettingsSource  # noqa: PLC0415
+
+    from streaming_app.config.settings import Settings  # noqa: PLC0415
+
     class EnvironmentSettings(Settings, BaseSettings):  # type: ignore[misc] # two kinds of model_config
-        """The keys, as the class that pydantic-settings requires."""
+        """The keys."""
 
     class RecordingSource(EnvSettingsSource):
         """Remembers the value that it last tried to parse as JSON."""
@@ -52,16 +73,7 @@ def read_environment(only: Collection[str]) -> dict[str, Any]:
             self.last_parsed = value
             return super().decode_complex_value(field_name, field, value)
 
-    source = RecordingSource(EnvironmentSettings, env_prefix=PREFIX, env_nested_delimiter=NESTED, case_sensitive=False)
-    source.env_vars = {
-        name: value for name, value in source.env_vars.items() if name.removeprefix(PREFIX.lower()) in wanted
-    }
-    try:
-        return parse_integers(Settings, source())
-    except SettingsError:
-        name = next(name for name, value in source.env_vars.items() if value == source.last_parsed).upper()
-        key = format_path(tuple(name.removeprefix(PREFIX).lower().split(NESTED)))
-        raise ConfigError([f'{name}: {key}: must be JSON, such as ["a", "b"] or {{"a": 1}}']) from None
+    return EnvironmentSettings, RecordingSource
 
 
 def typo_suggestions(known: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
+from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 Range = tuple[int, int]
@@ -62,14 +63,22 @@ class TimeInterval:
 
     def bounds(self, day: date) -> Iterator[datetime]:
         """Yield the times of a local day at which it may begin or end, in any order."""
-        begin, end = (datetime(one.year, one.month, one.day, tzinfo=self.location) for one in (day, day + _DAY))
-        if begin.utcoffset() != end.utcoffset():  # the clocks are changed: any minute may be one
-            first = begin.astimezone(timezone.utc)
-            length = end.astimezone(timezone.utc) - first
-            yield from (first + number * _MINUTE for number in range(length // _MINUTE + 1))
-            return
-        for minute in {0, *(minute for one in self.times for minute in one if minute < _MINUTES)}:
-            yield begin.replace(hour=minute // 60, minute=minute % 60).astimezone(timezone.utc)
+        yield from _bounds(self.location, day, tuple(minute for one in self.times for minute in one))
+
+
+@lru_cache(maxsize=1024)
+def _bounds(location: ZoneInfo | timezone, day: date, minutes: tuple[int, ...]) -> tuple[datetime, ...]:
+    """Return the bounds of a day: who asks when something changes soon asks again, and of the same days."""
+    begin, end = (datetime(one.year, one.month, one.day, tzinfo=location) for one in (day, day + _DAY))
+    if begin.utcoffset() != end.utcoffset():  # the clocks are changed: any minute may be one
+        first = begin.astimezone(timezone.utc)
+        length = end.astimezone(timezone.utc) - first
+        return tuple(first + number * _MINUTE for number in range(length // _MINUTE + 1))
+    return tuple(
+        begin.replace(hour=minute // 60, minute=minute % 60).astimezone(timezone.utc)
+        for minute in {0, *minutes}
+        if minute < _MINUTES
+    )
 
 
 def _from_first(day: int, length: int) -> int:

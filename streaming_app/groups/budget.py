@@ -69,7 +69,8 @@ DEFAULT = Budget()
 
 def trim(group: Group, budget: Budget) -> int:
     """Leave out of the group what exceeds the budget, and return how many bytes the rest has, roughly."""
-    over = {*_trim_members(group, budget), *_still_over(group)}
+    over, members_size = _trim_members(group, budget)
+    over |= _still_over(group)
     if (topology := _first_that_fit(group.subtopologies, budget.topology_bytes)) is not None:
         over.add(TOPOLOGY)
         group.subtopologies = topology
@@ -80,7 +81,7 @@ def trim(group: Group, budget: Budget) -> int:
         del group.topology_epochs[epoch]
     group.over_budget = ", ".join(one for one in PARTS if one in over) or None
     group.truncated = group.over_budget is not None
-    return _size(group.subtopologies) + sum(_all_bytes(group, one) for one in group.members.values())
+    return _size(group.subtopologies) + members_size
 
 
 def _still_over(group: Group) -> set[str]:
@@ -91,17 +92,22 @@ def _still_over(group: Group) -> set[str]:
     return before if group.members_left_out else before - {MEMBERS}
 
 
-def _trim_members(group: Group, budget: Budget) -> Iterator[str]:
+def _trim_members(group: Group, budget: Budget) -> tuple[set[str], int]:
+    """Return what was left out, and how many bytes the members have that are left."""
+    over: set[str] = set()
     for one in group.members.values():
-        if _size(one.client_tags) > _MEMBER_TAGS:
+        if one.client_tags and _size(one.client_tags) > _MEMBER_TAGS:
             one.client_tags = {}
-            yield TAGS
+            over.add(TAGS)
     strangers = [Member(one) for one in group.targets.keys() - group.members.keys()]  # targets may come first
     members = [*group.members.values(), *strangers]
     tasks = sum(_task_count(group, one) for one in members)
-    size = sum(_all_bytes(group, one) for one in members)
+    own = sum(_all_bytes(group, one) for one in group.members.values())
+    size = own + sum(_all_bytes(group, one) for one in strangers)
     if len(members) > budget.members or tasks > budget.tasks or size > budget.bytes:
-        yield from _keep_first(group, budget)
+        over.update(_keep_first(group, budget))
+        own = sum(_all_bytes(group, one) for one in group.members.values())
+    return over, own
 
 
 def _keep_first(group: Group, budget: Budget) -> Iterator[str]:
@@ -157,15 +163,11 @@ def _member_bytes(member: Member) -> int:
 
 def _task_bytes(group: Group, member: Member) -> int:
     own = group.targets.get(member.member_id, {}), member.current, member.pending_revocation
-    return sum(map(_tasks_size, own))
+    return sum(_TASK_BYTES + len(subtopology_id) for tasks in own for _, subtopology_id, _ in tasks)
 
 
 def _task_count(group: Group, member: Member) -> int:
     return len(group.targets.get(member.member_id, {})) + len(member.current) + len(member.pending_revocation)
-
-
-def _tasks_size(tasks: Iterable[tuple[str, str, int]]) -> int:
-    return sum(_TASK_BYTES + len(subtopology_id) for _, subtopology_id, _ in tasks)
 
 
 def _size(value: Any) -> int:  # noqa: ANN401 - values of a record: text, numbers, and lists and dicts of them

@@ -22,7 +22,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import accumulate
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -290,8 +289,12 @@ class CommitSeries:
 
 
 def _interval(gaps: bytearray) -> float:
-    needed = ceil(sum(gaps) * 0.95)
-    return float(1 << next(bucket for bucket, seen in enumerate(accumulate(gaps)) if seen >= needed))
+    missing = ceil(sum(gaps) * 0.95)
+    bucket = 0
+    while missing > gaps[bucket]:
+        missing -= gaps[bucket]
+        bucket += 1
+    return float(1 << bucket)
 
 
 def _bucket(seconds: float) -> int:

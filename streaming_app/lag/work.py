@@ -217,21 +217,27 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     # One that restores, ends and is followed by others that restore again has the time of the first.
     is_first_owner = owner and owner != before.owner and before.owner_since <= before.moved_at
     is_first = moved and before.offset is None and before.work_since is not None
-    one = before._replace(
-        first_took=now - work_since if is_first else before.first_took,
+    one = Progress(
         offset=before.offset if offset is None else offset,
         moved_at=now if moved else before.moved_at,
+        work_since=None,
         baseline=before.baseline if row.log_end_offset is None or before.baseline is not None else _baseline(row),
         owner=owner or before.owner,
         owner_since=now if is_first_owner else before.owner_since,
         first=offset if before.first is None and before.offset is None else before.first,
         end=before.end if row.log_end_offset is None else row.log_end_offset,
+        first_took=now - work_since if is_first else before.first_took,
     )
     has_work = _has_work(row, one, seen.allowed, rests=before.end == row.log_end_offset)
     if has_work is None:  # not known at this pass: as it was
-        return one._replace(moved_at=before.moved_at)
+        return one._replace(
+            moved_at=before.moved_at,
+            work_since=before.work_since,
+            is_stalled=before.is_stalled,
+            restores=before.restores,
+        )
     if not has_work:
-        return one._replace(work_since=None, is_stalled=False, restores=False)
+        return one
     waits_since = max(work_since, one.moved_at)
     is_stateful = row.subtopology_id in tasks.stateful
     restores = is_stateful and one.owner_since >= one.moved_at and now - one.owner_since < RESTORE_SECONDS

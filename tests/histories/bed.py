@@ -7,8 +7,10 @@ all, which a test compares.
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -232,11 +234,12 @@ class _Job:
 
     def send(self, now: datetime, at: float) -> None:
         """Send what is due; the pager accepts everything."""
-        outbox = self.engine.outboxes.by_sink[_PAGER]
+        outbox, before = self.engine.outboxes.by_sink[_PAGER], self._tables.messages
         while task := outbox.take(at):
             self.engine.delivered(outbox.answered(task, None, now, at).results)
             self._tables.messages += 1
-        self._save()
+        if self._tables.messages > before:
+            self._save()
 
     def _save(self) -> None:
         unsaved, tables = self.engine.unsaved, self._tables
@@ -252,6 +255,19 @@ class _Job:
         self.engine.saved_health(health)
 
 
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Look for no cycles meanwhile: the records of a history stay until it ends, and each look visits all of them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_no_garbage_collection()
 def run(
     history: History, *, every_step: bool = False, only_changes: bool = False, restart_every: float | None = None
 ) -> Outcome:

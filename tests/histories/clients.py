@@ -109,10 +109,8 @@ class Clients:
         member = Member(member_id, process, instance.host, client, rebalance_timeout=instance.rebalance_timeout)
         if instance.is_static:
             member.instance_id = f"{instance.name}-{thread}"
-        old = next(
-            (one for one in group.members.values() if member.instance_id and one.instance_id == member.instance_id),
-            None,
-        )
+        known = group.members.values() if instance.is_static else ()
+        old = next((one for one in known if one.instance_id == member.instance_id), None)
         instance.members.append(member)
         if old:
             group.replace(old, member)

@@ -109,15 +109,21 @@ def pause(monkeypatch: pytest.MonkeyPatch, warehouse: Path, opening: int) -> lis
     return opened
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Fence]:
+    """What each way of writing begins with a copy of: a warehouse that is filled, and claimed by the older job."""
+    fill(warehouse := make_warehouse(tmp_path_factory.mktemp("begun")))
+    return warehouse, claimed(warehouse, OLD)
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_of_an_earlier_term_is_refused_wherever_it_was_paused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, begun: tuple[Path, Fence], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused, openings = 0, count(1)
-    fill(begun := make_warehouse(tmp_path / "begun"))
-    of_old = claimed(begun, OLD)
+    filled, of_old = begun
     while True:
-        warehouse = copy_warehouse(begun, tmp_path / str(opening := next(openings)))
+        warehouse = copy_warehouse(filled, tmp_path / str(opening := next(openings)))
         with monkeypatch.context() as context:
             opened = pause(context, warehouse, opening)
             try:

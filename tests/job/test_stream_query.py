@@ -12,9 +12,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
-from streaming_app.job.stream_query import cause_of, wait_for_listeners
+from streaming_app.job.stream_query import StreamQuery, cause_of, wait_for_listeners
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
+from streaming_app.tables.location import Location
 from tests.job.running_job import job_in_thread
 from tests.waiting import wait_until
 
@@ -72,6 +73,28 @@ def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: 
     finally:
         listener.may_end.set()
         spark.streams.removeListener(listener)
+
+
+def test_a_batch_starts_no_process_to_look_at_links_in_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    numbers: list[int] = []
+    query = StreamQuery(Location.of(tmp_path / "checkpoint"), Event())
+    jvm: Any = spark._jvm
+    recording = jvm.jdk.jfr.Recording()
+    recording.enable("jdk.ProcessStart")
+    recording.start()
+    running = query.start(spark.readStream.format("rate").load(), lambda _, number: numbers.append(number), 0.1)
+    try:
+        assert wait_until(lambda: len(numbers) >= 3, 60)
+    finally:
+        running.stop()
+        recording.stop()
+    file = jvm.java.io.File(str(tmp_path / "recording.jfr")).toPath()
+    recording.dump(file)
+    recording.close()
+    found = jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file)
+    commands = [str(one.getString("command")) for one in found]
+    own = {command.split()[0] for command in commands if str(tmp_path) in command}
+    assert own == {"chmod"}  # of the files that Spark writes
 
 
 def test_a_stream_starts_again_while_events_of_other_queries_are_held_up(

@@ -23,7 +23,8 @@ def files(request: pytest.FixtureRequest, spark: SparkSession) -> Files:
 
 def files_of_a_store(spark: SparkSession) -> Files:
     """Return the operations on the files of a store; they take the paths of this machine, too."""
-    return warehouse_files(Location.of("s3a://bucket/warehouse"), spark)
+    own = spark.newSession()  # a job whose warehouse is local has set in its session what writes there
+    return warehouse_files(Location.of("s3a://bucket/warehouse"), own)
 
 
 def test_the_text_that_was_written_last_is_read(files: Files, tmp_path: Path) -> None:

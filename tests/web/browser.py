@@ -105,7 +105,7 @@ def view(
 
     def watch_console(message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
-            seen.problems.append(f"console: {message.text}")
+            seen.problems.append(f"console: {message.text} ({message.location.get('url')})")
 
     page.on("request", watch_request)
     page.on("console", watch_console)
@@ -114,7 +114,7 @@ def view(
         yield seen
         if java_script_enabled:
             seen.problems += page.evaluate("window.violations")
-        assert seen.problems == []
+        assert seen.problems == [], seen.problems
     finally:
         for one in context.pages:
             if one not in before:

@@ -557,6 +557,7 @@ async () => {
 def test_a_connection_that_is_silent_since_the_machine_slept_is_opened_again(chromium: Browser, url: str) -> None:
     with view(chromium, url, own_context=True) as seen:  # whose clock is another one
         seen.page.clock.install()
+        seen.page.route("**/favicon.ico", lambda route: route.fulfill(status=204))  # a picture names no icon of its own
         seen.open("/static/icon.svg")
         seen.page.evaluate(_STUB)
         seen.page.clock.run_for(30_000)

@@ -9,7 +9,7 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -64,43 +64,46 @@ class PluginStatus(NamedTuple):
 
 def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
     """Survey all groups of a cluster."""
-    counted = [counts_as(group) for group in groups]
-    with_members = [one.is_described for one in counted if one.has_members]
+    described = undescribed = 0
+    pushes: list[datetime] = []
+    first_descriptions: list[datetime] = []
+    evidence: list[datetime] = []
+    stored: list[str] = []
+    for group in groups:
+        if group.stored_description_epoch != NONE:
+            stored.append(group.group_id)
+        if had_description(group):
+            described += bool(group.member_count)
+            evidence.append(_evidence_since(group))
+            if group.first_described_at:
+                first_descriptions.append(group.first_described_at)
+            if group.description_status in _PUSHED and group.description_since:
+                pushes.append(group.description_since)
+            if group.last_unsolicited_push_at:
+                pushes.append(group.last_unsolicited_push_at)
+        else:
+            undescribed += bool(group.member_count)
     return ClusterSurvey(
-        described=with_members.count(True),
-        undescribed=with_members.count(False),
-        newest_push_at=max((one.pushed_at for one in counted if one.pushed_at), default=None),
-        newest_first_description_at=max((one.first_at for one in counted if one.first_at), default=None),
-        plugin_since=min((one.evidence_since for one in counted if one.evidence_since), default=None),
-        stored=tuple(sorted(one.stored for one in counted if one.stored is not None)),
+        described,
+        undescribed,
+        max(pushes, default=None),
+        max(first_descriptions, default=None),
+        min(evidence, default=None),
+        tuple(sorted(stored)),
     )
 
 
-class Counted(NamedTuple):
-    """All that a survey says of a group: as long as that stays the same for each group, the survey does."""
-
-    has_members: bool
-    is_described: bool
-    pushed_at: datetime | None
-    first_at: datetime | None
-    """When it got its first description."""
-    evidence_since: datetime | None
-    stored: str | None
-    """Its id, if its description is stored."""
-
-
-def counts_as(group: GroupSnapshot) -> Counted:
-    """Return what a group adds to the survey."""
-    is_described = had_description(group)
-    pushed_at = group.description_since if group.description_status in _PUSHED else None
-    pushes = [at for at in (pushed_at, group.last_unsolicited_push_at) if at and is_described]
-    return Counted(
+def counts_as(group: GroupSnapshot) -> Hashable:
+    """Return what `survey_cluster` looks at: as long as that stays the same for all groups, the survey does."""
+    return (
         bool(group.member_count),
-        is_described,
-        max(pushes, default=None),
+        group.stored_description_epoch != NONE,
+        had_description(group),
         group.first_described_at,
-        _evidence_since(group) if is_described else None,
-        group.group_id if group.stored_description_epoch != NONE else None,
+        group.description_since,
+        group.description_status in _PUSHED,
+        group.last_unsolicited_push_at,
+        group.first_seen_at,
     )
 
 

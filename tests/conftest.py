@@ -178,24 +178,25 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
         yield start
 
 
-_cluster = ExitStack()
-_running_cluster: list[LocalCluster] = []
+_clusters: list[LocalCluster] = []  # the one that runs
 
 
 @pytest.fixture
 def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
     """Three brokers, all of which run when a test begins, and must when it ends: use topics of the test's own."""
-    if not _running_cluster:
-        _running_cluster.append(_cluster.enter_context(LocalCluster(tmp_path_factory.mktemp("cluster"))))
-        _cluster.callback(_running_cluster.clear)
-    return _running_cluster[0]
+    if not _clusters:
+        cluster = LocalCluster(tmp_path_factory.mktemp("cluster"))
+        cluster.start()
+        _clusters.append(cluster)
+    return _clusters[0]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     """Stop the three brokers once the next test does not use them: they take a tenth of a core also when idle."""
     if CLUSTER not in getattr(nextitem, "fixturenames", ()):
-        _cluster.close()
+        while _clusters:
+            _clusters.pop().stop()
 
 
 @pytest.fixture

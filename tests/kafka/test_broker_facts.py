@@ -224,8 +224,8 @@ def test_a_classic_group_that_waits_for_its_members_is_preparing_a_rebalance(
 
     with closing(KafkaConsumer(topic, **settings)) as second, closing(join(broker, group_id, topic)):
         assert state() == "Stable"
-        second.poll(100)  # it joins, and the first one does not poll meanwhile
-        assert wait_until(lambda: state() == "PreparingRebalance")
+        # The second one asks to join while it polls, as often as that takes. The first one does not poll meanwhile.
+        assert wait_until(lambda: second.poll(100) == {} and state() == "PreparingRebalance")
         found = [fact for fact in states() if fact.subject == group_id]
         assert found == [BrokerFact("group_state", group_id, "state", "PreparingRebalance", group_id)]
     assert wait_until(lambda: state() is None)

@@ -75,7 +75,20 @@ def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: 
         spark.streams.removeListener(listener)
 
 
-def test_a_batch_starts_no_process_to_look_at_links_in_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "started"),
+    [
+        pytest.param("", {"chmod"}, id="no choice of the user"),
+        pytest.param("FileContextBasedCheckpointFileManager", {"chmod", "readlink"}, id="the user's choice is kept"),
+    ],
+)
+def test_a_batch_starts_no_process_to_look_at_links_in_its_checkpoint(
+    spark: SparkSession, tmp_path: Path, chosen: str, started: set[str]
+) -> None:
+    spark = spark.newSession()
+    if chosen:
+        package = "org.apache.spark.sql.execution.streaming"
+        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", f"{package}.{chosen}")
     numbers: list[int] = []
     query = StreamQuery(Location.of(tmp_path / "checkpoint"), Event())
     jvm: Any = spark._jvm
@@ -94,7 +107,7 @@ def test_a_batch_starts_no_process_to_look_at_links_in_its_checkpoint(spark: Spa
     found = jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file)
     commands = [str(one.getString("command")) for one in found]
     own = {command.split()[0] for command in commands if str(tmp_path) in command}
-    assert own == {"chmod"}  # of the files that Spark writes
+    assert own == started  # chmod: of the files that Spark writes
 
 
 def test_a_stream_starts_again_while_events_of_other_queries_are_held_up(

@@ -26,8 +26,11 @@ from streaming_app.text import format_duration
 PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
 
 _OF_GROUPS: tuple[AnyRule, ...] = (
-    *(*HEALTH_RULES, *LAG_RULES, *COPIES_RULES),
-    *(*MEMBER_RULES, *TENANT_RULES, *NEWCOMER_RULES),
+    *HEALTH_RULES,
+    *LAG_RULES,
+    *COPIES_RULES,
+    *(*MEMBER_RULES, *TENANT_RULES),
+    *NEWCOMER_RULES,
 )
 _OF_DESCRIPTIONS: tuple[AnyRule, ...] = (*DESCRIPTION_RULES, *LOST_RULES, *CLUSTER_RULES, *PLUGIN_RULES)
 

@@ -309,7 +309,6 @@ class AlertEngine:
             differing_groups=observed.differing_groups,
             copies=observed.copies,
             lag=observed.lag,
-            lag_of_all_groups=self._settings.lag_of_all_groups,
             max_new_groups=self._settings.max_new_groups,
             put_off=self._board.put_off,
             incidents=self._incidents.open(),

@@ -31,7 +31,6 @@ from streaming_app.alerts.rule import (
     EvaluationContext,
     GroupFinding,
     GroupRule,
-    LagRule,
     Rule,
     RuleSettings,
     Snapshot,
@@ -44,13 +43,14 @@ from streaming_app.groups.newcomers import Newcomers, is_newcomer, ranks, survey
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.incidents import Incident
 from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.lag.group_lag import GroupLag
 
 RULES_FOR_GROUPS: tuple[GroupRule, ...] = (*DESCRIPTION_RULES, *MEMBER_RULES, *TENANT_RULES)
 RULES_FOR_CLUSTER: tuple[ClusterRule, ...] = CLUSTER_RULES
 RULES_FOR_JOB: tuple[Rule[JobStatus], ...] = JOB_RULES
 RULES_FOR_DIFFERING_GROUPS: tuple[Rule[DifferingGroup], ...] = SELF_CHECK_RULES
 RULES_FOR_COPIES: tuple[Rule[GroupCopies], ...] = COPIES_RULES
-RULES_FOR_LAG: tuple[LagRule, ...] = LAG_RULES
+RULES_FOR_LAG: tuple[Rule[GroupLag], ...] = LAG_RULES
 RULES_FOR_NEWCOMERS: tuple[Rule[Newcomers], ...] = NEWCOMER_RULES
 RULES_FOR_INCIDENTS: tuple[HealthRule, ...] = HEALTH_RULES
 RULES_FOR_LOST_DESCRIPTIONS: tuple[Rule[LostDescription], ...] = LOST_RULES
@@ -61,7 +61,7 @@ AnyRule = (
     | Rule[JobStatus]
     | Rule[DifferingGroup]
     | Rule[GroupCopies]
-    | LagRule
+    | Rule[GroupLag]
     | Rule[Newcomers]
     | HealthRule
     | Rule[LostDescription]
@@ -175,8 +175,7 @@ def _findings_of_services(
     for copies in context.copies or ():
         yield from _find(RULES_FOR_COPIES, copies, copies.group_id, context, rule_settings_of)
     for lag in (context.lag or {}).values():
-        if lag.has_tasks or context.lag_of_all_groups:
-            yield from _find(RULES_FOR_LAG, lag, lag.group_id, context, rule_settings_of)
+        yield from _find(RULES_FOR_LAG, lag, lag.group_id, context, rule_settings_of)
 
 
 def _findings_of_incidents(
@@ -196,11 +195,11 @@ def is_held(key: AlertKey, context: EvaluationContext) -> bool:
     if key in context.failed:
         return True
     rule: AnyRule | None = RULES.get(key.rule)
-    if isinstance(rule, LagRule):
+    if rule in RULES_FOR_LAG:
         if context.lag is None:
             return True
         lag = context.lag.get(key.group_id or "")
-        return lag is not None and lag.is_held and rule.is_held
+        return lag is not None and lag.is_held
     unknown = (context.copies, RULES_FOR_COPIES), (context.lost_descriptions, RULES_FOR_LOST_DESCRIPTIONS)
     return any(known is None and rule in rules for known, rules in (*unknown, (context.plugin, RULES_FOR_PLUGIN)))
 
@@ -208,7 +207,7 @@ def is_held(key: AlertKey, context: EvaluationContext) -> bool:
 def is_unknown(alert: Alert | None, context: EvaluationContext) -> bool:
     """Tell whether the lag of a partition that an open alert names is not known, so that the alert is not resolved."""
     lag = (context.lag or {}).get(alert.group_id or "") if alert else None
-    if alert is None or not lag or not lag.unknown or not isinstance(RULES.get(alert.rule), LagRule):
+    if alert is None or not lag or not lag.unknown or RULES.get(alert.rule) not in RULES_FOR_LAG:
         return False
     return any((place["topic"], place["partition"]) in lag.unknown for place in alert.details.get("partitions", ()))
 

@@ -12,7 +12,7 @@ from streaming_app.alerts.alert import Finding
 from streaming_app.alerts.rule import (
     MINUTE,
     EvaluationContext,
-    LagRule,
+    Rule,
     Thresholds,
     format_time,
 )
@@ -82,8 +82,8 @@ def _was_reset(history: GroupHistory, at: datetime) -> bool:
     return any(at - filled <= _RESET_MINUTES for _, filled in empty_spells(changes))
 
 
-LAG_RULES = (
-    LagRule(
+LAG_RULES: tuple[Rule[GroupLag], ...] = (
+    Rule(
         name="StreamsGroupOffsetsRewound",
         find=_rewound,
         for_seconds=2 * MINUTE,
@@ -105,4 +105,4 @@ LAG_RULES = (
         ),
     ),
 )
-"""In the order of the runbook."""
+"""In the order of the runbook. Their alerts stay as they are while the group rebalances."""

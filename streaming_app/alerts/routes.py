@@ -67,11 +67,5 @@ class Routes:
     def _find(self, group_id: str | None) -> tuple[Route, ...]:
         return tuple(route for route in self._routes if route.owns(group_id))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Routes) and self._routes == other._routes
-
-    def __hash__(self) -> int:
-        return hash(self._routes)
-
 
 NO_ROUTES = Routes()

@@ -50,8 +50,6 @@ class EvaluationContext:
     """The copies of the tasks of each group that the brokers described lately; None before they were asked."""
     lag: Mapping[str, GroupLag] | None = field(default_factory=dict)
     """The groups with whose lag something is wrong; None while the lag is not known."""
-    lag_of_all_groups: bool = False
-    """The rules about lag are for groups of any type."""
     max_new_groups: int = MAX_NEW_GROUPS
     """Of how many new groups there are findings."""
     failed: set[AlertKey] = field(default_factory=set)
@@ -140,14 +138,6 @@ class GroupRule(Rule[GroupSnapshot]):
     """Not checked on a cluster that does not keep topology descriptions."""
     hidden_by: frozenset[str] = frozenset()
     """Rules that say the same and more: with a finding of one of them for the group, this rule has none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LagRule(Rule[GroupLag]):
-    """A rule about the lag of a group of which something is wrong."""
-
-    is_held: bool = True
-    """Its alerts stay as they are while the group rebalances."""
 
 
 @dataclass(frozen=True)

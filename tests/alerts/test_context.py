@@ -63,6 +63,22 @@ def test_no_description_is_missing_while_clients_are_upgraded_one_after_the_othe
 def test_the_last_group_without_a_description_is_found_a_week_after_the_upgrade_of_the_others() -> None:
     assert missing(undescribed(), *described(9, ago(days=8))) == {"old"}
     assert missing(undescribed(), *described(1, ago(days=8))) == {"old"}
+    assert missing(undescribed(), undescribed("older"), *described(20, ago(days=8))) == {"old", "older"}
+
+
+def test_groups_without_members_are_no_sign_that_clients_were_upgraded() -> None:
+    idle = [replace(one, member_count=0) for one in described(9, ago(days=8))]
+    running = undescribed("running")
+    assert missing(undescribed(), running, *idle) == set()
+    assert missing(undescribed(), *idle, *described(1, ago(days=8))) == {"old"}
+    assert missing(undescribed(), replace(running, member_count=0), *described(1, ago(days=8))) == {"old", "running"}
+
+
+def test_a_push_that_nobody_asked_for_shows_that_the_others_can() -> None:
+    times = {"description_since": ago(days=99), "first_described_at": ago(days=98)}
+    pushed = replace(HEALTHY, group_id="new", description_status="STALE", **times)
+    assert missing(undescribed(), pushed) == set()
+    assert missing(undescribed(), replace(pushed, last_unsolicited_push_at=ago(hours=2))) == {"old"}
 
 
 def test_no_description_is_missing_if_none_was_pushed_since_the_group_started() -> None:
@@ -100,6 +116,9 @@ def test_descriptions_that_are_missing_only_are_info_however_many() -> None:
     old = [undescribed(f"old-{n}", first_described_at=ago(days=99)) for n in range(9)]
     assert evaluate_groups(*old)[MANY].severity == "info"
     assert evaluate_groups(*old, *many(1, 30))[MANY].severity is None  # that of the rule: a warning
+    silent = [replace(one, stale_member_count=3, solicitable=False) for one in old]
+    assert {key.rule for key in evaluate_groups(*silent[:2])} == {"StreamsGroupDescriptionNotSolicited"}
+    assert evaluate_groups(*silent, *old)[MANY].severity == "info"
 
 
 def test_the_alert_for_the_cluster_stays_until_the_last_group_has_recovered() -> None:
@@ -135,6 +154,8 @@ def test_a_description_that_the_plugin_does_not_return_is_a_finding_of_its_group
         AlertKey(LOST, "s1"): ago(minutes=5),
         AlertKey(LOST, "s3"): ago(minutes=9),
     }
+    asked = {"topology_epoch": 3, "asked": ago(minutes=5).isoformat()}
+    assert found[AlertKey(LOST, "s1")].details == {"status": "NOT_STORED", **asked}
     assert "plugin does not have the topology description of epoch 3" in found[AlertKey(LOST, "s1")].summary
     assert "plugin fails to return the topology description of epoch 3" in found[AlertKey(LOST, "s3")].summary
 
@@ -153,6 +174,7 @@ def test_a_plugin_on_some_brokers_only_is_a_warning_and_one_on_none_or_all_is_no
     found = evaluate_groups(*STORED, plugin=PluginStatus((1, 2), (3,)))[PLUGIN]
     assert found.summary == "brokers 3 have no topology description plugin, and brokers 1, 2 have one"
     assert found.severity is None
+    assert found.details == {"brokers_with": [1, 2], "brokers_without": [3]}
     for status in (PluginStatus((1, 2, 3), ()), PluginStatus((), ()), None):
         assert evaluate_groups(*STORED, plugin=status) == {}
     never = [replace(one, stored_description_epoch=-1, first_described_at=None) for one in STORED]
@@ -163,6 +185,12 @@ def test_a_plugin_that_was_taken_away_leaves_descriptions_of_groups_that_are_the
     gone = PluginStatus((), (1, 2), (("old", ago(hours=2)), ("older", ago(days=2))))
     found = evaluate_groups(*STORED, plugin=gone, descriptions_since=None)[PLUGIN]
     assert found.severity == "info"
+    assert found.details == {
+        "stored": ["s0", "s1", "s2", "s3", "s4"],
+        "stored_count": 5,
+        "left_behind": ["old", "older"],
+        "left_behind_count": 2,
+    }
     assert found.summary == (
         "no broker has a topology description plugin, and 5 descriptions of groups (s0, s1, s2 and 2 more) are left in "
         "its store; 2 groups (old, older) deleted while no plugin deleted the topology description"

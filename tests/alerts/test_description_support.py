@@ -77,3 +77,27 @@ def test_descriptions_that_are_stored_failed_started_or_pushed_are_evidence() ->
     assert survey(replace(plain, stored_description_epoch=-2)).plugin_since == LONG_AGO
     pushed = replace(plain, unsolicited_pushes=1, description_since=None, first_seen_at=None)
     assert survey(pushed).plugin_since == EPOCH
+
+
+def test_a_plugin_that_is_removed_for_the_second_time_was_removed_then() -> None:
+    support = DescriptionSupport("auto", known_since=LONG_AGO)
+    support.plugin_absent(LONG_AGO)
+    support.plugin_found(LONG_AGO)
+    support.plugin_absent(LATER)
+    assert support.since(survey(replace(STORED, description_since=LATER))) is None
+    assert support.since(survey(replace(STORED, description_since=LAST))) == LAST
+
+
+def test_what_is_read_again_of_a_plugin_that_is_absent_does_not_make_it_absent_later() -> None:
+    support = DescriptionSupport("auto")
+    support.plugin_absent(LONG_AGO)
+    support.plugin_absent(LAST)
+    assert support.since(survey(replace(STORED, description_since=LATER))) == LATER
+    unsolicited = replace(NEVER_STORED, unsolicited_pushes=1, last_unsolicited_push_at=LATER)
+    assert survey(unsolicited).newest_push_at == LATER
+
+
+def test_the_proof_is_as_old_as_the_first_description_or_else_as_the_group() -> None:
+    assert survey(replace(STORED, first_described_at=LATER, description_since=LAST)).plugin_since == LATER
+    proof = {"first_described_at": None, "description_since": None}
+    assert survey(replace(STORED, **proof, first_seen_at=LAST)).plugin_since == LAST

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey
-from streaming_app.alerts.engine import NO_HEALTH, AlertEngine, EngineSettings, Observed, StoredHealth
-from streaming_app.alerts.notification_queue import Attempt
-from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
+from streaming_app.alerts.alert import FIRING, RESOLVED
+from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
+from streaming_app.alerts.outbox import Failure
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription, PluginStatus
-from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.copies_status import next_status
-from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.board import Change
 from streaming_app.health.history import Assignment, GroupHistory
@@ -28,81 +24,8 @@ from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import group_lags
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import observe_work
-from tests.alerts.healthy_group import healthy_group
+from tests.alerts.engine_rig import FAILED, OLD, START, Rig, at, group
 from tests.lag.lag_harness import row
-
-START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
-OLD = START - timedelta(days=30)
-PAGER = "pager"
-FAILED = "StreamsGroupDescriptionFailed"
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
-
-
-def group(status: str = "CURRENT", since: float = 0, group_id: str = "payments") -> GroupSnapshot:
-    return replace(healthy_group(OLD), group_id=group_id, description_status=status, description_since=at(since))
-
-
-@dataclass
-class Rig:
-    """A table of alerts and a pager, which survive the engines that use them."""
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    table: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
-    sent: list[tuple[str, str | None]] = field(default_factory=list)
-    descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("always"))
-    lag_of_all_groups: bool = False
-    engine: AlertEngine = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.restart()
-
-    def restart(self, is_silenced: Callable[[Alert], bool] | None = None, health: StoredHealth = NO_HEALTH) -> None:
-        """Start another engine with what the table has, as after a kill."""
-        known = AlertSettings.model_validate(self.settings)
-        engine = EngineSettings(
-            "prod",
-            known.rule_settings_of(),
-            known.notify_policy([PAGER]),
-            lag_of_all_groups=self.lag_of_all_groups,
-        )
-        outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
-        self.engine = AlertEngine(
-            engine, self.table.values(), outboxes, self.descriptions, is_silenced=is_silenced, health=health
-        )
-        self.engine.queue(0)
-
-    def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Alert, ...]:
-        return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
-
-    def save(self) -> None:
-        unsaved = self.engine.unsaved
-        for alert in unsaved.removed:
-            del self.table[alert.key, alert.pending_since]
-        self.table |= {(alert.key, alert.pending_since): alert for alert in unsaved.changed}
-        self.engine.saved(unsaved)
-
-    def send(self, seconds: float, failure: Failure | None = None) -> None:
-        """Let the pager take what is due, and note what it says."""
-        outbox = self.engine.outboxes.by_sink[PAGER]
-        while task := outbox.take(seconds):
-            assert isinstance(task, Attempt)
-            if failure is None:
-                self.sent += ((task.event, alert.group_id) for alert in task.alerts)
-            self.engine.delivered(outbox.answered(task, failure, at(seconds), seconds).results)
-
-    def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
-        """Do what the job does at each evaluation."""
-        self.step(seconds, *groups, **observed)
-        self.save()
-        self.engine.queue(seconds)
-        self.send(seconds)
-        self.save()
-
-    def open_rules(self) -> set[str]:
-        return {alert.rule for alert in self.engine.open_alerts}
 
 
 def uncopied() -> Any:
@@ -390,6 +313,8 @@ def test_a_severity_or_a_rule_that_was_changed_while_the_job_was_away_pages_nobo
     rig.cycle(60)
     rig.send(119)
     (alert,) = rig.table.values()
+    assert alert.summary == "payments is Down: why"
+    assert "groups" not in alert.details
     assert (alert.severity, alert.details["was"]) == ("critical", ["StreamsGroupDown warning"])
     assert rig.sent == [("firing", "payments")]
     rig.settings = rules(enabled=False)
@@ -428,7 +353,10 @@ def test_an_incident_fires_under_the_first_of_its_groups_whose_rule_is_on() -> N
     rig = Rig(settings={"overrides": [off]})
     rig.restart(health=StoredHealth({}, [incident]))
     rig.cycle(0)
-    assert [(one.incident_id, one.group_id) for one in rig.table.values()] == [(incident.incident_id, "b")]
+    (alert,) = rig.table.values()
+    assert (alert.incident_id, alert.group_id) == (incident.incident_id, "b")
+    assert (alert.details["groups"], alert.details["group_count"]) == (["a", "b"], 2)
+    assert alert.summary.startswith("2 groups (a, b), missing_topic orders is Down")
 
 
 def test_a_plugin_on_some_brokers_fires_when_it_has_been_so_for_long_enough() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from streaming_app.alerts import evaluate as evaluation
 from streaming_app.alerts.alert import FIRING, AlertKey, Finding
 from streaming_app.alerts.evaluate import evaluate, is_held
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
@@ -18,6 +20,7 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
+from tests.alerts.engine_rig import Rig, group
 from tests.lag.lag_harness import GROUP, row
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -124,3 +127,82 @@ def test_copies_are_not_known_before_the_first_description() -> None:
     assert is_held(key, EvaluationContext(at(0), copies=None))
     assert not is_held(key, EvaluationContext(at(0)))
     assert not is_held(AlertKey("NoSuchRule", GROUP), EvaluationContext(at(0), copies=None))
+
+
+def rewound(**fields: Any) -> LagRow:
+    return owned("REWOUND", 57, **{"rewound_from": 1_000, "committed_offset": 90, **fields})
+
+
+def open_after(lag: Mapping[str, GroupLag]) -> set[str]:
+    """Return the rules of the alerts that are left after a pass with this lag, where an offset had gone back."""
+    rig = Rig()
+    rig.cycle(0, group(), lag=follow([rewound()]))
+    assert rig.open_rules() == {REWOUND}
+    rig.cycle(60, group(), lag=lag)
+    return rig.open_rules()
+
+
+@pytest.mark.parametrize(
+    ("rows", "stays"),
+    [
+        pytest.param([owned("OK")], False, id="the old offset is reached"),
+        pytest.param([owned("UNKNOWN", committed_offset=90)], True, id="the broker of the partition is away"),
+        pytest.param([owned("UNKNOWN", committed_offset=90, partition=1)], False, id="that of another one is away"),
+        pytest.param([owned("BEHIND", 30, held_since=seconds(59))], True, id="the group rebalances"),
+        pytest.param([owned("BEHIND", 30, held_since=seconds(59), group_id="other")], False, id="another group does"),
+    ],
+)
+def test_an_alert_about_offsets_that_went_back_stays_while_nothing_is_known(rows: list[LagRow], *, stays: bool) -> None:
+    assert open_after(follow(rows)) == ({REWOUND} if stays else set())
+
+
+def test_alerts_of_other_rules_do_not_wait_for_a_partition_whose_broker_is_away() -> None:
+    rig = Rig()
+    away = follow([owned("UNKNOWN", committed_offset=90)])
+    rig.cycle(0, group("FAILED", -3_600), lag=away)
+    rig.cycle(60, group(since=60), lag=away)
+    assert rig.open_rules() == set()
+
+
+def test_a_group_of_another_type_may_go_back() -> None:
+    assert find(group_lags([row(status="REWOUND", rewound_from=1_000)], {}, seconds(60)), REWOUND) is None
+
+
+def test_a_rule_that_fails_for_the_lag_of_a_group_keeps_its_alert_and_those_of_other_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(lag: GroupLag, *rest: Any) -> Finding | None:
+        if lag.group_id == GROUP:
+            raise ZeroDivisionError("no")
+        return rule.find(lag, *rest)
+
+    (rule,) = evaluation.RULES_FOR_LAG
+    rig = Rig()
+    both = follow([rewound(), rewound(group_id="other")])
+    rig.cycle(0, group(), group(group_id="other"), lag=both)
+    monkeypatch.setattr(evaluation, "RULES_FOR_LAG", (replace(rule, find=fails),))
+    rig.cycle(60, group(), group(group_id="other"), lag=both)
+    assert {(one.rule, one.group_id) for one in rig.engine.open_alerts} == {
+        (REWOUND, GROUP),
+        (REWOUND, "other"),
+        ("StreamsGroupSetAside", GROUP),
+    }
+
+
+def test_details_name_the_task_and_where_it_runs_if_that_is_known() -> None:
+    one = find(follow([rewound(), rewound(partition=1, **dict.fromkeys(OWNED), committed_offset=None)]), REWOUND)
+    assert one
+    assert one.details["partition_count"] == 2
+    known, unknown = one.details["partitions"]
+    assert known == {
+        "topic": "orders",
+        "partition": 0,
+        "status": "REWOUND",
+        "task": "0_0",
+        "member_id": "m",
+        "process_id": "p",
+        "host": "10.0.0.1",
+        "committed_offset": 90,
+    }
+    assert unknown == {**dict.fromkeys(("task", "member_id", "process_id", "host"), ""), **unknown}
+    assert "committed_offset" not in unknown

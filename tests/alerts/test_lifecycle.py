@@ -302,3 +302,9 @@ def test_resolutions_are_kept_for_a_month(days: int) -> None:
     harness.evaluate(later, since=later, key=empty)
     harness.evaluate(later + 1)
     assert (KEY in harness.state.resolved_at) == (days < 30)
+
+
+def test_a_finding_of_a_rule_that_is_not_enabled_is_no_alert_and_hides_none() -> None:
+    harness = AlertHarness()
+    found = {AlertKey("StreamsGroupOther", "a"): Finding(at(0), "why"), KEY: Finding(at(0), "why")}
+    assert [alert.key for alert in harness.apply(at(300), found).changed] == [KEY]

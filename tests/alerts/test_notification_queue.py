@@ -240,3 +240,27 @@ def test_what_is_about_newcomers_comes_after_all_others(grouping: Grouping | Non
         sent += groups_of(attempt)
         queue.sent(attempt, 100)
     assert sent == ["known", *(f"!{number}" for number in range(40))]
+
+
+def test_what_is_being_sent_is_not_given_out_twice(queue: NotificationQueue) -> None:
+    add(queue, "a", now=0)
+    take(queue, 10)
+    assert (queue.take(11), queue.next_at()) == (None, math.inf)
+
+
+def test_what_is_withdrawn_leaves_the_others_their_wait(queue: NotificationQueue) -> None:
+    add(queue, "a", now=0)
+    add(queue, "b", now=5, rule="stuck")
+    queue.withdraw(lambda alert: alert.group_id == "a")
+    assert queue.next_at() == 15
+    add(queue, "a", now=12)
+    assert queue.next_at() == 15
+    assert groups_of(take(queue, 15)) == ["b"]
+    assert queue.next_at() == 22
+
+
+def test_an_alert_that_is_refused_alone_does_not_part_the_others(queue: NotificationQueue) -> None:
+    add(queue, "poison", now=0)
+    fail(queue, take(queue, 10), retry_alone_at=5_000)
+    add(queue, "a", "b", now=20)
+    assert groups_of(take(queue, 30)) == ["a", "b"]

@@ -14,6 +14,7 @@ from streaming_app.alerts.evaluate import evaluate, is_held
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job_status import JobStatus
 from tests.alerts.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
@@ -58,6 +59,18 @@ def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None
     key = AlertKey(OVER, "!0099")
     assert key not in find(flood, max_new_groups=10)
     assert key in find(flood, max_new_groups=10, open_alerts={key})
+
+
+def test_new_groups_without_findings_take_no_place_of_those_with_some() -> None:
+    quiet = [replace(stuck(f"!{number:04}", 5), over_budget=None) for number in range(100)]
+    found = find([*quiet, *(stuck(f"g{number:02}", 1) for number in range(11))], max_new_groups=10)
+    assert sum(key.rule == OVER for key in found) == 10
+
+
+def test_as_many_new_groups_as_may_have_alerts_are_no_flood() -> None:
+    groups = [stuck(f"g{number:02}", 1) for number in range(20)]
+    assert set(find(groups, max_new_groups=20)) == {AlertKey(OVER, one.group_id) for one in groups}
+    assert AlertKey(FLOOD, None) in find(groups, max_new_groups=19)
 
 
 def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -> None:
@@ -109,3 +122,22 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
     assert "StreamsGroupOverBudget failed: ZeroDivisionError" in found[AlertKey(SET_ASIDE, bad)].summary
     assert is_held(AlertKey(OVER, bad), context)
     assert not is_held(AlertKey(OVER, "orders"), context)
+
+
+def test_a_rule_about_the_job_that_fails_is_an_error_of_the_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    (first, *rest) = evaluation.RULES_FOR_JOB
+    monkeypatch.setattr(evaluation, "RULES_FOR_JOB", (replace(first, find=fails), *rest))
+    with pytest.raises(ZeroDivisionError):
+        evaluate([], JobStatus(NOW), EvaluationContext(NOW), SETTINGS)
+
+
+def test_a_rule_that_is_not_enabled_does_not_end_the_evaluation_of_those_after_it() -> None:
+    failing = JobStatus(NOW - timedelta(days=9), caught_up=True, failing_since=NOW - timedelta(days=1), failure="no")
+    (stopped,) = evaluate([], failing, EvaluationContext(NOW), SETTINGS)
+    rules = [rule.name for rule in evaluation.RULES_FOR_JOB]
+    before = rules[: rules.index(stopped.rule)]
+    off = AlertSettings.model_validate({"rules": {name: {"enabled": False} for name in before}}).rule_settings_of()
+    assert list(evaluate([], failing, EvaluationContext(NOW), off)) == [stopped]

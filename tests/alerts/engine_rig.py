@@ -1,0 +1,90 @@
+"""An alert engine with what survives it: the table of alerts and a pager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from streaming_app.alerts.alert import Alert, AlertKey
+from streaming_app.alerts.engine import NO_HEALTH, AlertEngine, EngineSettings, Observed, StoredHealth
+from streaming_app.alerts.notification_queue import Attempt
+from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
+from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.config.alerts import AlertSettings
+from streaming_app.groups.snapshot import GroupSnapshot
+from tests.alerts.healthy_group import healthy_group
+
+START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
+OLD = START - timedelta(days=30)
+PAGER = "pager"
+FAILED = "StreamsGroupDescriptionFailed"
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def group(status: str = "CURRENT", since: float = 0, group_id: str = "payments") -> GroupSnapshot:
+    return replace(healthy_group(OLD), group_id=group_id, description_status=status, description_since=at(since))
+
+
+@dataclass
+class Rig:
+    """A table of alerts and a pager, which survive the engines that use them."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    table: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
+    sent: list[tuple[str, str | None]] = field(default_factory=list)
+    descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("always"))
+    lag_of_all_groups: bool = False
+    engine: AlertEngine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self, is_silenced: Callable[[Alert], bool] | None = None, health: StoredHealth = NO_HEALTH) -> None:
+        """Start another engine with what the table has, as after a kill."""
+        known = AlertSettings.model_validate(self.settings)
+        engine = EngineSettings(
+            "prod",
+            known.rule_settings_of(),
+            known.notify_policy([PAGER]),
+            lag_of_all_groups=self.lag_of_all_groups,
+        )
+        outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
+        self.engine = AlertEngine(
+            engine, self.table.values(), outboxes, self.descriptions, is_silenced=is_silenced, health=health
+        )
+        self.engine.queue(0)
+
+    def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Alert, ...]:
+        return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
+
+    def save(self) -> None:
+        unsaved = self.engine.unsaved
+        for alert in unsaved.removed:
+            del self.table[alert.key, alert.pending_since]
+        self.table |= {(alert.key, alert.pending_since): alert for alert in unsaved.changed}
+        self.engine.saved(unsaved)
+
+    def send(self, seconds: float, failure: Failure | None = None) -> None:
+        """Let the pager take what is due, and note what it says."""
+        outbox = self.engine.outboxes.by_sink[PAGER]
+        while task := outbox.take(seconds):
+            assert isinstance(task, Attempt)
+            if failure is None:
+                self.sent += ((task.event, alert.group_id) for alert in task.alerts)
+            self.engine.delivered(outbox.answered(task, failure, at(seconds), seconds).results)
+
+    def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
+        """Do what the job does at each evaluation."""
+        self.step(seconds, *groups, **observed)
+        self.save()
+        self.engine.queue(seconds)
+        self.send(seconds)
+        self.save()
+
+    def open_rules(self) -> set[str]:
+        return {alert.rule for alert in self.engine.open_alerts}

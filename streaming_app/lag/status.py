@@ -28,7 +28,7 @@ CATCHING_UP = "CATCHING_UP"
 BEHIND = "BEHIND"
 
 STALLED_COMMITS = 3
-_STALLED_SECONDS = 60.0
+STALLED_COMMIT_SECONDS = 60.0
 MARKER = 1
 """The commit or abort marker of a transaction, behind the last record."""
 
@@ -83,7 +83,7 @@ def _is_stopped(facts: Facts) -> bool:
 
 
 def _is_stalled(facts: Facts) -> bool:
-    return facts.commits_at_offset >= STALLED_COMMITS and facts.since_offset >= _STALLED_SECONDS
+    return facts.commits_at_offset >= STALLED_COMMITS and facts.since_offset >= STALLED_COMMIT_SECONDS
 
 
 _Rule = tuple[str, Callable[[Facts], bool]]

@@ -18,7 +18,16 @@ from streaming_app.lag.model import (
     TopicPartition,
 )
 from streaming_app.lag.series import Age, CommitSeries, EndSamples
-from streaming_app.lag.status import CATCHING_UP, MARKER, STALLED, STALLED_COMMITS, UNKNOWN, Facts, status_of
+from streaming_app.lag.status import (
+    CATCHING_UP,
+    MARKER,
+    STALLED,
+    STALLED_COMMIT_SECONDS,
+    STALLED_COMMITS,
+    UNKNOWN,
+    Facts,
+    status_of,
+)
 
 CommitKey = tuple[str, str, int]
 """Group, topic and partition."""
@@ -99,8 +108,9 @@ class LagTracker:
         series.behind_since, series.rewound_from = row.behind_since, row.rewound_from
         series.rewound_at = row.status_since or row.observed_at
         series.status, series.status_since = row.status, row.status_since or row.observed_at
-        if row.status == STALLED:  # the same offset is committed again and again
-            series.commits_at_offset, series.offset_since = STALLED_COMMITS, series.status_since
+        if row.status == STALLED:  # the same offset is committed again and again, and was for a minute before
+            series.commits_at_offset = STALLED_COMMITS
+            series.offset_since = series.status_since - STALLED_COMMIT_SECONDS
         if row.commit_interval_seconds is not None:
             series.restore_interval(row.commit_interval_seconds)
 

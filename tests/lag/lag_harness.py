@@ -12,6 +12,7 @@ from streaming_app.lag.tracker import LagTracker
 GROUP, TOPIC, TOPIC_ID = "payments", "orders", "b5Wb5ZLaQh2q0mFYH7Yb2A"
 STEP = 30.0
 ALICE, BOB = Owner("alice", "process-1", "10.0.0.1"), Owner("bob", "process-2", "10.0.0.2")
+TASKS = GroupTasks(subtopology_of={TOPIC: "0"}, owners={("0", 0): ALICE}, has_members=True)
 
 
 @dataclass
@@ -23,6 +24,8 @@ class MiniCluster:
     tasks: GroupTasks = NO_TASKS
     end: int | None = 0
     start: int | None = 0
+    start_at: float | None = None
+    """When the leader was asked for the start; None: now."""
     topic_id: str | None = TOPIC_ID
     commit: Commit | None = None
     commits_until: float | None = None
@@ -44,9 +47,31 @@ class MiniCluster:
 
     def rows(self) -> list[LagRow]:
         commits = {} if self.commit is None else {(GROUP, TOPIC, 0): self.commit}
-        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id, self.now, self.now, 1, self.now)}
+        start_at = self.start_at or self.now
+        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id, self.now, start_at, 1, self.now)}
         until = ReadUntil(self.commits_until or self.now, self.members_until or self.now)
         return self.tracker.observe(commits, ends, {GROUP: self.tasks}, self.now, {GROUP: until})
+
+
+def keep_up(cluster: MiniCluster, passes: int = 10, seconds: float = STEP) -> None:
+    """Let a consumer read what was produced before the pass before."""
+    for _ in range(passes):
+        assert cluster.end is not None
+        cluster.commit_offset(cluster.end)
+        cluster.produce(100)
+        cluster.step(seconds)
+
+
+def fall_behind(cluster: MiniCluster, passes: int = 20) -> LagRow:
+    """Let a consumer read half of what is produced, so that it is BEHIND; return the last row."""
+    offset = cluster.end or 0
+    for _ in range(passes):
+        offset += 50
+        cluster.commit_offset(offset)
+        cluster.produce(100)
+        found = cluster.step()
+    assert found.status == "BEHIND"
+    return found
 
 
 def row(**fields: Any) -> LagRow:

@@ -1,0 +1,111 @@
+"""What the statuses need after a restart of the job: it begins with the rows and samples that the run before stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming_app.lag.model import LagRow
+from streaming_app.lag.tracker import LagTracker
+from tests.lag.lag_harness import TASKS, TOPIC, TOPIC_ID, MiniCluster, fall_behind, keep_up
+
+
+def restart(cluster: MiniCluster, stored: LagRow, topic_id: str | None = TOPIC_ID) -> None:
+    samples = cluster.tracker.samples()[TOPIC, 0].pairs()
+    cluster.tracker = LagTracker()
+    cluster.tracker.restore_row(stored)
+    cluster.tracker.restore_samples(TOPIC, 0, topic_id, samples)
+
+
+def stop(cluster: MiniCluster) -> LagRow:
+    """Let records come, and no commit, until that is STOPPED."""
+    keep_up(cluster, 20)
+    for _ in range(6):
+        cluster.produce(100)
+        found = cluster.step()
+    assert found.status == "STOPPED"
+    return found
+
+
+def test_a_restart_of_the_job_forgets_nothing_that_a_status_needs() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    before = stop(cluster)
+    restart(cluster, before)
+
+    after = cluster.step()
+
+    assert after.status == "STOPPED"
+    assert after.status_since == before.status_since
+    assert after.behind_since == before.behind_since
+    assert after.lag_seconds == pytest.approx((before.lag_seconds or 0) + 30)
+
+
+def test_a_stored_row_that_does_not_say_since_when_says_so_from_its_pass() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    before = stop(cluster)
+    restart(cluster, before._replace(status_since=None))
+
+    assert cluster.step().status_since == before.observed_at
+
+
+def test_a_commit_that_went_back_while_the_job_did_not_run_is_rewound() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster, 20)
+    before = cluster.step()
+    restart(cluster, before)
+    cluster.commit_offset(100)
+
+    found = cluster.step()
+
+    assert (found.status, found.rewound_from) == ("REWOUND", before.committed_offset)
+
+
+@pytest.mark.parametrize("status", ["STALLED", "BEHIND"])
+def test_one_more_commit_of_the_same_offset_is_stalled_only_where_it_was_before(status: str) -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    before = fall_behind(cluster)
+    while before.status != status:
+        cluster.commit_offset(before.committed_offset or 0)
+        before = cluster.step()
+    restart(cluster, before)
+    cluster.commit_offset(before.committed_offset or 0)
+
+    found = cluster.step(10)
+
+    assert (found.status, found.status_since) == (status, before.status_since)
+
+
+def test_a_group_that_commits_every_ten_minutes_is_ok_in_between_also_after_a_restart() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    for number in range(100):
+        if number % 20 == 0:
+            cluster.commit_offset(cluster.end or 0)
+        cluster.produce(100)
+        before = cluster.step()
+    restart(cluster, before)
+
+    after = []
+    for _ in range(15):
+        cluster.produce(100)
+        after.append(cluster.step())
+
+    assert {found.status for found in after} == {"OK"}
+    assert {found.commit_interval_seconds for found in after} == {before.commit_interval_seconds}
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"), [(TOPIC_ID, False), (None, True)], ids=["another topic", "it had no id that was known"]
+)
+def test_what_was_stored_of_a_topic_that_was_created_again_is_not_of_the_new_one(
+    before: str | None, *, kept: bool
+) -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    stored = stop(cluster)
+    restart(cluster, stored, before)
+    cluster.topic_id = "zzWb5ZLaQh2q0mFYH7Yb2A"
+    cluster.produce(100)
+    cluster.commit_offset(100, topic_id=cluster.topic_id)
+
+    found = cluster.step()
+
+    assert (found.behind_since == stored.behind_since) is kept
+    assert (len(cluster.tracker.samples()[TOPIC, 0]) > 1) is kept

@@ -40,11 +40,10 @@ class Facts:
     lag: int | None
     """None: the end of the log, or the commit, is not known."""
     allowed: int
-    age: float | None
-    """Of the oldest record that is not committed; None: not known."""
+    age: float
+    """Of the oldest record that is not committed; 0 where only the marker of a transaction is left behind an end that
+    does not move, or the lag is not known."""
     age_is_lower_bound: bool
-    end_moved: bool
-    """Whether the end of the log differs from the pass before; also at the first pass."""
     is_left_over: bool
     is_recreated: bool
     lost: int
@@ -68,14 +67,11 @@ def _is_lost(facts: Facts) -> bool:
 
 
 def _is_ok(facts: Facts) -> bool:
-    lag = facts.lag or 0
-    if lag <= facts.allowed or (lag <= MARKER and not facts.end_moved):
-        return True
-    return facts.age is not None and not facts.age_is_lower_bound and facts.age <= facts.patience
+    return (facts.lag or 0) <= facts.allowed or (facts.age <= facts.patience and not facts.age_is_lower_bound)
 
 
-def _is_too_new(facts: Facts) -> bool:
-    return facts.age is None or (facts.age_is_lower_bound and facts.age <= facts.patience)
+def _is_too_new(facts: Facts) -> bool:  # with the age itself, and not a lower bound of it, it would be OK
+    return facts.age <= facts.patience
 
 
 def _is_stopped(facts: Facts) -> bool:

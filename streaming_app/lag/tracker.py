@@ -35,7 +35,7 @@ CommitKey = tuple[str, str, int]
 LATE_SECONDS = 60.0
 """When what a group did is known only up to so long ago, its status is held, and its lag is not known."""
 
-_UNKNOWN_AGE = Age(0.0, is_lower_bound=True)
+_NO_AGE = Age(0.0, is_lower_bound=False)  # no record waits; at most the marker of a transaction is left
 
 
 class LagTracker:
@@ -159,18 +159,19 @@ class LagTracker:
         lag = lost = None
         age: Age | None = None
         known_until = min(now, *read_until)
+        late = now - known_until
         if ends.end is not None and not is_recreated and now - read_until.commits <= self._late_seconds:
+            offset = max(commit.offset, ends.start or 0)
             lost = max(0, ends.start - commit.offset) if ends.start is not None else None
-            lag = max(0, ends.end - max(commit.offset, ends.start or 0))
-            rests = lag <= MARKER and key[1:] not in self._moved
+            lag = max(0, ends.end - offset)
+            rests = lag == 0 or (lag == MARKER and key[1:] not in self._moved)
             series.observe_lag(0 if rests else lag, now, allowed=allowed)
-            age = self._age(key, max(commit.offset, ends.start or 0), lag, now)
+            age = _NO_AGE if rests else self._samples[key[1:]].age(offset, now)
         facts = Facts(
             lag=lag,
             allowed=allowed,
-            age=max(0.0, age.seconds - (now - known_until)) if age else None,
+            age=max(0.0, age.seconds - late) if age else 0.0,
             age_is_lower_bound=age.is_lower_bound if age else False,
-            end_moved=key[1:] in self._moved,
             is_left_over=tasks.subtopology_of is not None and subtopology_id is None,
             is_recreated=is_recreated,
             lost=lost or 0 if known_until >= min(now, ends.start_at or now) else 0,
@@ -180,7 +181,7 @@ class LagTracker:
             since_commit=known_until - series.seen_at,
             since_offset=known_until - series.offset_since,
             commits_at_offset=series.commits_at_offset,
-            behind_for=_behind_for(series, age, allowed, now) - (now - known_until),
+            behind_for=_behind_for(series, age, allowed, now) - late,
             falls=False,
         )
         catch_up = None
@@ -191,7 +192,7 @@ class LagTracker:
             facts,
             series.status,
             is_rebalancing=tasks.rebalancing_since is not None,
-            is_late=now - known_until > self._late_seconds,
+            is_late=late > self._late_seconds,
         )
         if status != series.status:
             series.status, series.status_since = status, now
@@ -226,13 +227,6 @@ class LagTracker:
             now if ends.at is None else ends.at,
             _known_until(read_until.commits, ends),
         )
-
-    def _age(self, key: CommitKey, offset: int, lag: int, now: float) -> Age:
-        """Return the age of the oldest record that is not committed; 0 where only a marker is left."""
-        if lag == 0 or (lag == 1 and key[1:] not in self._moved):
-            return Age(0.0, is_lower_bound=False)
-        samples = self._samples.get(key[1:])
-        return (samples.age(offset, now) if samples else None) or _UNKNOWN_AGE
 
 
 def _behind_for(series: CommitSeries, age: Age | None, allowed: int, now: float) -> float:

@@ -158,10 +158,7 @@ def _group_work(
     working = [(row, one) for row, one in found if one.work_since is not None]
     lost = [row for row in rows if row.status == LOST]
     moved = [one.moved_at for _, one in found if one.offset is not None]
-    ends_moved = any(
-        one.end is not None and (old := earlier.get((row.topic, row.partition))) and old.end != one.end
-        for row, one in found
-    )
+    ends_moved = any((old := earlier.get((row.topic, row.partition))) and old.end != one.end for row, one in found)
     ages = [row.lag_seconds for row, _ in working if row.lag_seconds is not None]
     oldest: dict[str, float] = {}
     for row, _ in working:
@@ -221,10 +218,10 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
         offset=before.offset if offset is None else offset,
         moved_at=now if moved else before.moved_at,
         work_since=None,
-        baseline=before.baseline if row.log_end_offset is None or before.baseline is not None else _baseline(row),
+        baseline=_baseline(row) if before.baseline is None else before.baseline,
         owner=owner or before.owner,
         owner_since=now if is_first_owner else before.owner_since,
-        first=offset if before.first is None and before.offset is None else before.first,
+        first=offset if before.first is None else before.first,
         end=before.end if row.log_end_offset is None else row.log_end_offset,
         first_took=now - work_since if is_first else before.first_took,
     )
